@@ -62,6 +62,21 @@ static void arguments(void) {
     }
 }
 
+// What the arguments of a window are not.
+static void windows(void) {
+    const MPI_Info none = MPI_INFO_NULL;
+    MPI_Comm inter;
+    MPI_Win window;
+    want(MPI_Win_create(&inter, -1, 1, none, MPI_COMM_WORLD, &window), MPI_ERR_SIZE);
+    want(MPI_Win_create(&inter, 1, 0, none, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
+    want(MPI_Win_create(NULL, 1, 1, none, MPI_COMM_WORLD, &window), MPI_ERR_BUFFER);
+    want(MPI_Win_create(&inter, 1, 1, none, MPI_COMM_WORLD, NULL), MPI_ERR_ARG);
+    MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - rank, 0, &inter);
+    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    want(MPI_Win_create(&window, 1, 1, none, inter, &window), MPI_ERR_COMM);
+    MPI_Comm_free(&inter);
+}
+
 static void key_values(void) {
     int comm_key, type_key, flag;
     void *value;
@@ -198,6 +213,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     places();
     arguments();
+    windows();
     key_values();
     contents();
     external();
