@@ -42,6 +42,8 @@ def told(build, mpicc, source, folder):
             assert words in text, (otherwise, words, text)
     code, text = compare(build, "4", program)
     assert code == 1 and "took" in text, text  # times differ
+    code, text = compare(build, "4", program, "--ignore", "[0-9")
+    assert code == 2 and "--ignore '[0-9' is no regular expression" in text, (code, text)
     assert not [f for f in os.listdir(folder) if not f.startswith("told")]
 
 

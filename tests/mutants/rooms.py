@@ -99,6 +99,7 @@ ROOMS = (
      ("mpi_front/linking", "mpi_front/explore", "mpi_front/compare")),
     ("cli", "cli/cmd_traffic", ("trace/format",), CLI),
     ("cli", "cli/cmd_calibrate", ("cli/orders",), CLI),
+    ("cli", "cli/mpi_compare", ("mpi_front/compare",), CLI),
     ("cli", "cli/cmd_mpi", ("mpi_front/cases", "mpi_front/mistakes"),
      ("mpi_front/explore", "mpi_front/compare", *CLI)),
     ("cli", "cli/cmd_rank", ("mpi/killed_rank", "mpi/reuse"), ("mpi/planted", "mpi/spread", *CLI)),
