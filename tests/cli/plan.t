@@ -42,6 +42,12 @@ $ sed 's/rank: 1/rank: 0/' plan.yaml > edited.yaml && lockstep plan --diff plan.
 > large_table_0: table_wise fused on 1 -> table_wise fused on 0; 262144 elements move
 > small_table_0: table_wise fused on 1 -> table_wise fused on 0; 65536 elements move
 ? 1
+$ lockstep plan --diff plan.yaml edited.yaml --quiet; lockstep plan --diff plan.yaml edited.yaml --json - | head -n 5
+> {
+>   "format": 1,
+>   "command": "plan",
+>   "verdict": "fail",
+>   "differing": 2,
 # An edited plan is checked, with the place of the error.
 $ sed 's/size: \[1024, 64\]/size: [1000, 64]/' plan.yaml > broken.yaml && lockstep plan --diff plan.yaml broken.yaml
 ! broken.yaml:19:5: error: plan: table small_table_0: rows 1000 to 1024 are on no rank
