@@ -81,7 +81,7 @@ static run all_blocks(const mpi_side *side, int blocks) {
         }
         base += low * side->type->extent;
         count = (size_t)(high - low);
-    } else if (side->count > 0 && blocks > 1) {
+    } else {
         count *= (size_t)blocks;
     }
     return (run){base, count};

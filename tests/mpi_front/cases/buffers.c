@@ -448,9 +448,23 @@ static void blocks_between_blocks(void) {
     MPI_Alltoallv(memory, counts, out, MPI_INT, memory, counts, in, MPI_INT, WORLD);
 }
 
-CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before_wait},
-      {"load_of_what_is_sent", load_of_what_is_sent}, {"store_in_a_loop", store_in_a_loop},
-      {"copied_over", copied_over}, {"moved_from_a_receive", moved_from_a_receive},
+// One block from each neighbor, and from none where there are none.
+static void blocks_of_neighbors(void) {
+    const int both[2] = {0, 1}, n = rank < 2 ? 2 : 0;
+    MPI_Comm graph;
+    MPI_Dist_graph_create_adjacent(WORLD, n, both, MPI_UNWEIGHTED, n, both, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &graph);
+    int *got = malloc((size_t)(wrong && n > 0 ? 1 : n) * sizeof *got);
+    // wrong: buffer.too_small, MPI_Neighbor_allgather: its buffer is said to have 8 bytes
+    MPI_Neighbor_allgather(&rank, 1, MPI_INT, got, 1, MPI_INT, graph);
+    free(got);
+    MPI_Comm_free(&graph);
+}
+
+CASES({"blocks_of_neighbors", blocks_of_neighbors}, {"store_before_wait", store_before_wait},
+      {"load_before_wait", load_before_wait}, {"load_of_what_is_sent", load_of_what_is_sent},
+      {"store_in_a_loop", store_in_a_loop}, {"copied_over", copied_over},
+      {"moved_from_a_receive", moved_from_a_receive},
       {"copied_over_what_is_sent", copied_over_what_is_sent},
       {"cleared_while_it_is_sent", cleared_while_it_is_sent}, {"two_receives", two_receives},
       {"collective_on_a_receive", collective_on_a_receive},
