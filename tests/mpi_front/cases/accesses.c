@@ -1,5 +1,5 @@
-// Races with accesses that are kept as one: a rank's own that continue each other, and calls that
-// do the same again.
+// Which accesses are kept for races with them: a rank's own that continue each other are one, and so
+// are calls that do the same again. What a lock excludes.
 #include "cases.h"
 
 static int memory[8];
@@ -69,5 +69,69 @@ static void put_again(void) {
     close_locked();
 }
 
-CASES({"stores_upwards", stores_upwards}, {"stores_downwards", stores_downwards},
+// What the first call did counts where the second, of the same place, would be allowed.
+static void accumulate_of_another_type_first(void) {
+    float one = 1;
+    open_locked();
+    if (rank == 2) {
+        MPI_Datatype first = wrong ? MPI_INT : MPI_FLOAT;
+        MPI_Accumulate(&one, 1, first, 0, 2, 1, first, MPI_SUM, window);  // wrong: rma.race
+        MPI_Win_flush(0, window);
+    }
+    if (rank > 0) {
+        MPI_Accumulate(&one, 1, MPI_FLOAT, 0, 2, 1, MPI_FLOAT, MPI_SUM, window);
+    }
+    close_locked();
+}
+
+static void accumulate_of_another_operation_first(void) {
+    open_locked();
+    if (rank == 2) {
+        MPI_Op first = wrong ? MPI_PROD : MPI_SUM;
+        MPI_Accumulate(&size, 1, MPI_INT, 0, 2, 1, MPI_INT, first, window);  // wrong: rma.race
+        MPI_Win_flush(0, window);
+    }
+    if (rank > 0) {
+        MPI_Accumulate(&size, 1, MPI_INT, 0, 2, 1, MPI_INT, MPI_SUM, window);
+    }
+    close_locked();
+}
+
+static void put_first(void) {
+    open_locked();
+    if (rank == 2) {
+        MPI_Put(&size, 1, MPI_INT, 0, wrong ? 2 : 3, 1, MPI_INT, window);  // wrong: rma.race
+        MPI_Win_flush(0, window);
+    }
+    if (rank > 0) {
+        MPI_Accumulate(&size, 1, MPI_INT, 0, 2, 1, MPI_INT, MPI_SUM, window);
+    }
+    close_locked();
+}
+
+// Who reads under a shared lock is not there while another writes under an exclusive one of the
+// same window.
+static void locks_of_two_windows(void) {
+    int got;
+    MPI_Win second;
+    MPI_Win_create(memory, sizeof memory, sizeof(int), MPI_INFO_NULL, WORLD, &window);
+    MPI_Win_create(memory, sizeof memory, sizeof(int), MPI_INFO_NULL, WORLD, &second);
+    if (rank == 1) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+        MPI_Get(&got, 1, MPI_INT, 0, 2, 1, MPI_INT, window);
+        MPI_Win_unlock(0, window);
+    } else if (rank == 2) {
+        MPI_Win used = wrong ? second : window;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, used);
+        MPI_Put(&rank, 1, MPI_INT, 0, 2, 1, MPI_INT, used);  // wrong: rma.race
+        MPI_Win_unlock(0, used);
+    }
+    MPI_Win_free(&second);
+    MPI_Win_free(&window);
+}
+
+CASES({"accumulate_of_another_type_first", accumulate_of_another_type_first},
+      {"accumulate_of_another_operation_first", accumulate_of_another_operation_first},
+      {"put_first", put_first}, {"locks_of_two_windows", locks_of_two_windows},
+      {"stores_upwards", stores_upwards}, {"stores_downwards", stores_downwards},
       {"load_behind_a_store", load_behind_a_store}, {"put_again", put_again})
