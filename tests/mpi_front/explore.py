@@ -18,6 +18,7 @@ CASES = (
     ("tags", 3, 9, 0, ALL.format(1)),
     ("relay", 4, 9, 0, ALL.format(2)),
     ("relay_wrong", 4, 9, 1, "one has a finding"),
+    ("tests_nothing", 2, 9, 0, ALL.format(1)),
     ("test", 2, 9, 0, "depends on more than that"),
 )
 

@@ -86,6 +86,16 @@ static void test(void) {
     }
 }
 
+// Where nothing is open, a test has nothing to be told.
+static void tests_nothing(void) {
+    MPI_Request none[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    int done, index;
+    MPI_Test(&none[0], &done, MPI_STATUS_IGNORE);
+    MPI_Testall(2, none, &done, MPI_STATUSES_IGNORE);
+    MPI_Testany(2, none, &index, &done, MPI_STATUS_IGNORE);
+    MPI_Waitany(2, none, &index, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     MPI_Init(&argc, &argv);
@@ -101,6 +111,8 @@ int main(int argc, char **argv) {
         tags();
     } else if (strcmp(name, "test") == 0) {
         test();
+    } else if (strcmp(name, "tests_nothing") == 0) {
+        tests_nothing();
     } else if (relay() == 2 && strcmp(name, "relay_wrong") == 0) {
         abort();
     }
