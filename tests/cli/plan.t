@@ -200,12 +200,14 @@ $ lockstep plan --diff plan.yaml cut.plan.yaml
 ? 1
 # No nodes, or no seconds, are the first plan, which is always the same. A time that is over before there
 # is one is a time-out.
-$ for limit in nodes seconds; do lockstep plan free.yaml --$limit 0 --json - | grep -E '"(verdict|stop|repeatable)"'; done
+$ for limit in nodes seconds; do lockstep plan free.yaml --$limit 0 --json - | grep -E '"(verdict|stop|nodes|repeatable)"'; done
 >   "verdict": "pass",
 >   "stop": "nodes",
+>   "nodes": 1,
 >   "repeatable": true,
 >   "verdict": "pass",
 >   "stop": "nodes",
+>   "nodes": 1,
 >   "repeatable": true,
 $ lockstep plan free.yaml --seconds 0.000001
 ! lockstep: error: plan: the time was over when the options of 0 of 4 tables on 2 ranks were listed, before there was a plan

@@ -46,6 +46,10 @@ $ lockstep spmd --mesh 2xy $(dirname $(which lockstep))/tests/cli/libspmd_progra
 $ lockstep spmd $(dirname $(which lockstep))/tests/cli/libspmd_program.so:nowhere
 ! lockstep: error: .../libspmd_program.so has no function nowhere; name another as .../libspmd_program.so:FUNCTION
 ? 2
+$ for program in :leaves here.so:; do lockstep spmd $program; done
+! lockstep: error: ':leaves' is no PROGRAM.so[:FUNCTION]
+! lockstep: error: 'here.so:' is no PROGRAM.so[:FUNCTION]
+? 2
 $ lockstep spmd
 ! lockstep: error: an argument is missing: PROGRAM.so[:FUNCTION] [-- ARGUMENTS]
 ! usage: lockstep spmd [options] PROGRAM.so[:FUNCTION] [-- ARGUMENTS]
