@@ -15,6 +15,7 @@ CASES = {
     "host": None,
     "one_process": None,
     "alone": ("collective.extra_call", [1], "alone", 1, []),
+    "apart": ("rank.exited_early", [3], "apart", 1, []),
     "op": ("collective.op_mismatch", [2], "op", 1, []),
     "dtype": ("collective.dtype_mismatch", [2], "dtype", 1, []),
     "count": ("collective.count_mismatch", [2], "count", 1, []),

@@ -139,7 +139,12 @@ static void operations(void) {
     EXPECT(got == (float)(rank_count * (rank_count + 1)));
     EXPECT(ncclAllReduce(at, at, 1, ncclInt32, op, world, stream) == ncclInvalidArgument);
     CHECK(ncclRedOpDestroy(op, world));
-    EXPECT(ncclAllReduce(at, at, 1, ncclFloat32, op, world, stream) == ncclInvalidArgument);
+    const ncclRedOp_t none[] = {op, (ncclRedOp_t)-1, (ncclRedOp_t)INT_MAX};  // INT_MAX: no memory
+    for (int i = 0; i < 3; i++) {
+        EXPECT(ncclAllReduce(at, at, 1, ncclFloat32, none[i], world, stream) ==
+               ncclInvalidArgument);
+        EXPECT(ncclRedOpDestroy(none[i], world) == ncclInvalidArgument);
+    }
 }
 
 // A sum over a communicator of `members` whose members bring their rank in it.

@@ -1,6 +1,6 @@
 // A front of its own, for host memory: what a backend of another library does with the client.
 // Each rank sums a vector, exchanges uneven blocks, copies results for itself, and, as its one
-// argument says, waits for a call that the others never make.
+// argument says, waits for what the others never do.
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,21 +25,28 @@ static void check(int status, int line) {
 }
 #define CHECK(call) check(call, __LINE__)
 
-static void join(const char *id) {
+// Asks for a communicator, which need not come to be: the slot of the answer.
+static uint32_t begin(uint32_t comm, const char *id, int members, uint32_t site) {
     ls_wire_comm_init message = {.head = {LS_WIRE_COMM_INIT, sizeof message},
-                                 .comm = world = ls_client_comm_number(client),
-                                 .ranks = ranks,
+                                 .comm = comm,
+                                 .ranks = members,
                                  .rank = rank,
-                                 .site = ls_client_here(client, NULL)};
+                                 .site = site};
     (void)snprintf((char *)message.id, sizeof message.id, "%s", id);
     CHECK(ls_client_slot_take(&message.slot, client));
     CHECK(ls_client_send(client, &message, -1));
-    CHECK(ls_client_wait(client, message.slot));
-    const ls_wire_slot *slot = ls_client_slot(client, message.slot);
+    return message.slot;
+}
+
+static void join(const char *id) {
+    world = ls_client_comm_number(client);
+    uint32_t number = begin(world, id, ranks, ls_client_here(client, NULL));
+    CHECK(ls_client_wait(client, number));
+    const ls_wire_slot *slot = ls_client_slot(client, number);
     CHECK(slot->value[0] == rank && slot->value[1] == ranks && slot->value[3] == ranks
               ? LS_OK
               : LS_FAIL(LS_ERR_INVALID, "another place in the world"));
-    ls_client_slot_give(client, message.slot);
+    ls_client_slot_give(client, number);
 }
 
 // A call whose data is in `send` and goes to `recv`, with counts for each rank or without.
@@ -154,6 +161,26 @@ static void expect(bool holds, int line) {
     CHECK(holds ? LS_OK : LS_FAIL(LS_ERR_MISMATCH, "a wrong result, line %d", line));
 }
 
+// Three ranks wait, each in a communicator of its own, for the one that ends. Who came last says
+// nothing: the smallest is told, of those the one of the lowest rank.
+static void wait_apart(const ls_client_region *in, const ls_client_region *out) {
+    static const int turns[] = {0, 2, 1};
+    uint32_t slot = 0;
+    for (int i = 0; i < 3; i++) {
+        if (rank == turns[i]) {
+            char id[16];
+            (void)snprintf(id, sizeof id, "of rank %d", rank);
+            uint32_t site = ls_client_here(client, NULL);
+            site = rank == 0 ? ls_client_here(client, NULL) : site;  // MARK apart
+            slot = begin(ls_client_comm_number(client), id, rank == 1 ? 4 : 3, site);
+        }
+        call(LS_ALL_REDUCE, 1, in, out, NULL, NULL);
+    }
+    if (rank < 3) {
+        CHECK(ls_client_wait(client, slot));
+    }
+}
+
 int main(int argc, char **argv) {
     const char *bug = argc > 1 ? argv[1] : "";
     ls_client_launched(&rank, &ranks);
@@ -181,6 +208,9 @@ int main(int argc, char **argv) {
     collect();
     if (strcmp(bug, "alone") == 0 && rank == 1) {
         call(LS_ALL_REDUCE, 5, &in, &out, NULL, NULL);
+    }
+    if (strcmp(bug, "apart") == 0) {
+        wait_apart(&in, &out);
     }
     ls_client_region_give(client, &in);
     ls_client_region_give(client, &out);
