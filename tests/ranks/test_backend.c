@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bugs.h"
@@ -144,6 +145,67 @@ static void expect_finding(ls_spmd_program program, ls_finding_id id, int rank) 
 Test(ranks_backend, looks_into_device_memory) {
     expect_finding(nan_in_hidden, LS_FINDING_VALUE_NAN_FIRST, -1);
     expect_finding(replicas_in_hidden, LS_FINDING_REPLICA_DIVERGED, 2);
+}
+
+// ---- One rank of a process ----
+static char handed[256];  // what the backend was given, call by call
+
+static int note_and_run(ls_backend *backend, ls_call *calls, int call_count) {
+    size_t at = strlen(handed);
+    for (int i = 0; i < call_count; i++) {
+        at += (size_t)snprintf(
+            handed + at, sizeof handed - at, "%s%s%s", i > 0 ? "+" : "",
+            strcmp(calls[i].comm->name, "world") == 0 ? "" : "part:", ls_kind_name(calls[i].kind));
+    }
+    (void)snprintf(handed + at, sizeof handed - at, " ");
+    return simulator->run(backend, calls, call_count);
+}
+
+static void expect_handed(const char *calls) {
+    cr_assert_str_eq(handed, calls);
+    handed[0] = 0;
+}
+
+static int grouped_and_later(ls_rank *self, void *arg) {
+    (void)arg;
+    float a[2] = {1, 2}, b[2] = {3, 4}, c[2] = {0}, d[2] = {0};
+    ls_rank_comm *world = ls_rank_world(self), *part = NULL;
+    ls_request *requests[3] = {NULL};
+    LS_TRY(ls_rank_axis(&part, self, 0));
+    handed[0] = 0;
+    // In a group: by communicator, then messages at once.
+    LS_TRY(ls_group_start(self));
+    LS_TRY(ls_send(b, 2, LS_F32, 0, world));
+    LS_TRY(ls_all_reduce(a, a, 2, LS_F32, LS_SUM, part));
+    LS_TRY(ls_recv(c, 2, LS_F32, 0, world));
+    LS_TRY(ls_broadcast(d, d, 2, LS_F32, 0, world));
+    expect_handed("");
+    LS_TRY(ls_group_end(self));
+    expect_handed("broadcast part:all_reduce send+recv ");
+    cr_assert_eq(c[1], 4);
+    // One by one: as they were made, up to the one that is waited for.
+    LS_TRY(ls_all_reduce_async(a, a, 2, LS_F32, LS_SUM, part, &requests[0]));
+    LS_TRY(ls_broadcast_async(b, b, 2, LS_F32, 0, world, &requests[1]));
+    LS_TRY(ls_all_gather_async(c, c, 2, LS_F32, world, &requests[2]));
+    expect_handed("");
+    LS_TRY(ls_wait(requests[1]));
+    expect_handed("part:all_reduce broadcast ");
+    LS_TRY(ls_wait(requests[2]));
+    expect_handed("all_gather ");
+    return ls_wait(requests[0]);
+}
+
+// A backend that completes what it is handed at once: the others are met in the same order.
+Test(ranks_backend, order_of_one_rank) {
+    fixture f;
+    ls_spmd_result *result = NULL;
+    open_fixture(&f, 1);
+    f.ops.run = note_and_run;
+    int status = ls_spmd_run_backend(&result, grouped_and_later, NULL, f.backend, NULL);
+    cr_assert_eq(status, LS_OK, "%s", ls_error_last()->text);
+    expect_handed("");
+    ls_spmd_result_free(result);
+    close_fixture(&f);
 }
 
 // ---- Failures ----
