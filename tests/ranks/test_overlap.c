@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -370,22 +371,30 @@ Test(overlap, legitimate_idioms_give_nothing, .timeout = 60) {
 }
 
 // A sum of sums is a warning, which counts for nothing, and a finding where it is asked for.
+static int sum_line;
+
 static int twice(ls_rank *self, void *arg) {
     (void)arg;
-    float grad[8];
+    float grad[8], other[8];
     for (int i = 0; i < 8; i++) {
         grad[i] = (float)(i + ls_rank_id(self));
+        other[i] = -grad[i];
     }
+    LS_TRY(ls_all_reduce(other, other, 8, LS_F32, LS_SUM, WORLD));
+    sum_line = __LINE__ + 1;
     LS_TRY(ls_all_reduce(grad, grad, 8, LS_F32, LS_SUM, WORLD));
     return ls_all_reduce(grad, grad, 8, LS_F32, LS_SUM, WORLD);
 }
 
 Test(overlap, a_sum_of_sums_is_a_warning) {
     ls_spmd_result *result = NULL;
+    char gave[32];
     cr_assert_eq(ls_spmd_run(&result, twice, NULL, &(ls_spmd_options){.ranks = 3}), LS_OK);
     cr_assert_eq(ls_spmd_finding_count(result), 0);
     cr_assert_eq(ls_spmd_warning_count(result), 1);
     cr_assert_eq(ls_spmd_warning(result, 0)->id, LS_FINDING_REDUNDANT_REDUCE);
+    (void)snprintf(gave, sizeof gave, ".c:%d gave them", sum_line);
+    cr_assert_not_null(strstr(ls_spmd_warning(result, 0)->text, gave));
     ls_spmd_result_free(result);
     const ls_spmd_options asked = {.ranks = 3, .checks = "collective.redundant_reduce"};
     cr_assert_eq(ls_spmd_run(&result, twice, NULL, &asked), LS_ERR_FINDING);

@@ -13,17 +13,21 @@
 static int touches_again(ls_rank *self, void *arg) {
     (void)arg;
     for (int i = 0; i < 5; i++) {
-        LS_TRY(ls_rank_id(self) == 1 ? ls_reads(self, NULL, 4) : LS_OK);
+        LS_TRY(ls_rank_id(self) % 4 != 0 ? ls_reads(self, NULL, 4) : LS_OK);
     }
     return 0;
 }
 
-// The same mistake at the same place is told once.
+// The same mistake at the same place is told once, with all ranks that make it.
 Test(told, a_mistake_in_a_loop_is_told_once) {
     ls_spmd_result *result = NULL;
-    cr_assert_eq(ls_spmd_run(&result, touches_again, NULL, &(ls_spmd_options){.ranks = 2}),
+    cr_assert_eq(ls_spmd_run(&result, touches_again, NULL, &(ls_spmd_options){.ranks = 7}),
                  LS_ERR_FINDING);
     cr_assert_eq(ls_spmd_finding_count(result), 1);
+    const ls_finding *finding = ls_spmd_finding(result, 0);
+    cr_assert(finding->rank_count == 5 && finding->ranks[0] == 1 && finding->ranks[4] == 6);
+    cr_assert_not_null(strstr(finding->text, "\nthe same on ranks 2, 3, 5, 6\n"), "%s",
+                       finding->text);
     ls_spmd_result_free(result);
 }
 
@@ -179,40 +183,62 @@ Test(told, leaks_are_told_in_order) {
     ls_spmd_result_free(result);
 }
 
+typedef struct named_axis {
+    const char *axis;
+    int odd;  // the rank that differs
+} named_axis;
+
 static int differs_on_named(ls_rank *self, void *arg) {
-    const char *axis = arg;
+    const named_axis *named = arg;
     ls_rank_comm *along = NULL, *grads = NULL;
     float x = 1;
-    LS_TRY(ls_rank_axis_named(&along, self, axis));
+    LS_TRY(ls_rank_axis_named(&along, self, named->axis));
     LS_TRY(ls_all_reduce(&x, &x, 1, LS_F32, LS_SUM, along));
     LS_TRY(ls_comm_split(&grads, along, 0, 0));
     LS_TRY(ls_comm_set_name(grads, "gradients"));
-    LS_TRY(ls_all_reduce(&x, &x, 1, LS_F32, ls_rank_id(self) == 3 ? LS_MAX : LS_SUM, grads));
+    LS_TRY(
+        ls_all_reduce(&x, &x, 1, LS_F32, ls_rank_id(self) == named->odd ? LS_MAX : LS_SUM, grads));
     return ls_comm_destroy(grads);
 }
 
-static ls_spmd_result *run_named(char *axis, int expected) {
+static ls_spmd_result *run_named(const char *axis, int odd, int expected) {
+    named_axis named = {axis, odd};
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {.ranks = 4, .mesh = LS_MESH_NAMED(("host", "gpu"), 2, 2)};
-    cr_expect_eq(ls_spmd_run(&result, differs_on_named, axis, &options), expected);
+    cr_expect_eq(ls_spmd_run(&result, differs_on_named, &named, &options), expected);
     cr_assert_eq(ls_spmd_finding_count(result), 1);
     return result;
 }
 
 // Axes are found by their names, and a communicator is called what its members call it.
 Test(told, names_of_axes_and_communicators) {
-    char gpu[] = "gpu", near[] = "gpus";
-    ls_spmd_result *result = run_named(gpu, LS_ERR_FINDING);
+    ls_spmd_result *result = run_named("gpu", 3, LS_ERR_FINDING);
     const ls_finding *finding = ls_spmd_finding(result, 0);
     cr_expect_eq(finding->id, LS_FINDING_OP_MISMATCH);
     cr_expect(finding->rank_count == 1 && finding->ranks[0] == 3, "%s", finding->text);
     cr_expect_not_null(strstr(finding->text, "all_reduce on gradients"), "%s", finding->text);
     cr_expect_not_null(strstr(finding->text, " on gpu[1]"), "%s", finding->text);
     ls_spmd_result_free(result);
-    result = run_named(near, LS_ERR_FINDING);
+    result = run_named("gpus", 3, LS_ERR_FINDING);
     cr_expect_eq(ls_spmd_finding(result, 0)->id, LS_FINDING_CALL_INVALID);
     cr_expect_not_null(strstr(ls_spmd_finding(result, 0)->text, "gpus"));
     ls_spmd_result_free(result);
+}
+
+// Of two members that differ neither is the minority: ranks elsewhere say who is at fault, and who
+// is named where they cannot be asked is kept.
+Test(told, others_say_who_is_at_fault) {
+    for (int odd = 0; odd < 4; odd++) {
+        ls_spmd_result *result = run_named("gpu", odd, LS_ERR_FINDING);
+        const ls_finding *finding = ls_spmd_finding(result, 0);
+        cr_expect(finding->rank_count == 1 && finding->ranks[0] == odd, "%s", finding->text);
+        bool turned = finding->other_count == 1 && finding->others[0] == (odd ^ 1);
+        cr_expect(odd % 2 == 0 ? turned : finding->others == NULL && finding->other_count == 0);
+        char says[64];
+        (void)snprintf(says, sizeof says, "rank %d makes the call at ", odd < 2 ? 2 : 0);
+        cr_expect_eq(strstr(finding->text, says) != NULL, odd % 2 == 0, "%s", finding->text);
+        ls_spmd_result_free(result);
+    }
 }
 
 // ---- What has met -------------------------------------------------------------------------------
