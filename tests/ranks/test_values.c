@@ -170,3 +170,55 @@ Test(values, what_a_chain_carries_is_told_of_its_member) {
         ls_spmd_result_free(result);
     }
 }
+
+// ---- Before the wait ----
+typedef struct early {
+    ls_dtype dtype;
+    bool uses;  // a number that is computed from it
+} early;
+
+static int receives_later(ls_rank *self, void *arg) {
+    const early *e = arg;
+    size_t element = ls_dtype_bytes(e->dtype);
+    char sent[5 * sizeof(double)] = {0}, got[5 * sizeof(double)] = {0};
+    double value = 1, sum = 0;
+    int wrong = 0;
+    ls_request *request = NULL;
+    ls_rank_comm *world = ls_rank_world(self);
+    LS_TRY(ls_all_reduce_async(sent, got, 5, e->dtype, LS_SUM, world, &request));
+    for (size_t i = 0; i < 5; i++) {
+        const char *at = got + i * element;
+        wrong += isnan(ls_element_to_f64(at, e->dtype)) && memcmp(at, got, element) == 0 ? 0 : 1;
+    }
+    value += e->uses ? ls_element_to_f64(got + 3 * element, e->dtype) : 0;
+    LS_TRY(ls_wait(request));
+    for (size_t i = 0; i < 5; i++) {
+        wrong += ls_element_to_f64(got + i * element, e->dtype) == 0 ? 0 : 1;
+    }
+    LS_TRY(ls_all_reduce(&value, &sum, 1, LS_F64, LS_SUM, world));
+    return wrong;
+}
+
+// All that is to be received is no number until then, in every type that has one, and names the
+// call in what is computed from it.
+Test(values, what_is_in_flight_is_no_number) {
+    for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
+        early e = {(ls_dtype)dtype, false};
+        if (!ls_dtype_is_float(e.dtype)) {
+            continue;
+        }
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {.ranks = 2};
+        cr_expect_eq(ls_spmd_run(&result, receives_later, &e, &options), LS_OK, "%d: %s", dtype,
+                     ls_error_last()->text);
+        ls_spmd_result_free(result);
+        e.uses = e.dtype == LS_F32 || e.dtype == LS_F64;
+        if (e.uses) {
+            cr_assert_eq(ls_spmd_run(&result, receives_later, &e, &options), LS_ERR_FINDING);
+            const ls_finding *finding = ls_spmd_finding(result, 0);
+            cr_expect_eq(finding->id, LS_FINDING_BUFFER_USE_BEFORE_WAIT, "%s", finding->text);
+            cr_expect_not_null(strstr(finding->text, "used the result of its call"));
+            ls_spmd_result_free(result);
+        }
+    }
+}
