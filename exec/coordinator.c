@@ -300,9 +300,11 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
         return;
     }
     if (quiet > SETTLE_SECONDS &&
-        (ls_remote_undecided(exec->run) || (ls_remote_stuck(exec->run) && exec->jobs == NULL))) {
-        (void)ls_remote_explain(exec->run);
-    } else if (exec->options->deadline_seconds > 0 && quiet > exec->options->deadline_seconds) {
+        (ls_remote_undecided(exec->run) || (ls_remote_stuck(exec->run) && exec->jobs == NULL)) &&
+        ls_remote_explain(exec->run)) {
+        return;
+    }
+    if (exec->options->deadline_seconds > 0 && quiet > exec->options->deadline_seconds) {
         (void)(ls_exec__explain_data(exec, false) || ls_remote_explain(exec->run) ||
                ls_exec__explain_joining(exec));
     }

@@ -32,7 +32,6 @@ int ls_remote_open(ls_spmd **out, const ls_spmd_options *options, const ls_remot
     for (int r = 0; r < run->rank_count; r++) {
         run->ranks[r].state = LS_RANK_RUNNING;
     }
-    run->alive = run->rank_count;
     run->running_count = run->rank_count;
     ls_gdb_hook_run(run, 0);
     *out = run;
@@ -229,7 +228,7 @@ void ls_remote_name(ls_rank_comm *comm, const char *name) {
 
 // ---- What ranks do ------------------------------------------------------------------------------
 bool ls_remote_stuck(const ls_spmd *run) {
-    return run->running_count == 0 && run->alive > 0 && run->status == LS_OK;
+    return run->running_count == 0 && run->status == LS_OK;
 }
 
 static void block(ls_rank *rank) {
@@ -269,7 +268,6 @@ void ls_remote_return(ls_rank *rank, int exit_status) {
     rank->exit_status = exit_status;
     rank->current = NULL;
     run->result->exit_status[rank->id] = exit_status;
-    run->alive -= 1;
     run->running_count -= rank->state == LS_RANK_STALLED ? 0 : 1;
     rank->state = rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED;
 }
