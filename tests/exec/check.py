@@ -36,6 +36,7 @@ CASES = {
     "python_op": ("collective.op_mismatch", [1], "op", 1, []),
     "python_store": ("collective.missing_rank", [0], "store", 1, []),
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
+    "asleep": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
     "another": ("collective.missing_rank", [2], "another", 1, []),
     "fails": ("rank.exited_early", [2], "fails", 1, []),
     "queues": ("collective.missing_rank", [1], "queues", 1, ["--deadline", "2"]),
@@ -49,7 +50,8 @@ CASES = {
 }
 
 # What a finding also says.
-WORDS = {"queues": "40 streams of its process wait at once"}
+WORDS = {"queues": "40 streams of its process wait at once", "asleep": "3 of 4 ranks wait",
+         "another": "rank 2 waits in all_reduce sum of 64 f32 on world at "}
 
 
 def mark_line(source, mark):

@@ -73,7 +73,7 @@ ROOMS = (
      ("cli/run", "mpi/reuse", "mpi/planted", "scenario/bugs")),
     ("ranks", "ranks/(direct|own_backend)", ("unit/ranks_backend", "mpi/ranks-3"),
      (*RANKS, "mpi/reuse", "scenario/bugs", "scenario/sweep", "spmd/mpi-3")),
-    ("ranks", "ranks/remote", RANKS, EXEC),
+    ("ranks", "ranks/remote", RANKS, (*EXEC, "exec/another", "exec/asleep")),
     ("ranks", "ranks/(threads|gdb)", RANKS, ("unit/trainers", "cli/spmd", "scenario/bugs",
                                              "gdb/stepping", "gdb/stops", "gdb/kinds")),
     ("ranks", "ranks/", RANKS, ("unit/trainers", "cli/run", "cli/spmd", "scenario/bugs",
