@@ -183,6 +183,35 @@ Test(told, leaks_are_told_in_order) {
     ls_spmd_result_free(result);
 }
 
+// ---- A request that is left ---------------------------------------------------------------------
+static int reads_early(ls_rank *self, void *arg) {
+    const bool *waits = arg;
+    static float sums[2][4];
+    float *sum = sums[ls_rank_id(self)];
+    ls_request *request = NULL;
+    LS_TRY(ls_all_reduce_async(sum, sum, 4, LS_F32, LS_SUM, WORLD, &request));
+    LS_TRY(ls_rank_id(self) == 1 ? ls_reads(self, sum, 4) : LS_OK);
+    return *waits || ls_rank_id(self) == 0 ? ls_wait(request) : 0;
+}
+
+// What is never waited for and what became of its buffer is one bug.
+Test(told, a_request_that_is_left_is_one_bug) {
+    for (int waits = 0; waits < 2; waits++) {
+        bool wait = waits == 1;
+        ls_spmd_result *result = NULL;
+        cr_assert_eq(ls_spmd_run(&result, reads_early, &wait, &(ls_spmd_options){.ranks = 2}),
+                     LS_ERR_FINDING);
+        cr_assert_eq(ls_spmd_finding_count(result), 1);
+        const ls_finding *finding = ls_spmd_finding(result, 0);
+        cr_expect_eq(finding->id,
+                     wait ? LS_FINDING_BUFFER_USE_BEFORE_WAIT : LS_FINDING_HANDLE_LEAK);
+        cr_expect(finding->rank_count == 1 && finding->ranks[0] == 1, "%s", finding->text);
+        cr_expect_eq(strstr(finding->text, "waited for, and its buffer was used meanwhile") != NULL,
+                     !wait, "%s", finding->text);
+        ls_spmd_result_free(result);
+    }
+}
+
 typedef struct named_axis {
     const char *axis;
     int odd;  // the rank that differs
