@@ -256,9 +256,9 @@ class Beside(Built):
         come first, also where a whole library follows."""
         made = os.path.join(self.options.work, os.path.basename(target))
         commands = self.command(["ninja", "-t", "commands", target]).splitlines()
-        self.command(commands[-1].replace(f" -o {target} ", " ".join(
-            ["", "-Wl,--allow-multiple-definition", *map(shlex.quote, objects), "-o",
-             shlex.quote(made), ""])), shell=True)
+        first = " ".join(["", "-Wl,--allow-multiple-definition", *map(shlex.quote, objects), ""])
+        self.command(re.sub(r" (?=\S+\.o )", lambda _: first, commands[-1], count=1).replace(
+            f" -o {target} ", f" -o {shlex.quote(made)} "), shell=True)
         return made
 
     def tests(self):
