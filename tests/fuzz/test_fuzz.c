@@ -249,9 +249,10 @@ Test(fuzz, asks_no_more_than_it_may) {
 // ---- Trials -------------------------------------------------------------------------------------
 static ls_fuzz_end end_of(const char *scenario, int way) {
     ls_fuzz_outcome outcome;
-    const ls_run_options options = {.deadline_seconds = 60,
-                                    .reproduce = "lockstep run",
-                                    .checkpoint = "/tmp/lockstep-fuzz-test-tables"};
+    char tables[64];  // of this process: other runs of this test may be under way
+    (void)snprintf(tables, sizeof tables, "/tmp/lockstep-fuzz-test-%ld", (long)getpid());
+    const ls_run_options options = {
+        .deadline_seconds = 60, .reproduce = "lockstep run", .checkpoint = tables};
     char path[] = "/tmp/lockstep-fuzz-test-XXXXXX";
     int fd = mkstemp(path);
     json_t *tree = NULL;
