@@ -344,7 +344,7 @@ static void cat(ls_fuzz_program *program) {
     for (int rank = 0; rank < program->mesh.ranks; rank++) {
         made.shards[rank].at[dim] *= 2;
     }
-    if (tensor->placed && shards_dim(program, tensor, dim)) {  // brought together first
+    if (tensor->placed) {  // what is cut along the dimension is brought together first
         for (int axis = 0; axis < program->mesh.axes; axis++) {
             if (made.places[axis].kind == 'S' && made.places[axis].dim == dim) {
                 made.places[axis] = (ls_fuzz_place){.kind = 'R', .op = ""};

@@ -103,8 +103,7 @@ static void write_flow(ls_text *out, const json_t *value) {
 }
 
 static bool holds_mappings(const json_t *value) {
-    return json_is_array(value) && json_array_size(value) > 0 &&
-           json_is_object(json_array_get(value, 0));
+    return json_is_object(json_array_get(value, 0));
 }
 
 // The members of a mapping, one a line; lists of mappings have a line for each of theirs.
