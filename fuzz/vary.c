@@ -183,22 +183,33 @@ static int run_beside(ls_results *results, const ls_scenario *scenario, const ls
     return status;
 }
 
-int ls_fuzz_run_varied(ls_results *results, bool *fits, const json_t *tree,
-                       const ls_scenario *scenario, ls_fuzz_variation variation, const char *type,
-                       const ls_run_options *options) {
-    ls_scenario *other = NULL;
-    *fits = fits_variation(scenario, variation);
-    if (!*fits) {
+int ls_fuzz_vary(json_t **out, const json_t *tree, const ls_scenario *scenario,
+                 ls_fuzz_variation variation, const char *type) {
+    *out = NULL;
+    if (!fits_variation(scenario, variation)) {
         return LS_OK;
     }
     json_t *changed = json_deep_copy(tree);
     int status = changed == NULL                 ? LS_FAIL(LS_ERR_MEMORY, "cannot copy a scenario")
                  : variation == LS_FUZZ_SHARDED  ? shard(changed, &type, 1, 0)
                  : variation == LS_FUZZ_REVERSED ? reverse(changed)
-                 : take_ranks(changed, scenario->seed) ? LS_OK
-                                                       : LS_ERR_FORMAT;
-    status = status == LS_OK ? parse_varied(&other, changed, scenario, options) : status;
-    *fits = status == LS_OK && other != NULL;
+                                                 : LS_OK;
+    if (status != LS_OK || (variation == LS_FUZZ_FEWER && !take_ranks(changed, scenario->seed))) {
+        json_decref(changed);
+        return status;
+    }
+    *out = changed;
+    return LS_OK;
+}
+
+int ls_fuzz_run_varied(ls_results *results, bool *fits, const json_t *tree,
+                       const ls_scenario *scenario, ls_fuzz_variation variation, const char *type,
+                       const ls_run_options *options) {
+    json_t *changed = NULL;
+    ls_scenario *other = NULL;
+    int status = ls_fuzz_vary(&changed, tree, scenario, variation, type);
+    status = changed != NULL ? parse_varied(&other, changed, scenario, options) : status;
+    *fits = other != NULL;
     status = *fits ? run_beside(results, scenario, other, options) : status;
     ls_scenario_free(other);
     json_decref(changed);

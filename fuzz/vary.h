@@ -13,9 +13,13 @@ typedef enum ls_fuzz_variation {
     LS_FUZZ_FEWER,     // on fewer ranks, each of which has what it had
 } ls_fuzz_variation;
 
-// Runs the other form, judged by its own oracle and by what `scenario`, whose tree is `tree`, gives
-// as well: what each sample gets in the first step, and the whole of a program's tensors. type: of
-// LS_FUZZ_SHARDED. *fits: there is such a form, and it was run.
+// The tree of the other form of `scenario`, whose tree is `tree`; *out NULL: there is none. type:
+// of LS_FUZZ_SHARDED. LS_ERR_MEMORY.
+int ls_fuzz_vary(json_t **out, const json_t *tree, const ls_scenario *scenario,
+                 ls_fuzz_variation variation, const char *type);
+// Runs the other form, judged by its own oracle and by what `scenario` gives as well: what each
+// sample gets in the first step, and the whole of a program's tensors. *fits: there is such a form,
+// and it was run.
 int ls_fuzz_run_varied(ls_results *results, bool *fits, const json_t *tree,
                        const ls_scenario *scenario, ls_fuzz_variation variation, const char *type,
                        const ls_run_options *options);
