@@ -167,13 +167,28 @@ static void vary(ls_text out[3], const char *text) {
     json_decref(tree);
 }
 
-// What a report names by its seed is drawn again tomorrow and elsewhere.
+// What shrinking tries of a case first.
+static void shrink(ls_text *out, const char *text) {
+    json_t *tree = tree_of(text);
+    bool changed = true;
+    for (int pass = 0; pass < LS_FUZZ_PASSES; pass++, changed = true) {
+        for (long number = 0; changed; number++) {
+            json_t *smaller = json_deep_copy(tree);
+            changed = ls_fuzz_shrink__change(smaller, pass, number);
+            ls_fuzz_write(out, smaller);
+            json_decref(smaller);
+        }
+    }
+    json_decref(tree);
+}
+
+// What a report names by its seed is drawn, tried and shrunk alike tomorrow and elsewhere.
 Test(fuzz, draws_what_it_drew) {
-    enum { TABLES, TENSORS, BUFFERS, FORMS };
+    enum { TABLES, TENSORS, BUFFERS, FORMS, SHRUNK = FORMS + 3, WAYS, FIGURES };
     static const int families[] = {TABLES, TENSORS, BUFFERS, TENSORS};
-    static const char *const names[] = {"tables",  "tensors",  "buffers",
-                                        "sharded", "reversed", "on fewer ranks"};
-    ls_text drawn[6] = {{0}}, figures = {0};
+    static const char *const names[] = {"tables",   "tensors",        "buffers", "sharded",
+                                        "reversed", "on fewer ranks", "shrunk",  "ways"};
+    ls_text drawn[FIGURES] = {{0}}, figures = {0};
     for (uint32_t number = 0; number < 4 * CASES; number++) {
         ls_text text = {0};
         cr_assert_eq(ls_fuzz_case_text(&text, 1, number), LS_OK);
@@ -181,9 +196,15 @@ Test(fuzz, draws_what_it_drew) {
         if (number < 400) {
             vary(&drawn[FORMS], ls_text_string(&text));
         }
+        if (number < 100) {
+            shrink(&drawn[SHRUNK], ls_text_string(&text));
+        }
+        for (int way = 0; way < ls_fuzz_way_count() && number < 100; way++) {
+            ls_text_puts(&drawn[WAYS], ls_fuzz_way_turn(way, number) ? ls_fuzz_way_name(way) : "-");
+        }
         ls_text_free(&text);
     }
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < FIGURES; i++) {
         uint32_t figure = ls_random_stream(ls_text_string(&drawn[i]));
         ls_text_printf(&figures, "%s: %08x\n", names[i], (unsigned)figure);
         ls_text_free(&drawn[i]);
