@@ -206,9 +206,6 @@ static int set_capacities(ls_planner_problem *problem) {
     problem->pools = topology->ddr_shared ? problem->hosts : problem->ranks;
     double kept = (double)topology->hbm_bytes * (1.0 - options->reserve_share);
     problem->hbm_capacity = (int64_t)kept - options->reserve_bytes;
-    if (options->reserve_share == 0.0) {
-        problem->hbm_capacity = topology->hbm_bytes - options->reserve_bytes;
-    }
     problem->ddr_capacity =
         topology->ddr_shared ? topology->ddr_bytes * problem->group : topology->ddr_bytes;
     if (problem->hbm_capacity < 0) {
