@@ -52,6 +52,65 @@ Test(cost_lockstep, table_wise_by_hand) {
     cr_expect(half.forward_compute_ms == cost.forward_compute_ms);
 }
 
+// What goes around all ranks takes the ports of a host together, or its inside where that is less.
+Test(cost_lockstep, rings_by_hand) {
+    ls_planner_table table = make_table("t", 100000, 16, &four_ids);
+    const struct {
+        int per_host;
+        double inter, ring;
+    } rings[] = {{2, 1e7, 2e7}, {2, 9e7, 1e8}, {4, 1e7, 1e8}};
+    double output = 400.0 * 16 * 4, copy = 100000.0 * 16 * 4;
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
+        ls_topology topology = machine(4, rings[i].per_host);
+        topology.inter_bandwidth = rings[i].inter;
+        ls_planner_cost cost =
+            cost_of(&topology, &table, LS_DATA_PARALLEL, LS_PLANNER_DENSE, 0, 100000, 16, 0.0);
+        cr_expect_float_eq(cost.backward_comms_ms, 2 * 0.75 * copy / rings[i].ring, 1e-12);
+        cost = cost_of(&topology, &table, LS_ROW_WISE, LS_PLANNER_FUSED, 0, 25000, 16, 0.0);
+        cr_expect_float_eq(cost.backward_comms_ms, 0.75 * output / rings[i].ring, 1e-15);
+    }
+    // Half of it inside the host, then half of each half to the other host.
+    ls_topology topology = machine(4, 2);
+    ls_planner_cost cost =
+        cost_of(&topology, &table, LS_TABLE_ROW_WISE, LS_PLANNER_FUSED, 0, 50000, 16, 0.0);
+    cr_expect_float_eq(cost.backward_comms_ms, output / 2 / 1e8 + output / 4 / 1e7, 1e-15);
+}
+
+// What begins: a hop for each other rank of a ring, one for an exchange; three exchanges of inputs,
+// four with weights.
+Test(cost_lockstep, starts_by_hand) {
+    const struct {
+        int per_host;
+        double exchange, ring, inside, gradient;
+    } starts[] = {{4, 0.019, 0.010 + 7 * 0.005, 0.010 + 3 * 0.002 + 0.019, 0.010 + 14 * 0.005},
+                  {8, 0.016, 0.010 + 7 * 0.002, 0.010 + 7 * 0.002, 0.010 + 14 * 0.002}};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        ls_topology topology = machine(8, starts[i].per_host);
+        topology.launch_us = 10.0, topology.exchange_us = 14.0;
+        topology.intra_latency_us = 2.0, topology.inter_latency_us = 5.0;
+        ls_planner_table table = make_table("t", 1000, 16, &four_ids);
+        table.weighted = i == 1;
+        ls_planner_options options = {0};
+        ls_cost_context context;
+        ls_cost__context(&context, &topology, &options, &table);
+        const struct {
+            ls_sharding sharding;
+            double input, output, gradient;
+        } want[] = {{LS_DATA_PARALLEL, 0.0, 0.0, starts[i].gradient},
+                    {LS_TABLE_WISE, 1.0, starts[i].exchange, starts[i].exchange},
+                    {LS_ROW_WISE, 1.0, starts[i].ring, starts[i].ring},
+                    {LS_TABLE_ROW_WISE, 1.0, starts[i].inside, starts[i].inside}};
+        for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+            ls_cost_startup start;
+            ls_cost__lockstep_startup(&start, &context, want[k].sharding);
+            double input = want[k].input * starts[i].exchange * (table.weighted ? 4 : 3);
+            cr_expect_float_eq(start.input, input, 1e-12);
+            cr_expect_float_eq(start.output, want[k].output, 1e-12);
+            cr_expect_float_eq(start.gradient, want[k].gradient, 1e-12);
+        }
+    }
+}
+
 // One rank alone sends nothing, under any type.
 Test(cost_lockstep, one_rank_does_not_communicate) {
     ls_topology topology = machine(1, 1);

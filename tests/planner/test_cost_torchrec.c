@@ -124,4 +124,13 @@ Test(cost_torchrec, storage_follows_torchrec) {
     int64_t cached = 103200 + 7200;  // a fifth of it, and 7.2 bytes of bookkeeping a row
     cr_expect(shard->hbm_bytes == cached + input + output && shard->ddr_bytes == 516000);
     ls_planner_problem_free(problem);
+    // Buffers of blocks of rows: of the ids that fall on a rank of the world, or of a host.
+    problem = problem_of(&table, 4, 2);
+    shard = find_option(problem, 0, LS_ROW_WISE, LS_PLANNER_FUSED)->shards;
+    cr_expect(shard->input_bytes == 5120 * 8 && shard->output_bytes == 2 * output);
+    shard = find_option(problem, 0, LS_TABLE_ROW_WISE, LS_PLANNER_FUSED)->shards;
+    cr_expect(shard->input_bytes == 5120 / 2 * 4 * 8 && shard->output_bytes == 2 * output);
+    shard = find_option(problem, 0, LS_DATA_PARALLEL, LS_PLANNER_DENSE)->shards;
+    cr_expect(shard->input_bytes == 5120 * 8 && shard->output_bytes == output / 2);
+    ls_planner_problem_free(problem);
 }

@@ -122,6 +122,19 @@ Test(plan, check_names_what_is_wrong) {
                    "keeps a column block on one host");
     expect_refused(LS_DATA_PARALLEL, 1, SHARDS({0, 0, 0, 10, 8}),
                    "one copy per rank, 4, and has 1");
+    ls_plan_shard copies[] = {
+        {0, 0, 0, 10, 8}, {1, 0, 0, 10, 8}, {2, 0, 0, 10, 8}, {3, 0, 0, 10, 8}};
+    copies[2].rows = 9;
+    expect_refused(LS_DATA_PARALLEL, 4, copies, "rank 2 holds 9 x 8 of a data_parallel table of");
+    copies[2] = (ls_plan_shard){2, 0, 0, 10, 7};
+    expect_refused(LS_DATA_PARALLEL, 4, copies, "rank 2 holds 10 x 7 of a data_parallel table of");
+    copies[2] = (ls_plan_shard){1, 0, 0, 10, 8};
+    expect_refused(LS_DATA_PARALLEL, 4, copies, "copy 2 of a data_parallel table is on rank 1");
+    ls_plan plan = {.ranks = 1, .ranks_per_host = 1};
+    cr_expect(ls_plan_check(&plan) == LS_OK);
+    plan.table_count = 1;
+    cr_expect(ls_plan_check(&plan) == LS_ERR_INVALID);
+    cr_expect_str_eq(ls_error_last()->text, "plan: 1 tables");
 }
 
 // Names are keys of everything later, so two tables of one name are refused.

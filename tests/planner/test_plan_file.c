@@ -78,16 +78,19 @@ Test(plan_file, torchrec_form_round_trips) {
     ls_planner_problem_free(problem);
 }
 
-// The kernel names of older releases are understood.
+#define TUTORIAL(columns)                                                                          \
+    "{\"\": {\"large_table_0\": {\"sharding_type\": \"column_wise\", \"compute_kernel\": "         \
+    "\"batched_fused\", \"ranks\": [0, 1], \"sharding_spec\": {\"shards\": ["                      \
+    "{\"shard_offsets\": [0, 32], \"shard_sizes\": [4096, 32], \"placement\": "                    \
+    "\"rank:1/cuda:1\"},"                                                                          \
+    "{\"shard_offsets\": [0, 0], \"shard_sizes\": [4096, " columns "], \"placement\": "            \
+    "\"rank:0/cuda:0\"}]"                                                                          \
+    "}}}}"
+
+// The kernel names of older releases are understood; shards that do not make up the table are
+// refused.
 Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
-    static const char text[] =
-        "{\"\": {\"large_table_0\": {\"sharding_type\": \"column_wise\", \"compute_kernel\": "
-        "\"batched_fused\", \"ranks\": [0, 1], \"sharding_spec\": {\"shards\": ["
-        "{\"shard_offsets\": [0, 32], \"shard_sizes\": [4096, 32], \"placement\": "
-        "\"rank:1/cuda:1\"},"
-        "{\"shard_offsets\": [0, 0], \"shard_sizes\": [4096, 32], \"placement\": "
-        "\"rank:0/cuda:0\"}]"
-        "}}}}";
+    static const char text[] = TUTORIAL("32"), gap[] = TUTORIAL("31");
     ls_arena *arena;
     cr_assert(ls_arena_create(&arena) == LS_OK);
     ls_plan plan;
@@ -96,6 +99,10 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
     cr_expect(plan.table_count == 1 && plan.tables[0].rows == 4096 && plan.tables[0].columns == 64);
     cr_expect(plan.tables[0].kernel == LS_PLANNER_FUSED);
     cr_expect(plan.tables[0].shards[1].column_offset == 32 && plan.tables[0].shards[1].rank == 1);
+    cr_expect(ls_plan_read_torchrec(&plan, arena, gap, strlen(gap), 2, 2, NULL, 0) ==
+              LS_ERR_FORMAT);
+    cr_expect(strstr(ls_error_last()->text, "columns 31 to 32 are on no rank"), "%s",
+              ls_error_last()->text);
     ls_arena_free(arena);
 }
 
