@@ -90,7 +90,8 @@ ROOMS = (
     ("runner", "runner/diff/", ("diff/captures",), ("unit/runner",)),
     ("runner", "runner/trace/", ("trace/format", "unit/runner"), ("cli/outputs",)),
     ("runner", "runner/(steps|program)/", ("unit/runner", "unit/scenario"),
-     (*JUDGED, "scenario/models", "scenario/parallel", "scenario/fuzz", "docs/judges")),
+     (*JUDGED, "scenario/models", "scenario/parallel", "scenario/fuzz", "docs/judges",
+      "mpi/planted")),
     ("runner", "runner/", ("unit/runner", "unit/scenario"), (*JUDGED, "scenario/models")),
     ("report", "report/", REPORTS, ("cli/recordings", "cli/false_passes", "unit/runner")),
     ("exec", "exec/", EXEC, ("exec/replay", "exec/ends_rank", "exec/flight", "exec/python_op",
@@ -128,6 +129,7 @@ ALWAYS = ("lockstep", "lockstep-mpi")
 TARGETS = {
     "cli": ("spmd_program",),
     "exec": ("exec_stand_in", "exec_stand_in_nccl", "lockstep_nccl_front", "lockstep_nccl_observe"),
+    "gdb": ("gdb_many", "gdb_comms", "gdb_rough", "gdb_kinds", "gdb_shared", "gdb_types"),
     "mpi_front": ("lockstep_mpi_programs", "lockstep_mpi_wrapper"),
 }
 

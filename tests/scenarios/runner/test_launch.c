@@ -1,12 +1,16 @@
 // Tests of starting and watching processes: a death is named by its rank, a hang is ended.
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runner/launch/launch_internal.h"
+#include "runner/launch/processes.h"
 
 // Gives argv one run of two ranks, whose marks and all else lie in `dir`.
 static void launch(ls_launch_result *result, const char *const *argv, const char *dir,
@@ -285,4 +289,36 @@ Test(launch, many_ranks_elsewhere_are_counted) {
         cr_expect_not_null(strstr(ls_text_string(&text), more), "%s", ls_text_string(&text));
         ls_text_free(&text);
     }
+}
+
+// ---- What MPI leaves ----
+static bool swept(const char *path, time_t since) {
+    ls_processes_sweep_shared(since);
+    return access(path, F_OK) != 0;
+}
+
+// Of shared memory what MPI made goes, made since then, once no process has it open or mapped.
+Test(launch, shared_memory_that_nobody_has_is_removed) {
+    char ours[64], other[64];
+    struct stat about;
+    (void)snprintf(ours, sizeof ours, "/dev/shm/mpich_shar_test_%ld", (long)getpid());
+    (void)snprintf(other, sizeof other, "/dev/shm/lockstep_test_%ld", (long)getpid());
+    int fd = open(ours, O_RDWR | O_CREAT, 0600), beside = open(other, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || beside < 0) {
+        cr_skip("no shared memory can be made here");
+    }
+    (void)close(beside);
+    cr_assert(ftruncate(fd, 4096) == 0 && fstat(fd, &about) == 0);
+    const time_t made = about.st_ctim.tv_sec;
+    cr_expect(!swept(ours, made), "it is open");
+    void *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    cr_assert(mapped != MAP_FAILED);
+    (void)close(fd);
+    cr_expect(!swept(ours, made), "it is mapped");
+    (void)munmap(mapped, 4096);
+    cr_expect(!swept(ours, made + 1), "it was there before");
+    cr_expect(swept(ours, made));
+    cr_expect(!swept(other, made), "it is none of MPI's");
+    (void)unlink(ours);
+    (void)unlink(other);
 }
