@@ -145,6 +145,14 @@ static void operations(void) {
                ncclInvalidArgument);
         EXPECT(ncclRedOpDestroy(none[i], world) == ncclInvalidArgument);
     }
+    ncclRedOp_t many[64], more;
+    for (int i = 0; i < 64; i++) {
+        CHECK(ncclRedOpCreatePreMulSum(&many[i], &factor, ncclFloat32, 1, world));
+    }
+    EXPECT(ncclRedOpCreatePreMulSum(&more, &factor, ncclFloat32, 1, world) == ncclInvalidUsage);
+    for (int i = 0; i < 64; i++) {
+        CHECK(ncclRedOpDestroy(many[i], world));
+    }
 }
 
 // A sum over a communicator of `members` whose members bring their rank in it.

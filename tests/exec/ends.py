@@ -2,7 +2,8 @@
 and one line says why. ends.py LOCKSTEP PROGRAM STAND_IN_FOLDER CASE
 
 rank, coordinator, launcher: that process is killed while all ranks wait for one. mpi: MPI's launcher
-starts the ranks. shm: /dev/shm is full. two: two jobs at once. many: 64 ranks."""
+starts the ranks. shm: /dev/shm is full. two: two jobs at once. many: 64 ranks. left: a rank leaves
+a process behind, which is ended with the run."""
 import json
 import os
 import re
@@ -141,6 +142,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         if case in ("rank", "coordinator", "launcher"):
             wrong = kill(case, lockstep, program, stand_in, folder)
+        elif case == "left":
+            behind = f"setsid sleep 3000 > /dev/null 2>&1 & exec {program}"
+            wrong = run(lockstep, stand_in, folder, ["-n", "4"], ["sh", "-c", behind], None)
         elif case == "many":
             wrong = run(lockstep, stand_in, folder, ["-n", "64"], [program], None)
         else:
