@@ -251,6 +251,25 @@ static void refusals(void) {
     EXPECT(strstr(ncclGetLastError(NULL), "ncclCommWindowRegister is not done") != NULL);
 }
 
+// Fewer devices than ranks: each rank has its own by number, and what is told is told of the real.
+static void shared_devices(void) {
+    const char *text = getenv("STAND_IN_GPUS");
+    int there = text != NULL ? atoi(text) : 1, told[4] = {-1, -1, -1, -1}, peer = -1, own = -1;
+    char bus[8];
+    CHECK(cudaGetDevice(&own));
+    CHECK(cudaGetDeviceProperties(&told[0], own));
+    CHECK(cudaGetDeviceProperties_v2(&told[1], own));
+    CHECK(cudaDeviceGetAttribute(&told[2], 1, own));
+    CHECK(cudaDeviceGetPCIBusId(bus, sizeof bus, own));
+    told[3] = atoi(bus);
+    for (int i = 0; i < 4; i++) {
+        EXPECT(told[i] == own_rank % there);
+    }
+    CHECK(cudaDeviceCanAccessPeer(&peer, own, (own + 1) % rank_count));
+    EXPECT(own == own_rank && peer == (there > 1 && rank_count > 1));
+    EXPECT(cudaSetDevice(rank_count > there ? rank_count : there) != 0);
+}
+
 int main(void) {
     ncclUniqueId id = meet();
     int version = 0, devices = 0;
@@ -258,6 +277,7 @@ int main(void) {
     CHECK(cudaGetDeviceCount(&devices));
     EXPECT(version > 22000 && devices >= rank_count);
     CHECK(cudaSetDevice(own_rank));
+    shared_devices();
     CHECK(cudaStreamCreate(&stream));
     CHECK(ncclCommInitRank(&world, rank_count, id, own_rank));
     collectives();

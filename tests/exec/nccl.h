@@ -55,6 +55,11 @@ int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, cudaStre
 int cudaSetDevice(int device);
 int cudaGetDevice(int *device);
 int cudaGetDeviceCount(int *count);
+int cudaGetDeviceProperties(void *out, int device);
+int cudaGetDeviceProperties_v2(void *out, int device);
+int cudaDeviceGetAttribute(int *out, int attribute, int device);
+int cudaDeviceGetPCIBusId(char *out, int bytes, int device);
+int cudaDeviceCanAccessPeer(int *out, int device, int peer);
 int cudaStreamCreate(cudaStream_t *out);
 int cudaStreamSynchronize(cudaStream_t stream);
 int stand_in_kernel(uint32_t microseconds, cudaStream_t stream);

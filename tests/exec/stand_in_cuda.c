@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -137,6 +138,34 @@ static int devices(void) {
 EXPORT int cudaGetDeviceCount(int *count) {
     *count = devices();
     return 0;
+}
+
+// What is said of a device: its number.
+static int tell_device(int *out, int which) {
+    *out = which;
+    return which >= 0 && which < devices() ? 0 : NO_DEVICE;
+}
+
+EXPORT int cudaGetDeviceProperties(void *out, int which) {
+    return tell_device(out, which);
+}
+
+EXPORT int cudaGetDeviceProperties_v2(void *out, int which) {
+    return tell_device(out, which);
+}
+
+EXPORT int cudaDeviceGetAttribute(int *out, int attribute, int which) {
+    return attribute == 1 ? tell_device(out, which) : NO_DEVICE;
+}
+
+EXPORT int cudaDeviceGetPCIBusId(char *out, int bytes, int which) {
+    (void)snprintf(out, (size_t)bytes, "%d", which);
+    return tell_device(&which, which);
+}
+
+EXPORT int cudaDeviceCanAccessPeer(int *out, int which, int peer) {
+    *out = which != peer;
+    return which < devices() && peer < devices() ? 0 : NO_DEVICE;
 }
 
 EXPORT int cudaSetDevice(int wanted) {
