@@ -421,3 +421,28 @@ Test(schema, ranges_hold_at_their_ends) {
         }
     }
 }
+
+// Decimal, with a fraction and an exponent or without.
+Test(schema, real_numbers) {
+    static const struct {
+        const char *text;
+        double value;  // 0: it is none
+    } all[] = {{"2", 2},       {"2.5", 2.5}, {".5", 0.5},    {"5.", 5},   {"1e3", 1000},
+               {"+1e+2", 100}, {"5E-1", .5}, {"1.e05", 1e5}, {"e5", 0},   {".", 0},
+               {"1e", 0},      {"1e+", 0},   {"1ex3", 0},    {"1e5x", 0}, {"0x1p3", 0},
+               {"inf", 0},     {"nan", 0},   {"1e999", 0}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text,
+                       HEAD TABLES
+                       "optimizer: {type: sgd, lr: %s}\nsteps: [forward, backward, update]\n",
+                       all[i].text);
+        if (all[i].value > 0) {
+            ls_scenario *scenario = good(text);
+            cr_expect_eq(scenario->optimizer.rule.lr, all[i].value, "%s", all[i].text);
+            ls_scenario_free(scenario);
+        } else {
+            bad(text, strlen(text), 7, 28, "lr: ");
+        }
+    }
+}
