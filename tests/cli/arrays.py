@@ -15,6 +15,7 @@ npy("cut.npy", "<f4", (2, 4), bytes(31))
 npy("text.npy", "<U4", (2, 4), bytes(128))
 npy("real.npy", "<f4", (4,), bytes(16))
 npy("ones.npy", "<i8", (4,), struct.pack("<4q", 1, 1, 1, 1))
+npy("fewer.npy", "<i8", (3,), struct.pack("<3q", 1, 1, 1))
 npy("minus.npy", "<i8", (4,), struct.pack("<4q", 1, 1, -1, 1))
 for name, text in ("empty.npy", ""), ("words.npy", "no array"), ("words.txt", "1 2 3"):
     with open(name, "w") as stream:

@@ -46,13 +46,15 @@ $ python3 $SOURCE/tests/cli/arrays.py; for f in good short flat cut text empty w
 $ lockstep run v.yaml > /dev/null 2>&1
 ? 2
 # The same for tables: weights, lengths and ids.
-$ for k in 'weights good' 'lengths real' 'lengths good' 'lengths minus' 'ids real' 'lengths ones, ids flat' 'ids ones' 'ids words'; do printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {type: row_wise}WEIGHTS}]\ninputs: {batch: 2, features: {p: {INPUTS}}}\n' > v.yaml; case "$k" in weights*) sed -i "s/WEIGHTS/, weights: {file: ${k#* }.npy}/; s/INPUTS//" v.yaml;; *) sed -i "s/WEIGHTS//; s/INPUTS/$(echo $k | sed 's/ \([a-z]*\)/: {file: \1.npy}/; s/, ids \(.*\)/, ids: {file: \1.npy}/')/" v.yaml;; esac; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; done
+$ for k in 'weights good' 'lengths real' 'lengths good' 'lengths minus' 'ids real' 'lengths ones, ids flat' 'lengths fewer' 'lengths ones, ids fewer' 'ids ones' 'ids words'; do printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {type: row_wise}WEIGHTS}]\ninputs: {batch: 2, features: {p: {INPUTS}}}\n' > v.yaml; case "$k" in weights*) sed -i "s/WEIGHTS/, weights: {file: ${k#* }.npy}/; s/INPUTS//" v.yaml;; *) sed -i "s/WEIGHTS//; s/INPUTS/$(echo $k | sed 's/ \([a-z]*\)/: {file: \1.npy}/; s/, ids \(.*\)/, ids: {file: \1.npy}/')/" v.yaml;; esac; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; done
 > v.yaml:4:81: error: weights: the file has shape [2, 4] where [4, 4] belongs
 > v.yaml:5:51: error: lengths: the elements of the file are f32
 > v.yaml:5:51: error: lengths: the elements of the file are f32
 > v.yaml:5:51: error: lengths: -1 for sample 0 of rank 1
 > v.yaml:5:47: error: ids: the elements of the file are f32
 > v.yaml:5:74: error: ids: the elements of the file are f32
+> v.yaml:5:51: error: lengths: 3 lengths for 4 samples in all
+> v.yaml:5:74: error: ids: 3 ids where the lengths add up to 4
 > run: 1 passed, 0 failed, 0 skipped
 > v.yaml:5:47: error: ids: '...words.npy' is not a .npy file
 # As many numbers in another shape are others; those of one dimension state none. Of a tensor of a program the same.
