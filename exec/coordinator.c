@@ -423,7 +423,7 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
             }
         }
         int ended = ls_remote_close(&out->spmd, exec->run);
-        out->calls = out->spmd != NULL ? ls_spmd_call_count(out->spmd) : 0;
+        out->calls = ls_spmd_call_count(out->spmd);
         if (status == LS_OK) {
             out->status = ended;
             (void)snprintf(out->why, sizeof out->why, "%s", ls_error_last()->text);
