@@ -84,7 +84,64 @@ Test(baseline, every_proposer_and_partitioner_plans) {
             cr_expect(result.found, "proposer %d, partitioner %d", proposer, partitioner);
             cr_expect(result.ms >= best.ms * (1.0 - 1e-12));
             cr_expect(ls_plan_check(&result.plan) == LS_OK);
+            for (int t = 1; t < 3 && proposer == LS_PROPOSE_UNIFORM; t++) {
+                cr_expect_eq(result.plan.tables[t].sharding, result.plan.tables[0].sharding);
+            }
         }
     }
+    ls_planner_problem_free(problem);
+}
+
+// Each of four equal tables comes to the rank, or the host, that has least so far.
+Test(baseline, equal_tables_are_spread) {
+    static const ls_planner_feature ids = {.pooling = 8.0, .poolings = 1.0, .batch = 256.0};
+    static const ls_sharding types[] = {LS_TABLE_WISE, LS_TABLE_ROW_WISE};
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "v100_torchrec", 4, 2) == LS_OK);
+    for (int type = 0; type < 2; type++) {
+        char names[4][2] = {"a", "b", "c", "d"};
+        ls_planner_table tables[4];
+        int on[4] = {0};
+        for (int t = 0; t < 4; t++) {
+            tables[t] = make_table(names[t], 1000, 64, &ids);
+            tables[t].shardings = 1u << types[type];
+        }
+        ls_planner_options options = {.model = LS_PLANNER_TORCHREC};
+        ls_planner_problem *problem;
+        ls_planner_result result;
+        cr_assert(ls_planner_problem_create(&problem, &topology, tables, 4, &options) == LS_OK);
+        cr_assert(ls_planner_baseline(&result, problem, LS_PROPOSE_GREEDY_DEPTH,
+                                      LS_PARTITION_GREEDY_PERF, 0) == LS_OK);
+        for (int t = 0; t < 4; t++) {
+            for (int i = 0; i < result.plan.tables[t].shard_count; i++) {
+                on[result.plan.tables[t].shards[i].rank] += 1;
+            }
+        }
+        for (int r = 0; r < 4; r++) {
+            cr_expect_eq(on[r], type + 1, "%d on rank %d", on[r], r);
+        }
+        ls_planner_problem_free(problem);
+    }
+}
+
+// The largest is placed first: the two small ones come together on the other rank.
+Test(baseline, the_largest_come_first) {
+    static const ls_planner_feature ids = {.pooling = 8.0, .poolings = 1.0, .batch = 256.0};
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "v100_torchrec", 2, 2) == LS_OK);
+    ls_planner_table tables[3] = {make_table("a", 1000, 64, &ids), make_table("b", 1000, 64, &ids),
+                                  make_table("c", 1000, 256, &ids)};
+    for (int t = 0; t < 3; t++) {
+        tables[t].shardings = 1u << LS_TABLE_WISE;
+    }
+    ls_planner_options options = {.model = LS_PLANNER_TORCHREC};
+    ls_planner_problem *problem;
+    ls_planner_result result;
+    cr_assert(ls_planner_problem_create(&problem, &topology, tables, 3, &options) == LS_OK);
+    cr_assert(ls_planner_baseline(&result, problem, LS_PROPOSE_GREEDY_DEPTH,
+                                  LS_PARTITION_GREEDY_PERF, 0) == LS_OK);
+    const ls_plan_table *placed = result.plan.tables;
+    cr_expect_eq(placed[0].shards[0].rank, placed[1].shards[0].rank);
+    cr_expect_neq(placed[0].shards[0].rank, placed[2].shards[0].rank);
     ls_planner_problem_free(problem);
 }
