@@ -236,7 +236,7 @@ Test(fuzz, reads_what_people_write) {
                                   "program:\n"
                                   "  steps:\n"
                                   "  - all_reduce: {count: 4, axis: \"0\", in_place: true}\n"
-                                  "  - scale: {tensor: a, factor: 0.1}\n"
+                                  "  - scale: {tensor: 'on', factor: 0.1}\n"
                                   "  - barrier\n";
     json_t *tree = tree_of(written);
     ls_text text = {0};
@@ -248,7 +248,7 @@ Test(fuzz, reads_what_people_write) {
                      "program:\n"
                      "  steps:\n"
                      "    - {all_reduce: {count: 4, axis: \"0\", in_place: true}}\n"
-                     "    - {scale: {tensor: a, factor: 0.1}}\n"
+                     "    - {scale: {tensor: \"on\", factor: 0.1}}\n"
                      "    - barrier\n");
     json_decref(tree);
     cr_expect_eq(ls_fuzz_read(&tree, "/tmp/lockstep-fuzz-test-nowhere.yaml"), LS_ERR_IO);
@@ -402,4 +402,54 @@ Test(fuzz, holds_scenarios_beside_themselves) {
     cr_expect_eq(end_of(tensors, fewer), LS_FUZZ_PASSED);
     cr_expect_eq(end_of(tensors, resharded), LS_FUZZ_UNFIT);
     cr_expect_eq(end_of(buffers, fewer), LS_FUZZ_UNFIT);
+}
+
+// Whether the other form of `written` passes beside what `text` gives.
+static bool passes_beside(const char *text, const char *written, ls_fuzz_variation variation) {
+    const ls_run_options options = {.deadline_seconds = 60, .reproduce = "lockstep fuzz"};
+    json_t *tree = tree_of(text), *other = tree_of(written);
+    ls_scenario *scenario = NULL;
+    ls_results *results = NULL;
+    bool fits = false;
+    cr_assert_eq(ls_fuzz_parse(&scenario, tree, "beside.yaml", false, NULL), LS_OK);
+    cr_assert_eq(ls_results_create(&results, "fuzz"), LS_OK);
+    cr_assert_eq(
+        ls_fuzz_run_varied(results, &fits, other, scenario, variation, "row_wise", &options),
+        LS_OK);
+    cr_assert(fits && results->case_count == 1);
+    bool passes = results->cases[0].pass;
+    ls_results_free(results);
+    ls_scenario_free(scenario);
+    json_decref(other);
+    json_decref(tree);
+    return passes;
+}
+
+// Another form is held to what the scenario itself gives: numbers of another seed do not pass.
+Test(fuzz, compares_other_forms) {
+    static const struct {
+        ls_fuzz_variation variation;
+        const char *more;
+    } cases[] = {
+        {LS_FUZZ_SHARDED, "tables: [{name: a, rows: 9, dim: 4}]\ninputs: {batch: [2, 0, 0]}\n"},
+        {LS_FUZZ_FEWER, "tables: [{name: a, rows: 9, dim: 4}]\ninputs: {batch: 2}\n"},
+        {LS_FUZZ_REVERSED, "tables: [{name: a, rows: 9, dim: 4}, {name: b, rows: 3, dim: 2}]\n"
+                           "inputs: {batch: 2}\n"},
+        {LS_FUZZ_FEWER,
+         "program:\n  tensors: [{name: a, shape: [5], values: normal, placements: S(0)}]\n"
+         "  steps: [{full: {tensor: a}}]\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int seed = 3; seed <= 4; seed++) {
+            const char *head = "lockstep: 1\nname: x\nmesh: {shape: [3]}\nseed:";
+            ls_text text = {0}, other = {0};
+            ls_text_printf(&text, "%s 3\n%s", head, cases[i].more);
+            ls_text_printf(&other, "%s %d\n%s", head, seed, cases[i].more);
+            cr_expect_eq(
+                passes_beside(ls_text_string(&text), ls_text_string(&other), cases[i].variation),
+                seed == 3, "case %zu, seed %d", i, seed);
+            ls_text_free(&text);
+            ls_text_free(&other);
+        }
+    }
 }
