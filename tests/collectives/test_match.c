@@ -5,7 +5,8 @@
 #include "backends/match.h"
 #include "tests/collectives/world.h"
 
-// The ranks that made no such call are listed: eight of them, and that there are more.
+// The ranks that made no such call are listed: eight of them, and that there are more. At fault are
+// the few, and of two halves the one without a call.
 Test(match, missing_ranks_are_listed) {
     fixture f = open_world(11);
     ls_call calls[10];
@@ -13,20 +14,27 @@ Test(match, missing_ranks_are_listed) {
         calls[i] = (ls_call){.kind = LS_BARRIER, .comm = f.comm, .rank = i};
     }
     static const struct {
-        int callers;
+        int callers, at_fault;
         const char *text;
-    } cases[] = {{10, "1 of 11 ranks made no such call: 10"},
-                 {8, "3 of 11 ranks made no such call: 8, 9, 10"},
-                 {2, "9 of 11 ranks made no such call: 2, 3, 4, 5, 6, 7, 8, 9, ..."}};
+    } cases[] = {{10, 10, "1 of 11 ranks made no such call: 10"},
+                 {8, 8, "3 of 11 ranks made no such call: 8, 9, 10"},
+                 {2, 0, "9 of 11 ranks made no such call: 2, 3, 4, 5, 6, 7, 8, 9, ..."}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(ls_backend_run(f.backend, calls, cases[i].callers), LS_ERR_MISMATCH);
         cr_expect_not_null(strstr(ls_error_last()->text, cases[i].text), "%s",
                            ls_error_last()->text);
+        cr_expect_eq(ls_error_last()->rank, cases[i].at_fault);
     }
+    close_world(&f);
+    f = open_world(2);
+    calls[0].comm = f.comm;
+    cr_expect_eq(ls_backend_run(f.backend, calls, 1), LS_ERR_MISMATCH);
+    cr_expect_eq(ls_error_last()->rank, 1);
     close_world(&f);
 }
 
-// Calls of a recording, without buffers, meet by their kinds alone: those that differ do not.
+// Calls of a recording, without buffers, meet by their kinds alone: those that differ do not, but
+// for a send and its receive.
 Test(match, recorded_kinds_that_differ) {
     fixture f = open_world(2);
     ls_call calls[2];
@@ -35,6 +43,11 @@ Test(match, recorded_kinds_that_differ) {
     }
     ls_match match = {0};
     cr_expect_eq(ls_match__kinds(&match, calls, 2), LS_OK, "%s", ls_error_last()->text);
+    cr_expect_eq(match.event_count, 1);
+    ls_match__free(&match);
+    ls_call message[2] = {{.kind = LS_SEND, .comm = f.comm, .rank = 0, .root = 1},
+                          {.kind = LS_RECV, .comm = f.comm, .rank = 1, .root = 0}};
+    cr_expect_eq(ls_match__kinds(&match, message, 2), LS_OK, "%s", ls_error_last()->text);
     cr_expect_eq(match.event_count, 1);
     ls_match__free(&match);
     calls[1].kind = LS_BROADCAST;

@@ -64,7 +64,7 @@ Test(nofit, fragmentation_is_told_from_shortage) {
     cr_expect(why.unplaced == 1 && why.first_unplaced == 2);
     cr_expect(why.needed_bytes > why.roomiest_bytes);
     cr_expect(offers(&why, "allow row_wise for table a"));
-    cr_expect(offers(&why, "one rank more: 3 ranks"));
+    cr_expect(offers(&why, "one rank more: 3 ranks") && !offers(&why, "twice the ranks"));
     cr_expect(!offers(&why, "a batch of"));
     expect_changes_hold(&why, 3);
     // Where the clock has cut the ids before, that is told, and every change is tried all the same.
@@ -136,6 +136,7 @@ Test(nofit, shortage_counts_the_missing_bytes) {
     cr_assert(!result.found && result.proven);
     cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
     cr_expect(why.shortage && why.ddr_missing == 0);
+    cr_expect(!offers(&why, "one rank more") && offers(&why, "twice the ranks: 4"));
     expect_changes_hold(&why, 1);
     ls_planner_problem_free(problem);
     // Rows in host memory alone would need none of the device's but buffers; fused needs all of it.
