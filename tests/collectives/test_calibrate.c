@@ -39,11 +39,11 @@ static void close_job(job *j) {
 // Calibrates and reads the file back as an order.
 static int calibrate(ls_order **out, job *j, ls_text *text, bool all_reduce_only) {
     const size_t counts[] = {1, 515, COUNT};
-    const ls_dtype dtypes[] = {LS_F32, LS_BF16};
+    const ls_dtype dtypes[] = {LS_F32, LS_BF16, LS_F16, LS_F64};
     const ls_calibrate_options options = {.counts = counts,
                                           .count_count = 3,
                                           .dtypes = dtypes,
-                                          .dtype_count = 2,
+                                          .dtype_count = 4,
                                           .all_reduce_only = all_reduce_only};
     char dir[] = "/tmp/lockstep-calibrate-XXXXXX", path[128], order[160];
     cr_assert_not_null(mkdtemp(dir));
