@@ -39,3 +39,20 @@ $ lockstep mutate
 ? 2
 $ lockstep mutate --count 3 --quiet sum.yaml
 > mutate: 3 passed, 0 failed, 0 skipped
+# What each step's ranks could do otherwise, and what training could: planted where it is something else.
+$ printf 'lockstep: 1\nname: group\nmesh: {shape: [3]}\nprogram: {steps: [{broadcast: {count: 2, root: 1, ranks: [2, 0, 1]}}, {all_reduce: {count: 2, op: avg, dtype: f64}}]}\n' > group.yaml; printf 'lockstep: 1\nname: trained\nmesh: {shape: [2]}\ntables: [{name: t, rows: 7, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nsteps: [forward, backward, update]\noptimizer: {type: adagrad}\ntrain: {steps: 2}\n' > trained.yaml; lockstep mutate --json - group.yaml trained.yaml | python3 -c 'import json, sys; [print(case["name"], "-", case.get("noticed_by")) for case in json.load(sys.stdin)["cases"] if "call" not in case["name"]]'
+> another root: step 0 (broadcast): ranks: [1], root: 0 - collective.root_mismatch
+> another type: step 0 (broadcast): ranks: [1], dtype: "f64" - collective.dtype_mismatch
+> another order: step 0 (broadcast): ranks: [1], swap: true - deadlock.cross_communicator
+> two ranks swapped: step 0 (broadcast): ranks: [1], group: [0, 2, 1] - collective.group_mismatch
+> another operation: step 1 (all_reduce): ranks: [2], op: "max" - collective.op_mismatch
+> a wrong divisor: step 1 (all_reduce): ranks: [2], op: "sum" - collective.op_mismatch
+> another type: step 1 (all_reduce): ranks: [2], dtype: "f32" - collective.dtype_mismatch
+> a stale buffer: step 1 (all_reduce): ranks: [2], unwritten: true - buffer.uninitialised
+> a shard off by one: the first block of table 0 has 3 - oracle
+> a shard off by one: the first block of table 0 has 5 - the plan's check
+> a wrong divisor: {type: gradient_divided_twice, rank: 0} - oracle
+> an update too early: {type: early_update, rank: 0} - oracle
+> a wrong divisor: {type: gradient_divided_twice, rank: 1} - oracle
+> duplicates dropped: {type: duplicate_counted_once, rank: 1} - oracle
+> an update too early: {type: early_update, rank: 1} - oracle
