@@ -318,6 +318,31 @@ Test(fuzz, shrinks_to_the_least) {
     ls_text_free(&text);
 }
 
+// Fewer ranks keep what they had: lists of each rank lose those of the others, numbers of ranks
+// come around, and what is no list of ranks stays.
+Test(fuzz, leaves_ranks_what_they_had) {
+    json_t *tree = tree_of("lockstep: 1\n"
+                           "mesh: {shape: [2, 2]}\n"
+                           "batch: [5, 6, 7, 8]\n"
+                           "a: {values: [1, 2, 3, 4, 5], placements: \"S(0), P(sum)\"}\n"
+                           "b: {values: [[1, 2, 3], [4], [5], [6]], root: 3, host: 1}\n"
+                           "c: {ranks: [0, 1, 2, 3], splits: [[1, 2, 3, 4], [5, 6, 7, 8], []]}\n"
+                           "d: {ranks: [0, 3, 1], sizes: [4, 5, 6], pairs: [[0, 3], [2, 1]]}\n");
+    ls_text text = {0};
+    cr_assert(ls_fuzz_shrink__fewer_ranks(tree, 0));
+    ls_fuzz_write(&text, tree);
+    cr_expect_str_eq(ls_text_string(&text), "lockstep: 1\n"
+                                            "mesh: {shape: [2]}\n"
+                                            "batch: [5, 6]\n"
+                                            "a: {values: [1, 2, 3, 4, 5], placements: S(0)}\n"
+                                            "b: {values: [[1, 2, 3], [4]], root: 1, host: 1}\n"
+                                            "c: {ranks: [0, 1], splits: [[1, 2], [5, 6]]}\n"
+                                            "d: {ranks: [0, 1, 1], sizes: [4, 5, 6], pairs: [[0, "
+                                            "1], [0, 1]]}\n");
+    ls_text_free(&text);
+    json_decref(tree);
+}
+
 // The budget is kept to.
 Test(fuzz, asks_no_more_than_it_may) {
     ls_text text = {0};
