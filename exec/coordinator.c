@@ -284,10 +284,10 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
     if (ls_exec__judge_elsewhere(exec, quiet)) {
         return;
     }
+    const double most = exec->options->deadline_seconds;
+    const bool late = most > 0 && quiet > most;
     if (exec->run == NULL || ls_remote_status(exec->run, NULL) != LS_OK) {
-        const double most = exec->options->deadline_seconds;
-        if (exec->run == NULL && exec->joining != NULL &&
-            ((most > 0 && quiet > most) || ls_exec__never_joined(exec))) {
+        if (exec->run == NULL && exec->joining != NULL && (late || ls_exec__never_joined(exec))) {
             (void)ls_exec__explain_joining(exec);
         }
         return;
@@ -304,7 +304,7 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
         ls_remote_explain(exec->run)) {
         return;
     }
-    if (exec->options->deadline_seconds > 0 && quiet > exec->options->deadline_seconds) {
+    if (late) {
         (void)(ls_exec__explain_data(exec, false) || ls_remote_explain(exec->run) ||
                ls_exec__explain_joining(exec));
     }

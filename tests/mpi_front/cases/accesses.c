@@ -1,5 +1,5 @@
-// Which accesses are kept for races with them: a rank's own that continue each other are one, and so
-// are calls that do the same again. What a lock excludes.
+// Which accesses are kept for races with them: a rank's own that continue each other are one, and
+// so are calls that do the same again. What a lock excludes.
 #include "cases.h"
 
 static int memory[8];
