@@ -1,6 +1,7 @@
 // Under MPI_ERRORS_RETURN a mistake is a code of its class, and no finding; with WRONG the first
 // one ends the run.
 #include <mpi.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,6 +206,26 @@ static void pairs(void) {
     }
 }
 
+static void *send_seven(void *at) {
+    MPI_Send(at, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+    return at;
+}
+
+// Threads of the program's own call for their rank.
+static void message_of_a_thread(void) {
+    int value = rank == 0 ? 7 : 0;
+    pthread_t thread;
+    if (rank == 0) {
+        pthread_create(&thread, NULL, send_seven, &value);
+        pthread_join(thread, NULL);
+    } else {
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    if (value != 7) {
+        abort();
+    }
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
 #ifndef WRONG
@@ -219,6 +240,7 @@ int main(int argc, char **argv) {
     external();
     dims();
     pairs();
+    message_of_a_thread();
     MPI_Finalize();
     return 0;
 }
