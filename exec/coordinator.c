@@ -299,12 +299,9 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
     if (ls_exec__explain_data(exec, true) || ls_remote_doomed(exec->run)) {
         return;
     }
-    if (quiet > SETTLE_SECONDS &&
-        (ls_remote_undecided(exec->run) || (ls_remote_stuck(exec->run) && exec->jobs == NULL)) &&
-        ls_remote_explain(exec->run)) {
-        return;
-    }
-    if (late) {
+    const bool stuck =
+        ls_remote_undecided(exec->run) || (ls_remote_stuck(exec->run) && exec->jobs == NULL);
+    if (!(stuck && quiet > SETTLE_SECONDS && ls_remote_explain(exec->run)) && late) {
         (void)(ls_exec__explain_data(exec, false) || ls_remote_explain(exec->run) ||
                ls_exec__explain_joining(exec));
     }

@@ -254,14 +254,15 @@ static void refusals(void) {
 // Fewer devices than ranks: each rank has its own by number, and what is told is told of the real.
 static void shared_devices(void) {
     const char *text = getenv("STAND_IN_GPUS");
-    int there = text != NULL ? atoi(text) : 1, told[4] = {-1, -1, -1, -1}, peer = -1, own = -1;
+    int there = text != NULL ? (int)strtol(text, NULL, 10) : 1, told[4] = {-1, -1, -1, -1},
+        peer = -1, own = -1;
     char bus[8];
     CHECK(cudaGetDevice(&own));
     CHECK(cudaGetDeviceProperties(&told[0], own));
     CHECK(cudaGetDeviceProperties_v2(&told[1], own));
     CHECK(cudaDeviceGetAttribute(&told[2], 1, own));
     CHECK(cudaDeviceGetPCIBusId(bus, sizeof bus, own));
-    told[3] = atoi(bus);
+    told[3] = (int)strtol(bus, NULL, 10);
     for (int i = 0; i < 4; i++) {
         EXPECT(told[i] == own_rank % there);
     }
