@@ -54,6 +54,9 @@ static mpi_rank *find_rank(const char *function, const void *caller) {
 _Noreturn void ls_mpi__end(mpi_rank *me, int exit_status) {
     ls_rank *rank = me->rank;
     if (rank->escape == NULL || pthread_equal(rank->thread, pthread_self()) == 0) {
+        if (ls_mpi__state.run->status != LS_OK) {
+            pthread_exit(NULL);  // the rank's own may wait for it, and ends at its next call
+        }
         for (;;) {  // a thread of the program's own: the rank's ends the program
             (void)pause();
         }

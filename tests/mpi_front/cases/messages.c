@@ -1,4 +1,6 @@
 // Messages, requests and collectives: who meets whom, with what, and what is left at the end.
+#include <pthread.h>
+
 #include "cases.h"
 
 static int values[8];
@@ -170,6 +172,24 @@ static void received_by_nobody(void) {
     } else if (rank == 1 && !wrong) {
         MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);
     }
+}
+
+static void *send_value(void *unused);
+
+// The rank waits for a thread of its own, which ends with the run.
+static void received_by_nobody_from_a_thread(void) {
+    pthread_t thread;
+    if (rank == 0) {
+        pthread_create(&thread, NULL, send_value, NULL);
+        pthread_join(thread, NULL);
+    } else if (rank == 1 && !wrong) {
+        MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+}
+
+static void *send_value(void *unused) {
+    MPI_Send(values, 1, MPI_INT, 1, 0, WORLD);  // wrong: p2p.unmatched_send
+    return unused;
 }
 
 static void never_waited_for(void) {
@@ -395,9 +415,11 @@ CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_sse
       {"probe_behind_any_source", probe_behind_any_source}, {"other_tag", other_tag},
       {"other_communicator", other_communicator}, {"too_long", too_long},
       {"other_type", other_type}, {"other_structure", other_structure},
-      {"received_by_nobody", received_by_nobody}, {"never_waited_for", never_waited_for},
-      {"request_overwritten", request_overwritten}, {"started_twice", started_twice},
-      {"never_started", never_started}, {"persistent_never_freed", persistent_never_freed},
+      {"received_by_nobody", received_by_nobody},
+      {"received_by_nobody_from_a_thread", received_by_nobody_from_a_thread},
+      {"never_waited_for", never_waited_for}, {"request_overwritten", request_overwritten},
+      {"started_twice", started_twice}, {"never_started", never_started},
+      {"persistent_never_freed", persistent_never_freed},
       {"start_of_what_is_not_persistent", start_of_what_is_not_persistent},
       {"collectives_in_another_order", collectives_in_another_order}, {"other_root", other_root},
       {"other_operation", other_operation}, {"other_count", other_count},
