@@ -96,7 +96,7 @@ ROOMS = (
     ("report", "report/", REPORTS, ("cli/recordings", "cli/false_passes", "unit/runner")),
     ("exec", "exec/", EXEC, ("exec/replay", "exec/ends_rank", "exec/flight", "exec/python_op",
                              "exec/join", "exec/early", "exec/apart", "exec/ends_left",
-                             "cli/usage")),
+                             "exec/ended")),
     ("mpi", "mpi/", ("mpi_front/mistakes", "mpi_front/cases"),
      ("mpi_front/linking", "mpi_front/explore", "mpi_front/compare")),
     ("cli", "cli/cmd_traffic", ("trace/format",), CLI),
