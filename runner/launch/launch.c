@@ -34,7 +34,6 @@ double ls_launch__now(void) {
 // The rank whose keeper says that a signal ended it (the earliest, of several). False: none does.
 static bool read_deaths(const ls_watch *watch, ls_launch_result *result) {
     struct timespec first = {0};
-    bool any = false;
     for (int r = 0; r < watch->ranks; r++) {
         char path[PATH_BYTES];
         struct stat about;
@@ -45,17 +44,14 @@ static bool read_deaths(const ls_watch *watch, ls_launch_result *result) {
         }
         bool read = fstat(fileno(file), &about) == 0 && fscanf(file, "%d", &number) == 1;
         (void)fclose(file);
-        bool earlier =
-            first.tv_sec == 0 || about.st_mtim.tv_sec < first.tv_sec ||
-            (about.st_mtim.tv_sec == first.tv_sec && about.st_mtim.tv_nsec < first.tv_nsec);
-        if (read && number > 0 && earlier) {
+        if (read && number > 0 && ls_launch__earlier(&about.st_mtim, &first)) {
             first = about.st_mtim;
             result->died_rank = r;
             result->died_signal = number;
-            any = true;
         }
     }
-    return any;
+    result->died_at = first;
+    return first.tv_sec != 0;
 }
 
 static void read_pid(ls_watched_rank *out, const char *dir, int rank) {
@@ -226,7 +222,8 @@ static void note_end(ls_watch *watch, ls_launch_result *result, int status) {
         of_ranks = of_ranks || watch->rank[r].pid == watch->child;
     }
     result->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    watch->killed = WIFSIGNALED(status) && !of_ranks;
+    // mpiexec ends by SIGPIPE where what it starts ranks through has ended before it.
+    watch->killed = WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE && !of_ranks;
     result->launcher_died =
         watch->killed || (result->exit_code != 0 && launcher_is_gone(watch, result));
     watch->child = 0;

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/base.h"
 #include "collectives/finding.h"
@@ -19,8 +20,9 @@ typedef struct ls_launch_result {
     int started;         // ranks that have said that they live
     int died_rank;       // the first rank that died before it was done, or LS_RANK_NONE
     int died_signal;     // the signal that ended it, 0 when unknown or none
-    bool died_planted;   // that rank's program ended itself
-    double seconds;      // wall time
+    struct timespec died_at;  // when its keeper told so; 0: none did
+    bool died_planted;        // that rank's program ended itself
+    double seconds;           // wall time
     ls_text output;  // stdout and stderr of all ranks, at most LS_LAUNCH_OUTPUT_MAX bytes; owned
     ls_text seen;    // timed_out: what was seen of the ranks, each with "; " behind it; owned
 } ls_launch_result;
@@ -91,9 +93,11 @@ void ls_launch_tell_finding(const char *watch_dir, int rank, const ls_finding *f
 bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena);
 
 // Called by a launched process that fails, before it ends: tells the last error's code and text;
-// and the first such code, with its text in one line. False: none was told.
+// and the first such code, with its text in one line. False: none was told before `death` (0: at
+// all): the others fail where they miss a rank that a signal has ended.
 void ls_launch_tell_error(const char *watch_dir, int rank);
-bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch_dir, int ranks);
+bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch_dir, int ranks,
+                     const struct timespec *death);
 // Called by a launched process that needs more GPUs than there are, with the last error's text; and
 // whether one said so.
 void ls_launch_tell_too_few(const char *watch_dir, int rank);

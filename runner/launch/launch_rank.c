@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,6 +127,8 @@ void ls_launch_keep(const char *watch_dir) {
         }
         return;
     }
+    // What others do without the rank may end this process, too: it is to tell of the death first.
+    (void)setpriority(PRIO_PROCESS, 0, -20);
     int status = 0, rank = (int)strtol(number, NULL, 10);
     if (!wait_for(child, &status)) {
         (void)write_mark(watch_dir, rank, "orphaned");

@@ -127,23 +127,25 @@ static bool read_told(int *code, char *text, size_t text_bytes, struct timespec 
     return read;
 }
 
-bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch_dir, int ranks) {
+bool ls_launch__earlier(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec != 0 && (b->tv_sec == 0 || a->tv_sec < b->tv_sec ||
+                              (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec));
+}
+
+bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch_dir, int ranks,
+                     const struct timespec *death) {
     struct timespec first = {0}, when = {0};
-    bool found = false;
     for (int r = 0; r < ranks; r++) {
         char told[LS_ERROR_TEXT_MAX + 2];
         int its = LS_OK;
         bool read = read_told(&its, told, sizeof told, &when, watch_dir, r, "error");
-        bool earlier = !found || when.tv_sec < first.tv_sec ||
-                       (when.tv_sec == first.tv_sec && when.tv_nsec < first.tv_nsec);
-        if (read && earlier) {
-            found = true;
+        if (read && ls_launch__earlier(&when, &first)) {
             first = when;
             *code = its;
             (void)snprintf(text, text_bytes, "%s", told);
         }
     }
-    return found;
+    return ls_launch__earlier(&first, death);
 }
 
 bool ls_launch_too_few(char *text, size_t text_bytes, const char *watch_dir, int ranks) {

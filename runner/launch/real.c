@@ -131,11 +131,12 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
                        launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
                        last_lines(&launched->output));
     }
-    // A rank that says why it ends takes the others and the launcher with it.
+    // A rank that says why it ends takes the others and the launcher with it, but one that a signal
+    // ended before.
     char told[LS_ERROR_TEXT_MAX];
     int code = LS_OK;
-    if (launched->exit_code != 0 &&
-        ls_launch_error(&code, told, sizeof told, marks, request->scenario->ranks)) {
+    if (launched->exit_code != 0 && ls_launch_error(&code, told, sizeof told, marks,
+                                                    request->scenario->ranks, &launched->died_at)) {
         return ls_real_spread(request) > 0
                    ? LS_FAIL(code, "%s", told)
                    : LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", name, told);

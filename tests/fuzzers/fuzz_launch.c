@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     ls_place place = ls_launch__place(folder, 1);
     ls_place_format(text, sizeof text, &place);
     LS_ASSERT(ls_place_equal(&place, &place) && text[0] != 0);
-    (void)ls_launch_error(&code, text, sizeof text, folder, RANKS);
+    (void)ls_launch_error(&code, text, sizeof text, folder, RANKS, &(struct timespec){0});
     (void)ls_launch_too_few(text, sizeof text, folder, RANKS);
     ls_arena *arena = NULL;
     ls_finding finding;

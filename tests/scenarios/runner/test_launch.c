@@ -171,6 +171,30 @@ Test(launch, a_killed_launcher_is_no_ranks_fault, .timeout = 30) {
     cr_expect(!result.launcher_died, "a rank died first, and what started the other went then");
     cr_expect(result.died_rank == 0);
     ls_launch_result_free(&result);
+    // It is not killed where it writes to what it starts ranks through, and that has ended.
+    run_script(&result, "echo 15 > $1/rank_1.died; kill -PIPE $$", 20);
+    cr_expect(!result.launcher_died);
+    cr_expect(result.died_rank == 1 && result.died_signal == SIGTERM, "%d", result.died_rank);
+    ls_launch_result_free(&result);
+}
+
+// Why a rank failed is told unless a signal had ended another before.
+Test(launch, what_is_told_after_a_death_is_not_its_cause) {
+    char dir[] = "/tmp/lockstep-launch-XXXXXX", told[LS_ERROR_TEXT_MAX];
+    const struct timespec deaths[] = {{0}, {.tv_sec = 1}, {.tv_sec = INT32_MAX}};
+    cr_assert(mkdtemp(dir) != NULL);
+    for (int i = 0; i < 3; i++) {
+        int code = LS_OK;
+        cr_expect(!ls_launch_error(&code, told, sizeof told, dir, 2, &deaths[i]));
+    }
+    (void)LS_FAIL(LS_ERR_BACKEND, "a message failed");
+    ls_launch_tell_error(dir, 1);
+    for (int i = 0; i < 3; i++) {
+        int code = LS_OK;
+        cr_expect_eq(ls_launch_error(&code, told, sizeof told, dir, 2, &deaths[i]), i != 1);
+        cr_expect(i == 1 || (code == LS_ERR_BACKEND && strcmp(told, "a message failed") == 0));
+    }
+    remove_all(dir);
 }
 
 // ---- Runs that are to hang ----------------------------------------------------------------------
