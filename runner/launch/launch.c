@@ -221,9 +221,11 @@ static void note_end(ls_watch *watch, ls_launch_result *result, int status) {
     for (int r = 0; r < watch->ranks; r++) {
         of_ranks = of_ranks || watch->rank[r].pid == watch->child;
     }
-    result->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    // mpiexec ends by SIGPIPE where what it starts ranks through has ended before it.
-    watch->killed = WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE && !of_ranks;
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    // Where what it starts ranks through has ended before it, mpiexec fails by SIGPIPE.
+    const bool fails = signal == SIGPIPE && !of_ranks;
+    result->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : fails ? 1 : 128 + signal;
+    watch->killed = signal != 0 && !fails && !of_ranks;
     result->launcher_died =
         watch->killed || (result->exit_code != 0 && launcher_is_gone(watch, result));
     watch->child = 0;
