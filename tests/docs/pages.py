@@ -59,7 +59,8 @@ def complaint(number, command, expected, run):
                               "  it prints:", *run.stdout.splitlines(), run.stderr])
     if run.returncode in (0, 1):
         return None
-    return f"line {number}: {command}\n  exit code {run.returncode}: {run.stderr}"
+    return "\n".join([f"line {number}: {command}", f"  exit code {run.returncode}; it prints:",
+                      *run.stdout.splitlines(), run.stderr])
 
 
 def main():
