@@ -18,6 +18,7 @@
 #include "planner/plan.h"
 #include "ranks/fault.h"
 #include "runner/scenario/scenario.h"
+#include "tests/figures.h"
 
 #define CASES 2500
 
@@ -188,7 +189,7 @@ Test(fuzz, draws_what_it_drew) {
     static const int families[] = {TABLES, TENSORS, BUFFERS, TENSORS};
     static const char *const names[] = {"tables",   "tensors",        "buffers", "sharded",
                                         "reversed", "on fewer ranks", "shrunk",  "ways"};
-    ls_text drawn[FIGURES] = {{0}}, figures = {0};
+    ls_text drawn[FIGURES] = {{0}};
     for (uint32_t number = 0; number < 4 * CASES; number++) {
         ls_text text = {0};
         cr_assert_eq(ls_fuzz_case_text(&text, 1, number), LS_OK);
@@ -204,27 +205,10 @@ Test(fuzz, draws_what_it_drew) {
         }
         ls_text_free(&text);
     }
-    for (int i = 0; i < FIGURES; i++) {
-        uint32_t figure = ls_random_stream(ls_text_string(&drawn[i]));
-        ls_text_printf(&figures, "%s: %08x\n", names[i], (unsigned)figure);
-        ls_text_free(&drawn[i]);
-    }
-    char path[4096], *kept = NULL;
-    size_t bytes;
-    ls_arena *arena = NULL;
-    (void)snprintf(path, sizeof path, "%s/tests/fuzz/draws.txt", getenv("LOCKSTEP_SOURCE"));
-    if (getenv("LOCKSTEP_BLESS") != NULL) {
-        cr_assert_eq(ls_file_write(path, ls_text_string(&figures), figures.length), LS_OK);
-    }
-    cr_assert_eq(ls_arena_create(&arena), LS_OK);
-    cr_assert_eq(ls_file_read(&kept, &bytes, arena, path, 4096), LS_OK);
-    cr_assert_str_eq(ls_text_string(&figures), kept,
-                     "A seed draws other scenarios than it did: those that reports name by it are "
-                     "lost. If so it must be, LOCKSTEP_BLESS=1 ctest --test-dir build -R unit/fuzz "
-                     "writes %s. It has\n%snow\n%s",
-                     path, kept, ls_text_string(&figures));
-    ls_arena_free(arena);
-    ls_text_free(&figures);
+    figures_expect("tests/fuzz/draws.txt", "unit/fuzz",
+                   "A seed draws other scenarios than it did: those that reports name by it are "
+                   "lost.",
+                   names, drawn, FIGURES);
 }
 
 // What a user wrote is read, with its numbers, words and texts, and written so that it says the

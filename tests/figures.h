@@ -1,0 +1,42 @@
+// What is decided where more than one answer is right, kept as a figure for each subject, so that it
+// changes only where somebody means it to: who asks for the same gets the same, version by version.
+#ifndef LS_TESTS_FIGURES_H
+#define LS_TESTS_FIGURES_H
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "base/file.h"
+#include "base/random.h"
+
+// Holds the texts [count], which are freed, against `file` below the project's root. `means`: what
+// it is to users that they differ; `test`: the test's name for ctest.
+static inline void figures_expect(const char *file, const char *test, const char *means,
+                                  const char *const *names, ls_text *texts, int count) {
+    ls_text figures = {0};
+    for (int i = 0; i < count; i++) {
+        uint32_t figure = ls_random_stream(ls_text_string(&texts[i]));
+        ls_text_printf(&figures, "%s: %08x\n", names[i], (unsigned)figure);
+        cr_assert(!texts[i].failed);
+        ls_text_free(&texts[i]);
+    }
+    char path[4096], *kept = NULL;
+    size_t bytes;
+    ls_arena *arena = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s", getenv("LOCKSTEP_SOURCE"), file);
+    if (getenv("LOCKSTEP_BLESS") != NULL) {
+        cr_assert_eq(ls_file_write(path, ls_text_string(&figures), figures.length), LS_OK);
+    }
+    cr_assert_eq(ls_arena_create(&arena), LS_OK);
+    cr_assert_eq(ls_file_read(&kept, &bytes, arena, path, 4096), LS_OK);
+    cr_assert_str_eq(ls_text_string(&figures), kept,
+                     "%s If so it must be, LOCKSTEP_BLESS=1 ctest --test-dir build -R %s writes "
+                     "%s. It has\n%snow\n%s",
+                     means, test, path, kept, ls_text_string(&figures));
+    ls_arena_free(arena);
+    ls_text_free(&figures);
+}
+
+#endif
