@@ -66,8 +66,7 @@ bool ls_search__over(const ls_search_budget *budget, int64_t best) {
 
 // ---- The result ---------------------------------------------------------------------------------
 
-static void fill_rank(ls_planner_result *result, const ls_planner_problem *problem,
-                      const ls_planner_shard *shard) {
+static void fill_rank(ls_planner_result *result, const ls_planner_shard *shard) {
     ls_planner_rank *rank = &result->ranks[shard->block.rank];
     rank->cost.forward_compute_ms += shard->cost.forward_compute_ms;
     rank->cost.forward_comms_ms += shard->cost.forward_comms_ms;
@@ -80,7 +79,6 @@ static void fill_rank(ls_planner_result *result, const ls_planner_problem *probl
     rank->input_bytes += shard->input_bytes;
     rank->output_bytes += shard->output_bytes;
     rank->shards++;
-    (void)problem;
 }
 
 static int fill_table(ls_planner_result *result, ls_planner_problem *problem, int table,
@@ -98,7 +96,7 @@ static int fill_table(ls_planner_result *result, ls_planner_problem *problem, in
             shards[i].block.rank = ls_problem__rank(problem, choice, i, place[unit]);
         }
         blocks[i] = shards[i].block;
-        fill_rank(result, problem, &shards[i]);
+        fill_rank(result, &shards[i]);
     }
     result->chosen[table] = option;
     result->shards[table] = shards;

@@ -1,5 +1,6 @@
-// What is decided where more than one answer is right, kept as a figure for each subject, so that it
-// changes only where somebody means it to: who asks for the same gets the same, version by version.
+// What is decided where more than one answer is right, kept as a figure for each subject, so that
+// it changes only where somebody means it to: who asks for the same gets the same, version by
+// version.
 #ifndef LS_TESTS_FIGURES_H
 #define LS_TESTS_FIGURES_H
 

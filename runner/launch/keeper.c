@@ -35,7 +35,7 @@ static void clean(const ls_keeper *keeper) {
         (void)ls_file_remove_tree(keeper->dir);
     }
     remove_folder(keeper);
-    ls_processes_sweep_shared(keeper->started);
+    ls_processes_sweep_shared(LS_PROCESSES_SHARED, keeper->started);
 }
 
 _Noreturn static void keep(int owner, const ls_keeper *keeper) {

@@ -17,8 +17,6 @@
 #define PAUSE_MS   10
 #define PATH_BYTES 4096
 #define PF_EXITING 0x4u  // in the kernel's flags of a process
-#define SHARED_DIR "/dev/shm"
-#define SHARED     "mpich_shar_"  // how MPICH's segments begin
 
 bool ls_process_read(ls_process *out, pid_t pid) {
     char path[64], line[1024] = "";
@@ -164,15 +162,27 @@ static bool in_use(const char *shared) {
     return found;
 }
 
-void ls_processes_sweep_shared(time_t since) {
-    DIR *dir = opendir(SHARED_DIR);
+// MPICH's, and those of UCX, which it sends through.
+static bool is_segment(const char *name) {
+    static const char *const begins[] = {"mpich_shar_", "ucx_shm_posix_"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ls_processes_sweep_shared(const char *in, time_t since) {
+    DIR *dir = opendir(in);
     for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         char path[PATH_BYTES];
         struct stat about;
-        (void)snprintf(path, sizeof path, SHARED_DIR "/%s", entry->d_name);
-        bool ours = strncmp(entry->d_name, SHARED, strlen(SHARED)) == 0 &&
-                    lstat(path, &about) == 0 && about.st_uid == geteuid() &&
-                    about.st_ctim.tv_sec >= since;
+        int length = snprintf(path, sizeof path, "%s/%s", in, entry->d_name);
+        // One without bytes may be about to be open: it has its name first.
+        bool ours = length > 0 && (size_t)length < sizeof path && is_segment(entry->d_name) &&
+                    lstat(path, &about) == 0 && S_ISREG(about.st_mode) &&
+                    about.st_uid == geteuid() && about.st_ctim.tv_sec >= since && about.st_size > 0;
         if (ours && !in_use(path)) {
             (void)unlink(path);
         }

@@ -26,8 +26,10 @@ bool ls_processes_has(const char *dir, pid_t pid);
 bool ls_processes_stopped(ls_process *out, const char *dir);
 // Ends all of them; returns when none is left.
 void ls_processes_end(const char *dir);
-// Removes the segments of shared memory that MPI's processes left when they were ended: those of
-// this user, made since then, that no process has open or mapped.
-void ls_processes_sweep_shared(time_t since);
+// Removes the segments of shared memory that MPI's processes left in folder `in` when they were
+// ended: those of this user, made since then, that hold bytes and that no process has open or
+// mapped.
+#define LS_PROCESSES_SHARED "/dev/shm"
+void ls_processes_sweep_shared(const char *in, time_t since);
 
 #endif
