@@ -26,6 +26,7 @@ static inline void figures_expect(const char *file, const char *test, const char
     char path[4096], *kept = NULL;
     size_t bytes;
     ls_arena *arena = NULL;
+    cr_assert_not_null(getenv("LOCKSTEP_SOURCE"), "LOCKSTEP_SOURCE is to be the project's root");
     (void)snprintf(path, sizeof path, "%s/%s", getenv("LOCKSTEP_SOURCE"), file);
     if (getenv("LOCKSTEP_BLESS") != NULL) {
         cr_assert_eq(ls_file_write(path, ls_text_string(&figures), figures.length), LS_OK);

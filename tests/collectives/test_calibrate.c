@@ -8,6 +8,7 @@
 #include "backends/calibrate.h"
 #include "kernels/kernels.h"
 #include "formats/json.h"
+#include "tests/figures.h"
 
 #define COUNT ((size_t)4099)
 
@@ -36,7 +37,15 @@ static void close_job(job *j) {
     ls_order_free(j->order);
 }
 
-// Calibrates and reads the file back as an order.
+static int told_last, told_total;
+
+static void note_progress(const char *what, int done, int total) {
+    cr_expect_not_null(strstr("all_reduce reduce_scatter", what), "%s", what);
+    cr_expect_eq(done, told_last++);
+    told_total = total;
+}
+
+// Calibrates and reads the file back as an order. Leaves nothing beside it.
 static int calibrate(ls_order **out, job *j, ls_text *text, bool all_reduce_only) {
     const size_t counts[] = {1, 515, COUNT};
     const ls_dtype dtypes[] = {LS_F32, LS_BF16, LS_F16, LS_F64};
@@ -44,10 +53,12 @@ static int calibrate(ls_order **out, job *j, ls_text *text, bool all_reduce_only
                                           .count_count = 3,
                                           .dtypes = dtypes,
                                           .dtype_count = 4,
-                                          .all_reduce_only = all_reduce_only};
+                                          .all_reduce_only = all_reduce_only,
+                                          .progress = note_progress};
     char dir[] = "/tmp/lockstep-calibrate-XXXXXX", path[128], order[160];
     cr_assert_not_null(mkdtemp(dir));
     ls_json json;
+    told_last = told_total = 0;
     ls_json_begin(&json, text, 1);
     ls_json_object_open(&json);
     ls_json_member_int(&json, "lockstep_order", 1);
@@ -63,7 +74,8 @@ static int calibrate(ls_order **out, job *j, ls_text *text, bool all_reduce_only
         status = ls_order_parse(out, order);
         unlink(path);
     }
-    rmdir(dir);
+    cr_expect_eq(rmdir(dir), 0);
+    cr_expect(told_last == told_total || status != LS_OK);
     return status;
 }
 
@@ -165,6 +177,62 @@ Test(calibrate, accumulator) {
     cr_assert_not_null(bf16);
     cr_expect_not_null(strstr(bf16, "\"accumulator\": \"f32\""));
     ls_order_free(measured);
+    ls_text_free(&text);
+    close_job(&j);
+}
+
+// The same machine is told of in the same words, and one with more ranks than are read back here.
+Test(calibrate, says_what_it_said) {
+    static const struct {
+        const char *order;
+        int ranks;
+    } machines[] = {{"ring:proto=ll", 4},       {"ring:proto=ll128", 8},
+                    {"tree:proto=simple", 5},   {"ring:proto=simple,rings=0-2-1-3", 4},
+                    {"symmetric:kernel=ll", 4}, {"rank", 16}};
+    enum { MACHINES = sizeof machines / sizeof *machines };
+    const char *names[MACHINES];
+    ls_text texts[MACHINES] = {{0}};
+    for (int i = 0; i < MACHINES; i++) {
+        job j;
+        ls_order *measured = NULL;
+        names[i] = machines[i].order;
+        open_job(&j, machines[i].order, machines[i].ranks);
+        cr_assert_eq(calibrate(&measured, &j, &texts[i], i >= 4), LS_OK, "%s: %s", names[i],
+                     ls_error_last()->text);
+        ls_order_free(measured);
+        close_job(&j);
+    }
+    figures_expect("tests/collectives/calibrations.txt", "unit/calibrate",
+                   "What is written of a machine is not what it was.", names, texts, MACHINES);
+}
+
+// ---- A backend whose order is not fixed ----
+static const ls_backend_ops *fixed;
+static ls_order *orders[2];
+
+static int run_in_turns(ls_backend *backend, ls_call *calls, int count) {
+    static int turn;
+    backend->order = orders[turn++ % 2];
+    return fixed->run(backend, calls, count);
+}
+
+// Where the answers fit no order, that is told, with the ranks that were asked.
+Test(calibrate, orders_that_change_are_told) {
+    job j;
+    ls_text text = {0};
+    ls_order *measured = NULL;
+    open_job(&j, "rank", 5);
+    orders[0] = j.order;
+    cr_assert_eq(ls_order_parse(&orders[1], "ring:proto=ll,rings=0-4-3-2-1"), LS_OK);
+    fixed = j.backend->ops;
+    ls_backend_ops ops = *fixed;
+    ops.run = run_in_turns;
+    j.backend->ops = &ops;
+    cr_expect_eq(calibrate(&measured, &j, &text, true), LS_ERR_FINDING, "%s",
+                 ls_error_last()->text);
+    cr_expect_not_null(strstr(ls_error_last()->text, "all_reduce"), "%s", ls_error_last()->text);
+    j.backend->ops = fixed;
+    ls_order_free(orders[1]);
     ls_text_free(&text);
     close_job(&j);
 }
