@@ -78,7 +78,7 @@ ROOMS = (
                                              "gdb/stepping", "gdb/stops", "gdb/kinds")),
     ("ranks", "ranks/", RANKS, ("unit/trainers", "cli/run", "cli/spmd", "scenario/bugs",
                                 "scenario/sweep", "stress/ranks", *REMOTE)),
-    ("planner", "planner/", PLANNER, ("oracle/planner", "cli/plan")),
+    ("planner", "planner/", PLANNER, ("oracle/planner", "cli/plan", "stress/planner_memory")),
     ("embedding", "embedding/", EMBEDDING, EMBEDDED),
     ("runner", "runner/plan/", ("unit/runner: steps|plan",), ("cli/plan", "cli/plan_times")),
     ("runner", "runner/launch/planted", ("unit/runner: planted",), ("mpi/planted",)),

@@ -14,6 +14,8 @@ static void tell_plan(ls_text *out, const ls_planner_result *result) {
     ls_text_printf(out, "%d %d %d %.9g %.9g %.9g %.9g nodes %lld\n", result->found, result->proven,
                    (int)result->stop, result->ms, result->lower_bound_ms, result->gap,
                    result->startup_ms, (long long)result->nodes);
+    cr_expect(!result->found ||
+              (result->first_seconds >= 0.0 && result->first_seconds <= result->seconds));
     for (int r = 0; result->found && r < result->plan.ranks; r++) {
         const ls_planner_rank *rank = &result->ranks[r];
         ls_text_printf(out, "rank %.9g %lld %lld %lld %lld %d\n", rank->ms,
@@ -140,9 +142,14 @@ static void draw_more(instance *in, uint64_t seed) {
     for (int b = 0; b < LS_PLANNER_PROFILE_BINS; b++) {
         profile.ids[b] = 2.0 * (b + 0.5) / LS_PLANNER_PROFILE_BINS / LS_PLANNER_PROFILE_BINS;
     }
+    if (in->tables[0].apart != NULL && in->count >= 4 && in->tables[2].together == NULL &&
+        in->tables[2].layout == NULL && in->tables[3].layout == NULL) {
+        in->tables[2].apart = in->tables[3].apart = "c";
+    }
     for (int i = 0; i < in->count; i++) {
         uint64_t s = seed * 1000 + (uint64_t)i;
         ls_planner_table *table = &in->tables[i];
+        table->columns = table->layout == NULL && s % 17 == 0 ? 200 : table->columns;
         table->weighted = s % 6 == 0;
         table->sequence = seed % 13 == 0;
         table->profile = draw(s, 70, 2) == 0 ? &profile : NULL;

@@ -137,6 +137,33 @@ Test(plan, check_names_what_is_wrong) {
     cr_expect_str_eq(ls_error_last()->text, "plan: 1 tables");
 }
 
+// A table that lacks what every table has is refused, by its name where it has one.
+Test(plan, check_names_what_is_missing) {
+    ls_plan_shard whole = {0, 0, 0, 10, 8};
+    const ls_plan_table good = {"t", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &whole, 1};
+    static const char *const says[] = {"no name", "no name",  "least 1",  "least 1", "least 1",
+                                       "least 1", "sharding", "sharding", "kernel",  NULL};
+    ls_plan_table bad[10];
+    for (int i = 0; i < 10; i++) {
+        bad[i] = good;
+    }
+    bad[0].name = "";
+    bad[1].name = NULL;
+    bad[2].rows = 0;
+    bad[3].columns = 0;
+    bad[4].shard_count = 0;
+    bad[5].shards = NULL;
+    bad[6].sharding = LS_SHARDING_COUNT;
+    bad[7].sharding = (ls_sharding)-1;
+    bad[8].kernel = LS_PLANNER_KERNEL_COUNT;
+    for (int i = 0; i < 10; i++) {
+        const ls_plan plan = {.ranks = 4, .ranks_per_host = 2, .tables = &bad[i], .table_count = 1};
+        cr_expect_eq(ls_plan_check(&plan), says[i] != NULL ? LS_ERR_INVALID : LS_OK, "%d", i);
+        cr_expect(says[i] == NULL || strstr(ls_error_last()->text, says[i]) != NULL, "%d: %s", i,
+                  ls_error_last()->text);
+    }
+}
+
 // Names are keys of everything later, so two tables of one name are refused.
 Test(plan, check_refuses_equal_names) {
     ls_plan_shard shard = {0, 0, 0, 1, 1};

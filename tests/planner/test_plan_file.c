@@ -1,6 +1,7 @@
 // Tests of plan files: round trips, positions of errors, hostile input, TorchRec's form,
 // differences.
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,30 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
     ls_arena_free(arena);
 }
 
+// A file that is no JSON, and shards on what is no rank, are refused.
+Test(plan_file, torchrec_plan_of_something_else_is_refused) {
+    static const char *const ranks[] = {"rank:a/cuda:0", "rank:1a/cuda:0", "rank:/cuda:0",
+                                        "rank:-1/cuda:0", "cuda:0"};
+    ls_arena *arena;
+    ls_plan plan;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+        char text[512];
+        (void)snprintf(text, sizeof(text),
+                       "{\"\": {\"t\": {\"sharding_type\": \"table_wise\", \"compute_kernel\": "
+                       "\"fused\", \"ranks\": [0], \"sharding_spec\": {\"shards\": "
+                       "[{\"shard_offsets\": [0, 0], \"shard_sizes\": [8, 4], \"placement\": "
+                       "\"%s\"}]}}}}",
+                       ranks[i]);
+        cr_expect(ls_plan_read_torchrec(&plan, arena, text, strlen(text), 64, 64, NULL, 0) ==
+                      LS_ERR_FORMAT,
+                  "%s", ranks[i]);
+    }
+    cr_expect(ls_plan_read_torchrec(&plan, arena, "{\n  ]", 5, 2, 2, NULL, 0) == LS_ERR_FORMAT);
+    cr_expect(strstr(ls_error_last()->text, "line 2, column 3"), "%s", ls_error_last()->text);
+    ls_arena_free(arena);
+}
+
 static void expect_errors(const char *text, int count, ...) {
     ls_arena *arena;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -143,6 +168,7 @@ Test(plan_file, errors_have_positions) {
                   "      - {rank: 1, offset: [6, 0], size: [4, 8]}\n",
                   1, "p.yaml:4:5: error: plan: table a: rows 5 to 6 are on no rank");
     expect_errors("lockstep_plan: 2\nranks: 2\ntables: []\n", 1, "p.yaml:1:16: error");
+    expect_errors("lockstep_plan: 1\ntables: []\n", 1, "error: `ranks` is missing");
     expect_errors("", 1, "p.yaml: error: the file is empty");
 }
 

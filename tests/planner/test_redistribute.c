@@ -50,6 +50,16 @@ Test(cost_redistribute, mesh_bandwidths) {
     cr_expect(mesh.latency_us[0] == 2.7 && mesh.latency_us[1] == 0.6);
 }
 
+// A mesh has one to six dimensions, and a host a device.
+Test(cost_redistribute, impossible_meshes_are_refused) {
+    static const int sizes[LS_RESHARD_MESH_MAX + 1] = {2, 2, 2, 2, 2, 2, 2};
+    ls_reshard_mesh mesh;
+    cr_expect(ls_reshard_mesh_make(&mesh, sizes, LS_RESHARD_MESH_MAX, 1) == LS_OK);
+    cr_expect(ls_reshard_mesh_make(&mesh, sizes, LS_RESHARD_MESH_MAX + 1, 1) == LS_ERR_INVALID);
+    cr_expect(ls_reshard_mesh_make(&mesh, sizes, 0, 1) == LS_ERR_INVALID);
+    cr_expect(ls_reshard_mesh_make(&mesh, sizes, 2, 0) == LS_ERR_INVALID);
+}
+
 // PyTorch's cost of a whole change: each case by hand from the formulas.
 Test(cost_redistribute, cost_of_a_change) {
     ls_reshard_mesh mesh = mesh_of(2, (int[]){2, 4}, 8);
