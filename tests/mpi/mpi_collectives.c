@@ -179,7 +179,46 @@ static void run_mismatches(ls_backend *backend, const ls_comm *comm) {
                         LS_HERE};
         expect_mismatch(backend, &pair, LS_FINDING_P2P_COUNT_MISMATCH);
     }
+    ls_call lost = {.kind = LS_SEND,
+                    .comm = comm,
+                    .rank = own_rank,
+                    .dtype = LS_F32,
+                    .root = comm->size,
+                    .count = 1,
+                    .send = in,
+                    LS_HERE};
+    expect(ls_backend_run(backend, &lost, 1) == LS_ERR_INVALID, "there is no such peer");
     expect(ls_backend_run(backend, &good, 1) == LS_OK, "after errors all agree again");
+}
+
+// Calls of two communicators are started in either order: neither waits for the other.
+static void run_both_ways(ls_backend *backend, const ls_comm *comm) {
+    ls_comm *second = NULL;
+    int32_t one = 1, sums[2] = {0};
+    void *pending[2] = {NULL};
+    ls_call calls[2];
+    expect(ls_comm_create(&second, backend, NULL, 0, "second") == LS_OK, "comm");
+    for (int i = 0; i < 2; i++) {
+        int at = (own_rank + i) % 2;
+        calls[at] = (ls_call){.kind = LS_ALL_REDUCE,
+                              .comm = at == 0 ? comm : second,
+                              .rank = own_rank,
+                              .dtype = LS_I32,
+                              .count = 1,
+                              .send = &one,
+                              .recv = &sums[at],
+                              LS_HERE};
+        expect(ls_backend_start(&pending[at], backend, &calls[at]) == LS_OK, "start");
+    }
+    for (bool done[2] = {false}; !done[0] || !done[1];) {
+        for (int i = 0; i < 2; i++) {
+            if (!done[i]) {
+                expect(ls_backend_test(&done[i], backend, pending[i], &calls[i]) == LS_OK, "test");
+            }
+        }
+    }
+    expect(sums[0] == comm->size && sums[1] == comm->size, "sums of both");
+    ls_comm_free(second);
 }
 
 static void run_sub_groups(ls_backend *backend, int size) {
@@ -218,6 +257,7 @@ int main(void) {
     run_all_cases(backend, comm);
     run_group(backend, comm);
     run_mismatches(backend, comm);
+    run_both_ways(backend, comm);
     run_sub_groups(backend, size);
     int32_t own = failures, all = 0;
     ls_call sum = {.kind = LS_ALL_REDUCE,
