@@ -107,25 +107,28 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
     ls_arena_free(arena);
 }
 
-// A file that is no JSON, and shards on what is no rank, are refused.
+// A file that is no JSON, kernels that are none, and shards on what is no rank, are refused.
 Test(plan_file, torchrec_plan_of_something_else_is_refused) {
-    static const char *const ranks[] = {"rank:a/cuda:0", "rank:1a/cuda:0", "rank:/cuda:0",
-                                        "rank:-1/cuda:0", "cuda:0"};
+    static const char *const words[][2] = {{"fused", "rank:a/cuda:0"}, {"fused", "rank:1a/cuda:0"},
+                                           {"fused", "rank:/cuda:0"},  {"fused", "rank:-1/cuda:0"},
+                                           {"fused", "cuda:0"},        {"melted", "rank:1/cuda:1"},
+                                           {"quant", "rank:1/cuda:1"}};
+    const size_t last = sizeof(words) / sizeof(words[0]) - 1;
     ls_arena *arena;
     ls_plan plan;
     cr_assert(ls_arena_create(&arena) == LS_OK);
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+    for (size_t i = 0; i <= last; i++) {
         char text[512];
         (void)snprintf(text, sizeof(text),
                        "{\"\": {\"t\": {\"sharding_type\": \"table_wise\", \"compute_kernel\": "
-                       "\"fused\", \"ranks\": [0], \"sharding_spec\": {\"shards\": "
+                       "\"%s\", \"ranks\": [0], \"sharding_spec\": {\"shards\": "
                        "[{\"shard_offsets\": [0, 0], \"shard_sizes\": [8, 4], \"placement\": "
                        "\"%s\"}]}}}}",
-                       ranks[i]);
-        cr_expect(ls_plan_read_torchrec(&plan, arena, text, strlen(text), 64, 64, NULL, 0) ==
-                      LS_ERR_FORMAT,
-                  "%s", ranks[i]);
+                       words[i][0], words[i][1]);
+        int status = ls_plan_read_torchrec(&plan, arena, text, strlen(text), 64, 64, NULL, 0);
+        cr_expect(status == (i < last ? LS_ERR_FORMAT : LS_OK), "%s", text);
     }
+    cr_expect(plan.tables[0].kernel == LS_PLANNER_FUSED && plan.tables[0].shards[0].rank == 1);
     cr_expect(ls_plan_read_torchrec(&plan, arena, "{\n  ]", 5, 2, 2, NULL, 0) == LS_ERR_FORMAT);
     cr_expect(strstr(ls_error_last()->text, "line 2, column 3"), "%s", ls_error_last()->text);
     ls_arena_free(arena);
@@ -169,6 +172,11 @@ Test(plan_file, errors_have_positions) {
                   1, "p.yaml:4:5: error: plan: table a: rows 5 to 6 are on no rank");
     expect_errors("lockstep_plan: 2\nranks: 2\ntables: []\n", 1, "p.yaml:1:16: error");
     expect_errors("lockstep_plan: 1\ntables: []\n", 1, "error: `ranks` is missing");
+    expect_errors("lockstep_plan: 1\nranks: 2\ntables:\n"
+                  "  - name: a\n    rows: 10\n    columns: 8\n    sharding: table_wise\n"
+                  "    shards: [{}]\n",
+                  3, "p.yaml:8:14: error: `rank` is missing", "`offset` is missing",
+                  "`size` is missing");
     expect_errors("", 1, "p.yaml: error: the file is empty");
 }
 

@@ -170,7 +170,7 @@ Test(constraints, are_kept) {
     m.tables[1].forbidden = forbidden;
     m.tables[1].forbidden_count = 4;
     m.tables[2].together = m.tables[3].together = "pair";
-    m.tables[4].apart = m.tables[5].apart = m.tables[6].apart = "three";
+    m.tables[3].apart = m.tables[4].apart = m.tables[5].apart = m.tables[6].apart = "four";
     m.tables[7].shardings = 1u << LS_COLUMN_WISE;
     m.tables[7].columns_min = 64;
     ls_planner_problem *problem = solve_many(&m, &result);
@@ -179,7 +179,8 @@ Test(constraints, are_kept) {
         cr_expect(!on_rank(&t[0], r) || r == 5);
         cr_expect(!on_rank(&t[1], r) || r >= 4);
         cr_expect(on_rank(&t[2], r) == on_rank(&t[3], r));
-        cr_expect(on_rank(&t[4], r) + on_rank(&t[5], r) + on_rank(&t[6], r) <= 1);
+        cr_expect(on_rank(&t[3], r) + on_rank(&t[4], r) + on_rank(&t[5], r) + on_rank(&t[6], r) <=
+                  1);
     }
     cr_expect(t[7].sharding == LS_COLUMN_WISE && t[7].shards[0].columns >= 64);
     ls_planner_problem_free(problem);
@@ -294,6 +295,16 @@ Test(constraints, contradictions_are_refused) {
     m.tables[2].kernels = 1u << LS_PLANNER_FUSED;
     cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
               LS_ERR_NOT_FOUND);
+    for (int other = 0; other < 2; other++) {  // whatever groups there are beside
+        make_many(&m, 4, 4);
+        m.tables[0].apart = m.tables[1].apart = other ? "beside" : NULL;
+        m.tables[2].apart = m.tables[3].apart = "apart";
+        m.tables[2].together = m.tables[3].together = "with";
+        cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+                  LS_ERR_INVALID);
+        cr_expect(strstr(ls_error_last()->text, "both with and apart from another one"), "%s",
+                  ls_error_last()->text);
+    }
     make_many(&m, 4, 4);
     m.tables[5].rows = 0;
     cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
