@@ -455,8 +455,7 @@ static int run(ls_exec *exec, const char *dir) {
     LS_TRY(start(exec, dir));
     int status = loop(exec);
     end_processes(exec, dir);
-    int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
-    return status != LS_OK ? status : kept != LS_OK ? kept : told;
+    return status;
 }
 
 int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
@@ -477,6 +476,8 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     if (status == LS_OK) {
         status = ls_keeper_make(&keeper, NULL);
         status = status == LS_OK ? run(exec, keeper.dir) : status;
+        int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
+        status = status != LS_OK ? status : kept != LS_OK ? kept : told;
         ls_exec__close(exec, out, status);
         if (keeper.pid > 0) {
             ls_keeper_remove(&keeper);

@@ -3,19 +3,24 @@
 // and received ("recv/MEMBER"). Where hashes are kept, each block of a member's is the u64 of its
 // bytes, and "agreed" repeats the first member's result. runner/replay/import_exec.c reads it.
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "exec/internal.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "runner/launch/keeper.h"
 
+// It is made beside its place, and moves there when it is whole.
 struct ls_exec_record {
-    const char *dir;
+    const char *place;
+    ls_keeper keeper;
     ls_exec_kept kept;
     ls_text list;
     ls_json json;
@@ -27,7 +32,8 @@ int ls_exec__record_open(ls_exec *exec) {
     if (options->record == NULL) {
         return LS_OK;
     }
-    if (mkdir(options->record, 0777) != 0) {
+    // Whether its place can be had is seen by having it.
+    if (mkdir(options->record, 0777) != 0 || rmdir(options->record) != 0) {
         return LS_FAIL(LS_ERR_IO, "the recording \"%s\" cannot be made: %s", options->record,
                        strerror(errno));
     }
@@ -35,7 +41,12 @@ int ls_exec__record_open(ls_exec *exec) {
     if (record == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
-    record->dir = options->record;
+    int status = ls_keeper_make(&record->keeper, options->record);
+    if (status != LS_OK) {
+        free(record);
+        return status == LS_ERR_MEMORY ? status : ls_error_wrap("no recording can be made");
+    }
+    record->place = options->record;
     record->kept = options->kept;
     ls_json_begin(&record->json, &record->list, 1);
     ls_json_object_open(&record->json);
@@ -166,7 +177,7 @@ static int write_data(const ls_exec_record *record, const ls_exec_job *job, cons
                       size_t each) {
     size_t size = (size_t)job->size, count = 1;
     bool hashed = record->kept == LS_EXEC_KEPT_HASHES;
-    char path[4096], (*names)[32] = calloc(size, sizeof *names);
+    char path[PATH_MAX + 32], (*names)[32] = calloc(size, sizeof *names);
     ls_safetensor_source *tensors = calloc(size + 2, sizeof *tensors);
     uint64_t *hashes = hashed ? calloc(size * blocks_of(job, false), sizeof *hashes) : NULL;
     uint64_t *agreed = hashed ? calloc(size, sizeof *agreed) : NULL;
@@ -189,7 +200,8 @@ static int write_data(const ls_exec_record *record, const ls_exec_job *job, cons
         for (size_t m = 0; m < size && hashed; m++) {
             agreed[m] = hashes[0];
         }
-        (void)snprintf(path, sizeof path, "%s/call_%06u.safetensors", record->dir, record->count);
+        (void)snprintf(path, sizeof path, "%s/call_%06u.safetensors", record->keeper.dir,
+                       record->count);
         status = ls_safetensors_write(path, tensors, count, NULL, 0);
     } else {
         (void)LS_FAIL(LS_ERR_MEMORY, "no memory for a call's recording");
@@ -358,12 +370,17 @@ int ls_exec__record_close(ls_exec *exec) {
     if (record == NULL) {
         return LS_OK;
     }
-    char path[4096];
+    char path[PATH_MAX + 32];
     ls_json_array_close(&record->json);
     ls_json_object_close(&record->json);
-    (void)snprintf(path, sizeof path, "%s/exec.json", record->dir);
+    (void)snprintf(path, sizeof path, "%s/exec.json", record->keeper.dir);
     int status = record->list.failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the list of calls")
                                      : ls_file_write(path, record->list.data, record->list.length);
+    if (status == LS_OK && rename(record->keeper.dir, record->place) != 0) {
+        status = LS_FAIL(ls_status_of_errno(errno), "cannot rename \"%s\" to \"%s\": %s",
+                         record->keeper.dir, record->place, strerror(errno));
+    }
+    ls_keeper_remove(&record->keeper);
     ls_text_free(&record->list);
     free(record);
     exec->record = NULL;

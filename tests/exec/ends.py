@@ -1,9 +1,11 @@
 """How jobs end that do not end by themselves, and those that run beside others: nothing is left,
 and one line says why. ends.py LOCKSTEP PROGRAM STAND_IN_FOLDER CASE
 
-rank, coordinator, launcher: that process is killed while all ranks wait for one. mpi: MPI's launcher
+rank, coordinator, launcher: that process is killed while all ranks wait for one; what was recorded
+until then is kept where there is somebody who can. mpi: MPI's launcher
 starts the ranks. shm: /dev/shm is full. two: two jobs at once. many: 64 ranks. left: a rank leaves
 a process behind, which is ended with the run."""
+import glob
 import json
 import os
 import re
@@ -71,7 +73,8 @@ def first_of(folder):
 
 def kill(whom, lockstep, program, stand_in, folder):
     launched = [sys.executable, "-c", LAUNCHER] if whom == "launcher" else []
-    job = start(lockstep, stand_in, folder, [] if launched else ["-n", "4"],
+    job = start(lockstep, stand_in, folder,
+                [*([] if launched else ["-n", "4"]), "--record", f"{folder}/recording"],
                 [*launched, program, "stall"])
     ranks = [wait_for(f"rank {rank}", lambda rank=rank: process_of(folder, program, rank))
              for rank in range(4)]
@@ -84,8 +87,11 @@ def kill(whom, lockstep, program, stand_in, folder):
     _, said = job.communicate(timeout=PATIENCE_S)
     wait_for(f"the end of what {whom} leaves", lambda: not left_running(folder))
     if whom == "coordinator":
+        wait_for("the end of its recording", lambda: not glob.glob(f"{folder}/recording*"))
         return [] if job.returncode == -signal.SIGKILL else [f"code {job.returncode}"]
     wrong = [] if job.returncode == 3 else [f"code {job.returncode}, not 3"]
+    if glob.glob(f"{folder}/recording*") != [f"{folder}/recording"]:
+        wrong.append(f"the recording: {os.listdir(folder)}")
     case = case_of(folder)
     if whom == "rank" and first_of(folder) != ("rank.died", [2]):
         wrong.append(f"{case['findings']}\n{said}")
