@@ -14,13 +14,15 @@ Test(match, missing_ranks_are_listed) {
         calls[i] = (ls_call){.kind = LS_BARRIER, .comm = f.comm, .rank = i};
     }
     static const struct {
-        int callers, at_fault;
+        int from, callers, at_fault;
         const char *text;
-    } cases[] = {{10, 10, "1 of 11 ranks made no such call: 10"},
-                 {8, 8, "3 of 11 ranks made no such call: 8, 9, 10"},
-                 {2, 0, "9 of 11 ranks made no such call: 2, 3, 4, 5, 6, 7, 8, 9, ..."}};
+    } cases[] = {{0, 10, 10, "1 of 11 ranks made no such call: 10"},
+                 {0, 8, 8, "3 of 11 ranks made no such call: 8, 9, 10"},
+                 {2, 8, 0, "3 of 11 ranks made no such call: 0, 1, 10"},
+                 {0, 2, 0, "9 of 11 ranks made no such call: 2, 3, 4, 5, 6, 7, 8, 9, ..."}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cr_expect_eq(ls_backend_run(f.backend, calls, cases[i].callers), LS_ERR_MISMATCH);
+        cr_expect_eq(ls_backend_run(f.backend, calls + cases[i].from, cases[i].callers),
+                     LS_ERR_MISMATCH);
         cr_expect_not_null(strstr(ls_error_last()->text, cases[i].text), "%s",
                            ls_error_last()->text);
         cr_expect_eq(ls_error_last()->rank, cases[i].at_fault);
@@ -30,6 +32,33 @@ Test(match, missing_ranks_are_listed) {
     calls[0].comm = f.comm;
     cr_expect_eq(ls_backend_run(f.backend, calls, 1), LS_ERR_MISMATCH);
     cr_expect_eq(ls_error_last()->rank, 1);
+    close_world(&f);
+}
+
+// A call is one of a member, on an open communicator of the backend that runs it, before it meets
+// any other or gets a number.
+Test(match, calls_that_are_none_are_refused) {
+    fixture f = open_world(3), other = open_world(2);
+    ls_comm *two = NULL;
+    cr_assert_eq(ls_comm_create(&two, f.backend, (int[]){0, 1}, 2, "two"), LS_OK);
+    static const char *const texts[] = {"is not one of this backend", "is not one of this backend",
+                                        "was closed", "is not a member of the communicator"};
+    for (int i = 0; i < 4; i++) {
+        ls_call calls[2] = {{.kind = LS_BARRIER, .comm = two, .rank = 0},
+                            {.kind = LS_BARRIER, .comm = two, .rank = 1}};
+        calls[1].comm = i == 0 ? NULL : i == 1 ? other.comm : two;
+        calls[1].rank = i == 3 ? 2 : 1;
+        two->closed = i == 2;
+        cr_expect_eq(ls_backend_run(f.backend, calls, 2), LS_ERR_INVALID, "%d", i);
+        cr_expect_not_null(strstr(ls_error_last()->text, texts[i]), "%s", ls_error_last()->text);
+        two->closed = false;
+    }
+    ls_call good[2] = {{.kind = LS_BARRIER, .comm = two, .rank = 0},
+                       {.kind = LS_BARRIER, .comm = two, .rank = 1}};
+    cr_expect_eq(ls_backend_run(f.backend, good, 2), LS_OK, "%s", ls_error_last()->text);
+    cr_expect(good[0].seq == 0 && good[1].seq == 0);
+    ls_comm_free(two);
+    close_world(&other);
     close_world(&f);
 }
 
