@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/calibrate.h"
+#include "backends/calibrate_internal.h"
 #include "kernels/kernels.h"
 #include "formats/json.h"
 #include "tests/figures.h"
@@ -204,6 +204,21 @@ Test(calibrate, says_what_it_said) {
     }
     figures_expect("tests/collectives/calibrations.txt", "unit/calibrate",
                    "What is written of a machine is not what it was.", names, texts, MACHINES);
+}
+
+// Trees from sizes of the smallest subtrees with two ranks: where two sums meet, one is a child
+// more of the other's head; where sizes fit no tree, that is told.
+Test(calibrate, trees_of_sizes) {
+    static const int meets[16] = {1, 2, 4, 4, 2, 1, 4, 4, 4, 4, 1, 2, 4, 4, 2, 1};
+    static const int three[9] = {1, 3, 3, 3, 1, 2, 3, 2, 1}, never[4] = {1, 1, 1, 1};
+    char tree[32];
+    cr_expect_eq(ls_calibrate__tree(tree, sizeof tree, meets, 4), LS_OK);
+    cr_expect_str_eq(tree, "0(1+2(3))");
+    cr_expect_eq(ls_calibrate__tree(tree, 9, meets, 4), LS_ERR_LIMIT);
+    cr_expect_eq(ls_calibrate__tree(tree, 10, meets, 4), LS_OK);
+    cr_expect_eq(ls_calibrate__tree(tree, sizeof tree, three, 3), LS_OK);
+    cr_expect_str_eq(tree, "0(1(2))");
+    cr_expect_eq(ls_calibrate__tree(tree, sizeof tree, never, 2), LS_ERR_FINDING);
 }
 
 // ---- A backend whose order is not fixed ----

@@ -191,6 +191,42 @@ static void run_mismatches(ls_backend *backend, const ls_comm *comm) {
     expect(ls_backend_run(backend, &good, 1) == LS_OK, "after errors all agree again");
 }
 
+// Of several calls in a group the one that differs is told, with its place, or that some are
+// missing.
+static void run_differing_groups(ls_backend *backend, const ls_comm *comm) {
+    if (comm->size < 2) {
+        return;
+    }
+    float in[4] = {0}, out[3][4];
+    ls_call calls[3];
+    const bool odd = own_rank == 1;
+    for (int differs = 0; differs < 3; differs++) {
+        for (int i = 0; i < 3; i++) {
+            calls[i] = (ls_call){.kind = LS_ALL_REDUCE,
+                                 .comm = comm,
+                                 .rank = own_rank,
+                                 .dtype = LS_F32,
+                                 .op = odd && i == differs ? LS_MAX : LS_SUM,
+                                 .count = 4,
+                                 .send = in,
+                                 .recv = out[i],
+                                 .file = odd ? "odd.c" : "even.c",
+                                 .line = 4240 + i};
+        }
+        char place[32];
+        (void)snprintf(place, sizeof place, "odd.c:%d", 4240 + differs);
+        expect(ls_backend_run(backend, calls, 3) == LS_ERR_MISMATCH, "one of three differs");
+        expect(ls_check_last()->found && ls_check_last()->id == LS_FINDING_OP_MISMATCH, "by op");
+        expect(strstr(ls_error_last()->text, place) != NULL, ls_error_last()->text);
+    }
+    calls[2].op = LS_SUM;
+    expect(ls_backend_run(backend, calls, odd ? 2 : 3) == LS_ERR_MISMATCH, "one is missing");
+    expect(strstr(ls_error_last()->text, "rank 0 makes 3 collectives and rank 1 2") != NULL,
+           ls_error_last()->text);
+    expect(ls_check_last()->line == 4240, "at the first");
+    expect(ls_backend_run(backend, calls, 3) == LS_OK, "after errors all agree again");
+}
+
 // Calls of two communicators are started in either order: neither waits for the other.
 static void run_both_ways(ls_backend *backend, const ls_comm *comm) {
     ls_comm *second = NULL;
@@ -198,6 +234,8 @@ static void run_both_ways(ls_backend *backend, const ls_comm *comm) {
     void *pending[2] = {NULL};
     ls_call calls[2];
     expect(ls_comm_create(&second, backend, NULL, 0, "second") == LS_OK, "comm");
+    calls[0] = (ls_call){.kind = LS_BARRIER, .rank = own_rank};
+    expect(ls_backend_start(&pending[0], backend, &calls[0]) == LS_ERR_INVALID, "of no backend");
     for (int i = 0; i < 2; i++) {
         int at = (own_rank + i) % 2;
         calls[at] = (ls_call){.kind = LS_ALL_REDUCE,
@@ -257,6 +295,7 @@ int main(void) {
     run_all_cases(backend, comm);
     run_group(backend, comm);
     run_mismatches(backend, comm);
+    run_differing_groups(backend, comm);
     run_both_ways(backend, comm);
     run_sub_groups(backend, size);
     int32_t own = failures, all = 0;
