@@ -265,7 +265,7 @@ static int choices_at(ls_match_choice *out, int most, const ls_shared_comm *shar
 bool ls_p2p__choose(ls_spmd *run) {
     ls_match_choice choices[LS_MATCH_CHOICES_MAX];
     int count = 0;
-    if (run->held == 0 || run->status != LS_OK) {
+    if (run->held == 0) {
         return false;
     }
     for (ls_shared_comm *shared = run->comms; shared != NULL; shared = shared->next) {

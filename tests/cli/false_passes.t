@@ -202,6 +202,11 @@ $ printf 'lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {tensors: [{name: a
 # What a planted split says of buffers is not looked for behind them: the members disagree, wherever their memory lies.
 $ for call in 0 1 2 3; do for rank in 0 2 3; do sed "s/rank: 2, call: 3, index: 4/rank: $rank, call: $call, index: 1099511627776/; /^expect/d" "$SOURCE/scenarios/bugs/embedding_outputs_split.yaml" > s.yaml; lockstep run s.yaml | grep -o -m1 "[a-z]*[.][a-z]*_*[a-z]*, rank"; done; done | sort | uniq -c | sed 's/^ *//'
 > 12 collective.split_mismatch, rank
+# What a planted bit makes of a sum that was 0 rounds as the numbers that it is a sum of do, and no more.
+$ printf 'lockstep: 1\nname: zero\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 1, weights: {values: [[1.1], [-1.1]]}, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {t: {lengths: {constant: 2}, ids: {values: [0, 1, 0, 1]}}}}\nfaults: [{type: bit_flip, rank: 1, call: 3, index: 20}]\nexpect: {class: wrong}\n' > zero.yaml; lockstep record --quiet zero.yaml --backend sim --out kept; for value in -0.1249998 -0.1249996; do python3 "$SOURCE/tests/cli/change_tensor.py" kept/zero/rank_00000.safetensors output_dist/t/t/values 0 f $value; lockstep compare zero.yaml --real kept | grep '^ *output_dist'; done
+> record: 1 passed, 0 failed, 0 skipped
+>         output_dist         within_bound             2           1             27     0.767
+>         output_dist         wrong                    2           1             54      1.53
 # Beside an expected finding that spares the values they are judged, and what is planted must be.
 $ for call in 1 3; do printf "lockstep: 1\nname: leak\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 8, async: true}\n    - all_reduce: {name: b, count: 8}\nfaults: [{type: bit_flip, rank: 1, call: $call, index: 29}]\nexpect: {finding: handle.leak}\n" > leak.yaml; lockstep run --quiet leak.yaml | grep 'stage b is\|not planted\|run:'; done
 >   stage b is wrong: 4 of 32 elements differ, by up to 14,680,064 ulps (6.52e+06 of the bound)
