@@ -21,6 +21,7 @@
 struct ls_exec_record {
     const char *place;
     ls_keeper keeper;
+    char dir[PATH_MAX + 16];  // in the keeper's, which is this user's alone
     ls_exec_kept kept;
     ls_text list;
     ls_json json;
@@ -42,6 +43,13 @@ int ls_exec__record_open(ls_exec *exec) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
     int status = ls_keeper_make(&record->keeper, options->record);
+    if (status == LS_OK) {
+        (void)snprintf(record->dir, sizeof record->dir, "%s/recording", record->keeper.dir);
+        if (mkdir(record->dir, 0777) != 0) {
+            status = LS_FAIL(ls_status_of_errno(errno), "%s", strerror(errno));
+            ls_keeper_remove(&record->keeper);
+        }
+    }
     if (status != LS_OK) {
         free(record);
         return status == LS_ERR_MEMORY ? status : ls_error_wrap("no recording can be made");
@@ -177,7 +185,7 @@ static int write_data(const ls_exec_record *record, const ls_exec_job *job, cons
                       size_t each) {
     size_t size = (size_t)job->size, count = 1;
     bool hashed = record->kept == LS_EXEC_KEPT_HASHES;
-    char path[PATH_MAX + 32], (*names)[32] = calloc(size, sizeof *names);
+    char path[PATH_MAX + 48], (*names)[32] = calloc(size, sizeof *names);
     ls_safetensor_source *tensors = calloc(size + 2, sizeof *tensors);
     uint64_t *hashes = hashed ? calloc(size * blocks_of(job, false), sizeof *hashes) : NULL;
     uint64_t *agreed = hashed ? calloc(size, sizeof *agreed) : NULL;
@@ -200,8 +208,7 @@ static int write_data(const ls_exec_record *record, const ls_exec_job *job, cons
         for (size_t m = 0; m < size && hashed; m++) {
             agreed[m] = hashes[0];
         }
-        (void)snprintf(path, sizeof path, "%s/call_%06u.safetensors", record->keeper.dir,
-                       record->count);
+        (void)snprintf(path, sizeof path, "%s/call_%06u.safetensors", record->dir, record->count);
         status = ls_safetensors_write(path, tensors, count, NULL, 0);
     } else {
         (void)LS_FAIL(LS_ERR_MEMORY, "no memory for a call's recording");
@@ -370,15 +377,15 @@ int ls_exec__record_close(ls_exec *exec) {
     if (record == NULL) {
         return LS_OK;
     }
-    char path[PATH_MAX + 32];
+    char path[PATH_MAX + 48];
     ls_json_array_close(&record->json);
     ls_json_object_close(&record->json);
-    (void)snprintf(path, sizeof path, "%s/exec.json", record->keeper.dir);
+    (void)snprintf(path, sizeof path, "%s/exec.json", record->dir);
     int status = record->list.failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the list of calls")
                                      : ls_file_write(path, record->list.data, record->list.length);
-    if (status == LS_OK && rename(record->keeper.dir, record->place) != 0) {
+    if (status == LS_OK && rename(record->dir, record->place) != 0) {
         status = LS_FAIL(ls_status_of_errno(errno), "cannot rename \"%s\" to \"%s\": %s",
-                         record->keeper.dir, record->place, strerror(errno));
+                         record->dir, record->place, strerror(errno));
     }
     ls_keeper_remove(&record->keeper);
     ls_text_free(&record->list);

@@ -91,7 +91,10 @@ def kill(whom, lockstep, program, stand_in, folder):
         return [] if job.returncode == -signal.SIGKILL else [f"code {job.returncode}"]
     wrong = [] if job.returncode == 3 else [f"code {job.returncode}, not 3"]
     if glob.glob(f"{folder}/recording*") != [f"{folder}/recording"]:
-        wrong.append(f"the recording: {os.listdir(folder)}")
+        return [*wrong, f"the recording: {os.listdir(folder)}"]
+    os.mkdir(f"{folder}/beside")  # may be read by the same people
+    if os.stat(f"{folder}/recording").st_mode != os.stat(f"{folder}/beside").st_mode:
+        wrong.append("the recording may not be read by others")
     case = case_of(folder)
     if whom == "rank" and first_of(folder) != ("rank.died", [2]):
         wrong.append(f"{case['findings']}\n{said}")
