@@ -8,11 +8,11 @@ COMPARE = ("unit/runner: cells|compare|difference|expect|order_search|outputs|pr
            "references|stages|verdict")
 JUDGED = ("cli/run", "cli/orders", "cli/false_passes", "cli/recordings", "scenario/bugs",
           "scenario/recordings")
-PLANNER = ("unit/planner_decisions", "unit/planner_search", "unit/planner_plan", "unit/planner_nofit", "unit/planner_bound",
-           "unit/planner_budget", "unit/planner_baseline", "unit/planner_traffic",
-           "unit/planner_stages", "unit/planner_cost_lockstep", "unit/planner_cost_torchrec",
-           "unit/planner_limits", "unit/planner_redistribute", "unit/planner_plan_file",
-           "unit/planner_exhaustive")
+PLANNER = ("unit/planner_decisions", "unit/planner_search", "unit/planner_plan",
+           "unit/planner_nofit", "unit/planner_bound", "unit/planner_budget",
+           "unit/planner_baseline", "unit/planner_traffic", "unit/planner_stages",
+           "unit/planner_cost_lockstep", "unit/planner_cost_torchrec", "unit/planner_limits",
+           "unit/planner_redistribute", "unit/planner_plan_file", "unit/planner_exhaustive")
 REMOTE = ("exec/host", "exec/correct", "mpi_front/mistakes")
 RANKS = ("unit/ranks", "unit/ranks_backend", "unit/hostile", "unit/overlap", "unit/sites")
 ORDERS = ("unit/order_bound", "unit/order", "unit/order_exact", "unit/order_explain",
