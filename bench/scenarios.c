@@ -11,6 +11,7 @@
 #define STEP           "    - all_reduce: {count: 1048576, op: sum}\n"
 #define CLASS_BYTES    200  // of memory that a rank may take for each of its calls
 #define SCENARIO_BYTES 1024
+#define TURNS          3
 
 // A scenario, and how it is run.
 typedef struct crowd {
@@ -63,19 +64,25 @@ static int measure(ls_bench *bench, const crowd *c, const crowd *beside, const c
         return LS_OK;
     }
     row->ranks = c->ranks;
-    row->repetitions = 1;
+    row->repetitions = TURNS;
     row->time_ms_limit = time_ms_limit;
     row->yardstick = yardstick;
     row->ratio_limit = ratio_limit;
     row->memory_bytes_limit = bytes_limit;
     uint64_t before = ls_bench__memory_now();
     ls_bench__memory_reset();
-    LS_TRY(run_crowd(&row->time_ms, c));
+    double times[TURNS], yardsticks[TURNS];
+    LS_TRY(run_crowd(&times[0], c));  // warms up: gigabytes are the machine's to find
     uint64_t peak = ls_bench__memory_peak();
-    row->time_ms_min = row->time_ms;
+    for (int i = 0; i < TURNS; i++) {
+        LS_TRY(run_crowd(&times[i], c));
+        LS_TRY(run_crowd(&yardsticks[i], beside));
+    }
     row->memory_bytes = before != 0 && peak > before ? peak - before : 0;
-    LS_TRY(run_crowd(&row->yardstick_ms, beside));
-    row->ratio = row->time_ms / row->yardstick_ms;
+    row->time_ms = ls_bench__median(times, TURNS);
+    row->time_ms_min = times[0];
+    row->yardstick_ms = ls_bench__median(yardsticks, TURNS);
+    row->ratio = times[0] / yardsticks[0];
     return LS_OK;
 }
 

@@ -34,6 +34,7 @@ typedef struct ls_stage_output {
     ls_dtype dtype;
     ls_shape shape;
     const void *data;
+    bool in_room;  // data lies in room that the sink gave for it, written for the last time
     bool reduces;  // a sum whose order may differ; false: only moves data, must be bit exact
     // Of what a run must give, for comparisons in memory; a recording does not keep them. All three
     // [elements] or all NULL: the exact values, how far from them rounding alone can move each one,
@@ -50,6 +51,9 @@ typedef struct ls_stage_output {
 typedef struct ls_stage_sink {
     void *arg;
     int (*emit)(void *arg, const ls_stage_output *output);
+    // Zeroed memory of the sink's for an output to come, which is not copied then; NULL: the sink
+    // has none. May be NULL.
+    void *(*room)(void *arg, size_t bytes);
 } ls_stage_sink;
 
 #define LS_STAGE_KEY_MAX 256

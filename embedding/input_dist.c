@@ -312,8 +312,6 @@ static int keep_group(ls_embedding_pass *pass, const embedding_group *group, int
         const ls_jagged *jagged = &pass->inputs[held][slot->pair].jagged;
         size_t count = (size_t)(jagged->offsets[jagged->batch] - jagged->offsets[0]);
         part->bags[k] = jagged->batch;
-        ARENA_NEW(part->slot_ids[k], pass->arena, module->size);
-        part->slot_ids[k][rank] = (int64_t)count;
         ARENA_NEW(part->lengths[k], pass->arena, jagged->batch);
         ARENA_NEW(part->offsets[k], pass->arena, jagged->batch + 1);
         for (int64_t b = 0; b < jagged->batch; b++) {

@@ -35,10 +35,6 @@ static inline int words_of(const embedding_group *group) {
     return group->weighted ? 4 : 3;
 }
 
-static inline int slots_of(const embedding_group *group, int rank) {
-    return group->rank_first[rank + 1] - group->rank_first[rank];
-}
-
 // Whether an owner's lengths are those that arrive, as they are: of its one slot, from sources that
 // it keeps in the order of the ranks.
 static inline bool keeps_lengths(const ls_embedding *module, const embedding_group *group,

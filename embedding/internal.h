@@ -106,12 +106,12 @@ typedef struct embedding_part {
     const int64_t **bag_offsets;  // (device) the same
     int64_t **ids;                // (device) [own slots][offsets[bags]] local rows
     float **weights;              // (device) [own slots] or NULL
-    void **values;       // (device) [own slots] sequence [ids, columns], local [bags, columns]
-    void *partial;       // (device) pooled: [bags, columns of the node], own slots side by side;
-                         // variable: source by source [bags, columns] of each block
-    size_t *starts;      // variable, pooled: [world size][kinds] + 1, sources in the group's order:
-                         // where each block begins in partial, in elements
-    int64_t **slot_ids;  // [own slots][world size] ids that came from each source rank
+    void **values;   // (device) [own slots] sequence [ids, columns], local [bags, columns]
+    void *partial;   // (device) pooled: [bags, columns of the node], own slots side by side;
+                     // variable: source by source [bags, columns] of each block
+    bool in_room;    // partial lies in the sink's memory
+    size_t *starts;  // variable, pooled: [world size][kinds] + 1, sources in the group's order:
+                     // where each block begins in partial, in elements
     // As a source:
     int64_t *sent_ids;  // [slot_count] ids sent to each slot
     const int64_t *
@@ -166,6 +166,9 @@ void ls_embedding__pool_free(embedding_pool *pool);
 // Device memory, all of which is written before it is read; or zeroed.
 int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *array);
 int ls_embedding__take_zeroed(embedding_pool *pool, void **out, const embedding_array *array);
+// Zeroed, on the host, and of the sink's memory where that has room: it will be emitted as it is.
+int ls_embedding__take_room(embedding_pool *pool, void **out, bool *in_room,
+                            const embedding_array *array, const ls_stage_sink *sink);
 // What the kernels read in place of `host`: the array itself on the host, else a copy.
 int ls_embedding__upload(embedding_pool *pool, const void **out, const embedding_array *array,
                          const void *host);
@@ -200,11 +203,24 @@ struct ls_embedding_pass {
 int ls_embedding__groups_create(ls_embedding *module);
 void ls_embedding__groups_free(ls_embedding *module);
 
+static inline int slots_of(const embedding_group *group, int rank) {
+    return group->rank_first[rank + 1] - group->rank_first[rank];
+}
+
 // The bags that a source rank has for a slot of the part's node.
 static inline int64_t ls_embedding__batch(const embedding_part *part, int source,
                                           const embedding_slot *slot) {
     return part->batches[(size_t)source * (size_t)part->kinds +
                          (size_t)(part->variable ? slot->node_block : 0)];
+}
+
+// The ids that a source rank sent for own slot k, whose bags begin at *bag: in the group's order of
+// sources. *bag: behind them.
+static inline int64_t ls_embedding__came(const embedding_part *part, int source,
+                                         const embedding_slot *slot, int k, int64_t *bag) {
+    int64_t first = *bag;
+    *bag += ls_embedding__batch(part, source, slot);
+    return part->offsets[k][*bag] - part->offsets[k][first];
 }
 
 // The k-th source rank in the order in which an owner of the group keeps batches.
@@ -288,8 +304,9 @@ typedef struct embedding_side {
 } embedding_side;
 int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
                            const embedding_side *sides, int side_count);
-// Whether held ranks take what is the same for all of them in one buffer: in a simulation, where
-// nobody writes to it. Each by itself, it would be most of what a simulated step moves.
+// Whether held ranks take what is the same for all of them in one buffer, and send an output from
+// the sink's: in a simulation, where nobody writes to it. Each by itself, it would be most of what
+// a simulated step moves.
 bool ls_embedding__exchange_shares(const ls_backend *backend);
 // The same under way, where the backend can begin a call without waiting; else it is over already.
 typedef struct embedding_pending {
@@ -404,6 +421,7 @@ typedef struct embedding_emission {
     ls_shape shape;
     const void *data;
     bool in_host_memory;  // else on the module's device
+    bool in_room;         // as in ls_stage_output
     bool reduces;
 } embedding_emission;
 int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,

@@ -165,7 +165,7 @@ static int count_partial(size_t *out, const ls_embedding *module, const embeddin
 // it has no shard for hold the operation's neutral element. On the host it is zero before, which
 // costs nothing where nobody writes.
 static int make_partial(ls_embedding_pass *pass, const embedding_group *group, int rank,
-                        embedding_part *part) {
+                        embedding_part *part, const ls_stage_sink *sink) {
     size_t count;
     LS_TRY(count_partial(&count, pass->module, group, rank, part));
     int64_t own = 0;
@@ -175,9 +175,15 @@ static int make_partial(ls_embedding_pass *pass, const embedding_group *group, i
     embedding_array array = {rank, -1, "pooled partial results", count,
                              ls_dtype_bytes(group->dtype)};
     bool blank = pass->module->device->ops->is_host;
-    LS_TRY((blank || own < group->node_columns[rank / group->width]
-                ? ls_embedding__take_zeroed
-                : ls_embedding__take)(&pass->pool, &part->partial, &array));
+    bool whole = own == group->node_columns[rank / group->width];
+    bool is_output = whole && slots_of(group, rank) == 1 && !part->variable;
+    // A rank that makes its own calls may be planted to flip a bit of what it sends.
+    if (blank && is_output && ls_embedding__exchange_shares(pass->module->backend)) {
+        LS_TRY(ls_embedding__take_room(&pass->pool, &part->partial, &part->in_room, &array, sink));
+    } else {
+        LS_TRY((blank || !whole ? ls_embedding__take_zeroed
+                                : ls_embedding__take)(&pass->pool, &part->partial, &array));
+    }
     if (group->pooling == LS_POOL_MAX && group->width > 1 && count > 0) {
         double neutral;
         ls_element_from_f64(&neutral, group->dtype, -(double)INFINITY);
@@ -283,6 +289,7 @@ static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, in
         .dtype = group->dtype,
         .shape = LS_SHAPE(l.rows, slot->block.columns),
         .data = values,
+        .in_room = part->in_room,
         .reduces = group->pooling == LS_POOL_SUM};
     return ls_embedding__emit(module, sink, &emission);
 }
@@ -292,10 +299,10 @@ static int lookup_rank(ls_embedding_pass *pass, const embedding_group *group, in
     const ls_embedding *module = pass->module;
     int rank = ls_world_held(module->world)[held];
     if (group->pooling != LS_POOL_NONE && !group->local) {
-        LS_TRY(make_partial(pass, group, rank, &pass->parts[held][group - module->groups]));
+        LS_TRY(make_partial(pass, group, rank, &pass->parts[held][group - module->groups], sink));
     }
     int status = LS_OK;
-    for (int k = 0; k < group->rank_first[rank + 1] - group->rank_first[rank] && !status; k++) {
+    for (int k = 0; k < slots_of(group, rank) && !status; k++) {
         embedding_pool scratch;
         LS_TRY(ls_embedding__pool_create(&scratch, module));
         status = lookup_slot(pass, group, held, k, &scratch, sink);

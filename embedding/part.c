@@ -11,7 +11,6 @@ int ls_embedding__part_create(embedding_part *part, const embedding_group *group
     ARENA_NEW(part->ids, arena, own);
     ARENA_NEW(part->weights, arena, own);
     ARENA_NEW(part->values, arena, own);
-    ARENA_NEW(part->slot_ids, arena, own);
     return LS_OK;
 }
 

@@ -241,6 +241,7 @@ int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,
                               .dtype = emission->dtype,
                               .shape = emission->shape,
                               .data = emission->data,
+                              .in_room = emission->in_room,
                               .reduces = emission->reduces};
     return sink->emit(sink->arg, &output);
 }

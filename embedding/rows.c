@@ -20,13 +20,18 @@ static int count_side(const ls_embedding_pass *pass, const embedding_group *grou
     const ls_embedding *module = pass->module;
     const embedding_part *part = &pass->parts[held][group - module->groups];
     int own_rank = ls_world_held(module->world)[held], first = group->rank_first[own_rank];
+    int own = group->rank_first[own_rank + 1] - first;
+    int64_t *bags;
+    ARENA_NEW(bags, arena, own);
     ARENA_NEW(out->owner_counts, arena, module->size);
     ARENA_NEW(out->source_counts, arena, module->size);
-    for (int rank = 0; rank < module->size; rank++) {
-        for (int slot = first; slot < group->rank_first[own_rank + 1]; slot++) {
+    for (int i = 0; i < module->size; i++) {
+        int rank = ls_embedding__source(group, module->size, i);
+        for (int k = 0; k < own; k++) {
+            const embedding_slot *slot = &group->slots[first + k];
             size_t count, *sum = &out->owner_counts[rank];
-            LS_TRY(ls_embedding__count(&count, part->slot_ids[slot - first][rank],
-                                       columns_of(rows, &group->slots[slot]), 1));
+            LS_TRY(ls_embedding__count(&count, ls_embedding__came(part, rank, slot, k, &bags[k]),
+                                       columns_of(rows, slot), 1));
             LS_TRY(ls_size_add(sum, *sum, count));
         }
         for (int slot = group->rank_first[rank]; slot < group->rank_first[rank + 1]; slot++) {
@@ -51,7 +56,9 @@ static int pack_owner(const ls_embedding_pass *pass, const embedding_group *grou
     int rank = ls_world_held(module->world)[held];
     int first = group->rank_first[rank], own = group->rank_first[rank + 1] - first;
     size_t bytes = ls_dtype_bytes(rows->dtype), *at, *starts;
+    int64_t *bags;
     ARENA_NEW(at, arena, own);
+    ARENA_NEW(bags, arena, own);
     ARENA_NEW(starts, arena, module->size);
     for (int source = 1; source < module->size; source++) {
         starts[source] = starts[source - 1] + side->owner_counts[source - 1];
@@ -60,8 +67,9 @@ static int pack_owner(const ls_embedding_pass *pass, const embedding_group *grou
         int source = ls_embedding__source(group, module->size, i);
         size_t packed = starts[source];
         for (int k = 0; k < own; k++) {
-            size_t count = (size_t)part->slot_ids[k][source] *
-                           (size_t)columns_of(rows, &group->slots[first + k]);
+            const embedding_slot *slot = &group->slots[first + k];
+            size_t count = (size_t)ls_embedding__came(part, source, slot, k, &bags[k]) *
+                           (size_t)columns_of(rows, slot);
             char *travels = (char *)side->packed + packed * bytes;
             char *owned = (char *)rows->owned[held][k] + at[k] * bytes;
             if (count > 0) {

@@ -74,18 +74,16 @@ static int gather_lengths(const ls_embedding *module, const embedding_group *gro
     if (!lengths || !offsets) {
         return ls_error_last()->code;
     }
-    ARENA_NEW(part->slot_ids[k], arena, module->size);
     for (int i = 0; i < module->size; i++) {
         int from = ls_embedding__source(group, module->size, i);
         const int64_t *sent =
             side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
-        int64_t batch = ls_embedding__batch(part, from, slot), before = upto;
+        int64_t batch = ls_embedding__batch(part, from, slot);
         for (int64_t b = 0; b < batch; b++, bag++) {
             lengths[bag] = sent[b];  // kept: the same place
             offsets[bag] = upto;
             upto += sent[b];
         }
-        part->slot_ids[k][from] = upto - before;
     }
     offsets[bags] = upto;
     part->bags[k] = bags;
@@ -102,11 +100,12 @@ static int gather_slot(const ls_embedding *module, const embedding_group *group,
     int own = slots_of(group, side->rank);
     LS_TRY(gather_lengths(module, group, side, where, k, filled, part));
     LS_TRY(ls_embedding__part_slot(pool, group, side->rank, k, part));
-    int64_t at = 0;
+    const embedding_slot *slot = &group->slots[group->rank_first[side->rank] + k];
+    int64_t at = 0, bag = 0;
     for (int i = 0; i < module->size; i++) {
         int from = ls_embedding__source(group, module->size, i);
         size_t first = where->ids[(size_t)from * (size_t)own + (size_t)k];
-        size_t count = (size_t)part->slot_ids[k][from];
+        size_t count = (size_t)ls_embedding__came(part, from, slot, k, &bag);
         if (count > 0) {
             LS_TRY(device->ops->copy(device, part->ids[k] + at, side->ids + first,
                                      count * sizeof(int64_t)));

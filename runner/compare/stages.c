@@ -193,7 +193,9 @@ static int store_output(void *arg, const ls_stage_output *output) {
         return LS_FAIL_RANK(LS_ERR_INVALID, output->rank, "%s: rank %d gives it twice", key,
                             output->rank);
     }
-    if (stages->file != NULL && bytes >= LARGE_BYTES) {
+    if (output->in_room) {
+        array->data = (void *)(uintptr_t)output->data;
+    } else if (stages->file != NULL && bytes >= LARGE_BYTES) {
         LS_TRY(map_output(&array->data, stages, output->data, bytes));
     } else {
         array->data = ls_arena_copy(stages->arena, output->data, bytes);
@@ -217,8 +219,14 @@ static int store_output(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
+static void *room(void *arg, size_t bytes) {
+    ls_stages *stages = arg;
+    bool to_file = stages->file != NULL && bytes >= LARGE_BYTES;
+    return to_file ? NULL : ls_arena_alloc(stages->arena, bytes, 1);
+}
+
 ls_stage_sink ls_stages_sink(ls_stages *stages) {
-    return (ls_stage_sink){.arg = stages, .emit = store_output};
+    return (ls_stage_sink){.arg = stages, .emit = store_output, .room = room};
 }
 
 // ---- Order --------------------------------------------------------------------------------------

@@ -127,6 +127,11 @@ static int emit_of_step(void *arg, const ls_stage_output *output) {
     return r->execution->sink->emit(r->execution->sink->arg, &named);
 }
 
+static void *room_of_step(void *arg, size_t bytes) {
+    const ls_stage_sink *sink = ((const run *)arg)->execution->sink;
+    return sink->room != NULL ? sink->room(sink->arg, bytes) : NULL;
+}
+
 static int train(run *r, ls_embedding_pass *pass, const ls_tables_feed *feed,
                  const ls_stage_sink *sink) {
     LS_TRY(ls_embedding_backward(pass, feed->gradients, &r->tables.training, sink));
@@ -168,7 +173,7 @@ static int run_step(run *r, batch *next, int steps) {
     const ls_world *world = execution->backend->world;
     bool several = !is_one_step(execution) && execution->sink != NULL;
     bool pipelined = execution->scenario->pipeline && steps > 1;
-    const ls_stage_sink named = {.arg = r, .emit = emit_of_step};
+    const ls_stage_sink named = {.arg = r, .emit = emit_of_step, .room = room_of_step};
     const ls_stage_sink *sink = several ? &named : execution->sink;
     batch now = *next;
     *next = (batch){0};

@@ -137,7 +137,7 @@ Test(recording, round_trip) {
     cr_expect(info->ranks == 2 && info->seed == UINT64_MAX && strcmp(info->backend, "sim") == 0);
     cr_expect(strcmp(info->scenario, "lockstep: 1\n") == 0 && strcmp(info->name, "two ranks") == 0);
     seen s = {0};
-    ls_stage_sink sink = {&s, see};
+    ls_stage_sink sink = {.arg = &s, .emit = see};
     cr_assert(ls_recording_read(recording, &sink) == LS_OK, "%s", ls_error_last()->text);
     cr_expect(strcmp(s.text, "0:lookup/t/f/values 0:empty/-/-/ids 0:sum/-/-/values+ "
                              "1:lookup/t/f/values 1:empty/-/-/ids 1:sum/-/-/values+ ") == 0,
@@ -184,7 +184,7 @@ static int open_and_read(const char *name) {
     int status = ls_recording_open(&recording, at(name));
     if (status == LS_OK) {
         seen s = {0};
-        ls_stage_sink sink = {&s, see};
+        ls_stage_sink sink = {.arg = &s, .emit = see};
         status = ls_recording_read(recording, &sink);
     }
     ls_recording_free(recording);

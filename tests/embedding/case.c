@@ -306,6 +306,11 @@ static int judge(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
+static void *room(void *arg, size_t bytes) {
+    const ls_stage_sink *sink = &((const judge_sink *)arg)->c->sink;
+    return sink->room ? sink->room(sink->arg, bytes) : NULL;
+}
+
 static int run_module(embedding_case *c, ls_backend *backend, const ls_oracle *oracle,
                       case_outcome *out) {
     ls_embedding_options options = {.tables = c->tables,
@@ -319,7 +324,7 @@ static int run_module(embedding_case *c, ls_backend *backend, const ls_oracle *o
     ls_embedding *module;
     LS_TRY(ls_embedding_create(&module, backend, &options));
     judge_sink sink = {c, oracle, out};
-    ls_stage_sink stage_sink = {&sink, judge};
+    ls_stage_sink stage_sink = {&sink, judge, room};
     const ls_keyed_jagged *inputs[CASE_RANKS_MAX];
     for (int h = 0; h < ls_world_held_count(backend->world); h++) {
         inputs[h] = c->inputs[ls_world_held(backend->world)[h]];

@@ -2,6 +2,7 @@
 // unusable arguments. Expected numbers are worked out by hand.
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "case.h"
@@ -166,7 +167,7 @@ Test(stages, arrivals_are_sorted_by_feature) {
             embedding_case c;
             caught found = {.rank = 0, .feature = features[f]};
             case_init(&c, 4, 2, 0);
-            c.sink = (ls_stage_sink){&found, catch_ids};
+            c.sink = (ls_stage_sink){.arg = &found, .emit = catch_ids};
             case_table(&c, "t0", 16, 2, LS_POOL_SUM, false, "a,b");
             cr_assert(case_place(&c, 0, types[type], 0));  // rank 0 has rows 0 to 7 at least
             static const int64_t lengths[] = {1, 1, 0};
@@ -185,6 +186,69 @@ Test(stages, arrivals_are_sorted_by_feature) {
             case_free(&c);
         }
     }
+}
+
+// ---- Room of the sink's -------------------------------------------------------------------------
+
+#define ROOMS 8
+
+typedef struct rooms {
+    unsigned char *given[ROOMS], *seen[ROOMS];  // and what was in them when they were handed over
+    size_t bytes[ROOMS];
+    int count, used;
+} rooms;
+
+static void *give_room(void *arg, size_t bytes) {
+    rooms *r = arg;
+    cr_assert(r->count < ROOMS);
+    r->bytes[r->count] = bytes;
+    r->seen[r->count] = calloc(1, bytes);
+    r->given[r->count] = calloc(1, bytes);
+    return r->given[r->count++];
+}
+
+static int note_room(void *arg, const ls_stage_output *output) {
+    rooms *r = arg;
+    for (int i = 0; output->in_room && i < r->count; i++) {
+        if (output->data == r->given[i]) {
+            memcpy(r->seen[i], output->data, r->bytes[i]);
+            r->used++;
+        }
+    }
+    return LS_OK;
+}
+
+// Partial results of one shard are made where the sink wants them, and stay as they were handed
+// over.
+Test(stages, outputs_are_made_in_the_sinks_room) {
+    embedding_case c;
+    rooms r = {.count = 0};
+    case_init(&c, 4, 4, 5);
+    c.sink = (ls_stage_sink){.arg = &r, .emit = note_room, .room = give_room};
+    case_table(&c, "t0", 16, 2, LS_POOL_SUM, false, "a");
+    cr_assert(case_place(&c, 0, LS_ROW_WISE, 0));
+    static const int64_t lengths[] = {2, 0, 0};
+    for (int rank = 0; rank < 4; rank++) {
+        const int64_t ids[] = {3 * rank, 15 - rank};
+        give(&c, rank, 1, lengths, ids, 2);
+    }
+    case_outcome out;
+    cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
+    cr_expect(out.wrong == 0 && out.judged > 0, "%s", out.text);
+    cr_expect(r.count == 4 && r.used == 4, "%d rooms, %d used", r.count, r.used);
+    size_t filled = 0;
+    for (int i = 0; i < r.count; i++) {
+        cr_expect(r.bytes[i] == sizeof(float[4][2]));  // a bag of each rank
+        cr_expect(memcmp(r.given[i], r.seen[i], r.bytes[i]) == 0, "room %d was written to", i);
+        for (size_t k = 0; k < r.bytes[i]; k++) {
+            filled += r.seen[i][k] != 0;
+        }
+        free(r.given[i]);
+        free(r.seen[i]);
+    }
+    cr_expect(filled > 0);
+    case_outcome_free(&out);
+    case_free(&c);
 }
 
 // ---- Ids out of range ---------------------------------------------------------------------------

@@ -37,10 +37,10 @@ Test(training_device, gives_the_hosts_bits) {
         cr_assert(train_random(&t, &c, seed, 0) == LS_OK);
         host.count = device.count = 0;
         t.steps = 2;
-        t.sink = (ls_stage_sink){&host, note};
+        t.sink = (ls_stage_sink){.arg = &host, .emit = note};
         cr_assert(train_run(&t, &out) == LS_OK, "seed %d: %s", (int)seed, out.text);
         train_outcome_free(&out);
-        t.sink = (ls_stage_sink){&device, note};
+        t.sink = (ls_stage_sink){.arg = &device, .emit = note};
         t.device = fake_device();
         cr_assert(train_run(&t, &out) == LS_OK, "seed %d: %s", (int)seed, out.text);
         cr_assert(out.wrong == 0, "seed %d: %s", (int)seed, out.text);

@@ -164,7 +164,7 @@ Test(training, gradients_of_weights_by_hand) {
         t.gradient = one_gradient;
         t.steps = 1;
         t.given_inputs = true;
-        t.sink = (ls_stage_sink){&seen, check_weights};
+        t.sink = (ls_stage_sink){.arg = &seen, .emit = check_weights};
         expect_right(&t, &out, ls_sharding_name(train_types[i % TYPE_COUNT]));
         cr_assert(seen == 2);
         train_outcome_free(&out);

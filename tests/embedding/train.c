@@ -232,7 +232,7 @@ static void keep_table(const train_case *t, ls_embedding *module, int i, train_o
 static int run_step(const train_case *t, int number, ls_backend *backend, ls_embedding *module,
                     step *s, const ls_training *training, train_outcome *out) {
     judge_sink sink = {t, number, s->oracle, out, 0};
-    const ls_stage_sink stage_sink = {&sink, judge};
+    const ls_stage_sink stage_sink = {.arg = &sink, .emit = judge};
     ls_embedding_pass *pass;
     const ls_keyed_jagged *inputs[CASE_RANKS_MAX];
     const void *const *gradients[CASE_RANKS_MAX];

@@ -67,10 +67,10 @@ static int run_random(ls_backend *backend, int rank, int size, uint64_t seed) {
     case_outcome simulated, real;
     k = (kept){.rank = rank};
     LS_TRY(case_random(&c, seed, size));
-    c.sink = (ls_stage_sink){&k, keep};
+    c.sink = (ls_stage_sink){.arg = &k, .emit = keep};
     int status = case_run(&c, &simulated);
     if (!status) {
-        c.sink = (ls_stage_sink){&k, match};
+        c.sink = (ls_stage_sink){.arg = &k, .emit = match};
         status = case_run_on(&c, backend, &real);
         if (status || real.wrong > 0) {
             fprintf(stderr, "rank %d, seed %d: %s\n", rank, (int)seed, real.text);
@@ -97,11 +97,12 @@ static int train_random_case(ls_backend *backend, int rank, int size, uint64_t s
     k = (kept){.rank = rank};
     LS_TRY(train_random(&t, &c, seed, size));
     t.steps = 1;
-    t.sink = (ls_stage_sink){&k, keep};
+    t.sink = (ls_stage_sink){.arg = &k, .emit = keep};
     int status = train_run(&t, &simulated);
     for (int steps = 1; steps <= 3 && !status; steps += 2) {
         t.steps = steps;
-        t.sink = steps == 1 ? (ls_stage_sink){&k, match} : (ls_stage_sink){NULL, NULL};
+        t.sink =
+            steps == 1 ? (ls_stage_sink){.arg = &k, .emit = match} : (ls_stage_sink){.emit = NULL};
         status = train_run_on(&t, backend, &real);
         if (status || real.wrong > 0) {
             fprintf(stderr, "rank %d, training, seed %d: %s\n", rank, (int)seed, real.text);

@@ -203,7 +203,7 @@ Test(stage_names, tell_stage_field_and_step) {
                                 "train: {steps: 3}\n");
     ls_scenario *program = parse("lockstep: 1\nname: x\nmesh: {shape: [2]}\nprogram:\n  steps:\n"
                                  "    - all_reduce: {name: lookup, count: 4, op: sum}\n");
-    ls_scenario_stages of_tables = {tables, {NULL, see}}, of_program = {program, {NULL, see}};
+    ls_scenario_stages of_tables = {tables, {.emit = see}}, of_program = {program, {.emit = see}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ls_stage_output output = {.stage = cases[i].stage, .field = cases[i].field};
         const ls_stage_sink sink = ls_scenario_stages_sink(&of_tables);
