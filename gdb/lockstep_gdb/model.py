@@ -309,12 +309,14 @@ RANK_BEGINS = "run_program"  # of a rank's thread, in ranks/threads.c: calls the
 
 def program_frame():
     """The newest frame of the selected thread that is the user's own code: the one that called into
-    the library, or the newest of all."""
+    the library, or the newest of all. Of a rank that has not begun: rank_main, wherever it is in that."""
     frame = gdb.newest_frame()
     inside, depth = None, 0
     while frame is not None and frame.is_valid() and depth < 256:
         name = frame.name()
-        if name in (RANK_BEGINS, "rank_main"):
+        if name == "rank_main":
+            return frame
+        if name == RANK_BEGINS:
             break
         if name is not None and name.startswith("ls_"):
             inside = frame

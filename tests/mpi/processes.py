@@ -80,6 +80,15 @@ class Run:
                    for name in names) >= 3
 
 
+def strike(run, role, how):
+    """Whether the signal came to a process of that role. One that has just gone leaves it to the next."""
+    target = run.who(role)
+    try:
+        return target is not None and os.kill(target, how) is None
+    except ProcessLookupError:
+        return False
+
+
 def until(what, seconds=LONG):
     end = time.monotonic() + seconds
     while not (got := what()):
@@ -97,11 +106,9 @@ def trial(role, how, when, command=("record", "--backend", "mpi", "--deadline", 
         ended = lambda: run.child.poll() is not None
         if when == "in the middle":
             until(lambda: run.announced() or ended())
-        target = until(lambda: run.who(role) or ended())
-        if ended() or target is True:
+        if until(lambda: ended() or strike(run, role, how) and "struck") != "struck":
             failures.append(f"{name}: the run ended before: {run.child.communicate()}")
             return
-        os.kill(target, how)
         output, errors = run.child.communicate(timeout=LONG)
         code = run.child.returncode
         if code not in codes:
