@@ -5,12 +5,14 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define TRIES      500  // ended processes may take a moment to go, and may just have started others
@@ -117,15 +119,16 @@ void ls_processes_end(const char *dir) {
 }
 
 // ---- Shared memory ------------------------------------------------------------------------------
-static bool has_open(pid_t pid, const char *shared) {
-    char path[64], target[PATH_BYTES];
+// The file itself decides: a process with a root of its own has another path to it.
+static bool has_open(pid_t pid, const struct stat *segment) {
+    char path[64];
     (void)snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
     DIR *fds = opendir(path);
     bool found = false;
+    struct stat about;
     for (const struct dirent *entry; fds != NULL && !found && (entry = readdir(fds)) != NULL;) {
-        ssize_t length = readlinkat(dirfd(fds), entry->d_name, target, sizeof target - 1);
-        target[length > 0 ? length : 0] = 0;
-        found = strcmp(target, shared) == 0;
+        found = fstatat(dirfd(fds), entry->d_name, &about, AT_NO_AUTOMOUNT) == 0 &&
+                about.st_dev == segment->st_dev && about.st_ino == segment->st_ino;
     }
     if (fds != NULL) {
         (void)closedir(fds);
@@ -133,14 +136,17 @@ static bool has_open(pid_t pid, const char *shared) {
     return found;
 }
 
-static bool has_mapped(pid_t pid, const char *shared) {
+static bool has_mapped(pid_t pid, const struct stat *segment) {
     char path[64], *line = NULL;
     size_t room = 0;
     (void)snprintf(path, sizeof path, "/proc/%ld/maps", (long)pid);
     FILE *file = fopen(path, "r");
     bool found = false;
     while (file != NULL && !found && getline(&line, &room, file) > 0) {
-        found = strstr(line, shared) != NULL;
+        unsigned high, low;
+        unsigned long inode;
+        found = sscanf(line, "%*s %*s %*s %x:%x %lu", &high, &low, &inode) == 3 &&
+                makedev(high, low) == segment->st_dev && inode == segment->st_ino;
     }
     free(line);
     if (file != NULL) {
@@ -150,11 +156,11 @@ static bool has_mapped(pid_t pid, const char *shared) {
 }
 
 // Who makes a segment holds it open until it is mapped: so first the open ones are looked at.
-static bool in_use(const char *shared) {
+static bool in_use(const struct stat *segment) {
     DIR *proc = opendir("/proc");
     bool found = proc == NULL;
     for (pid_t pid; !found && (pid = next_process(proc)) != 0;) {
-        found = has_open(pid, shared) || has_mapped(pid, shared);
+        found = has_open(pid, segment) || has_mapped(pid, segment);
     }
     if (proc != NULL) {
         (void)closedir(proc);
@@ -183,7 +189,7 @@ void ls_processes_sweep_shared(const char *in, time_t since) {
         bool ours = length > 0 && (size_t)length < sizeof path && is_segment(entry->d_name) &&
                     lstat(path, &about) == 0 && S_ISREG(about.st_mode) &&
                     about.st_uid == geteuid() && about.st_ctim.tv_sec >= since && about.st_size > 0;
-        if (ours && !in_use(path)) {
+        if (ours && !in_use(&about)) {
             (void)unlink(path);
         }
     }

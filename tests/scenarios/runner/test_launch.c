@@ -324,9 +324,10 @@ static bool swept(const char *folder, const char *path, time_t since) {
 // What MPI made goes, made since then, once it has bytes and no process has it open or mapped.
 Test(launch, shared_memory_that_nobody_has_is_removed) {
     static const char *const names[] = {"mpich_shar_tmp12", "ucx_shm_posix_34", "of_others"};
-    char folder[] = "/tmp/lockstep-test-XXXXXX", path[64];
+    char folder[] = "/dev/shm/lockstep-test-XXXXXX", path[64], other[64];
     struct stat about;
     cr_assert_not_null(mkdtemp(folder));
+    (void)snprintf(other, sizeof other, "%s/other", folder);
     for (int i = 0; i < 3; i++) {
         (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         int fd = open(path, O_RDWR | O_CREAT, 0600);
@@ -340,7 +341,11 @@ Test(launch, shared_memory_that_nobody_has_is_removed) {
         cr_assert(mapped != MAP_FAILED && close(fd) == 0);
         cr_expect(!swept(folder, path, made), "it is mapped");
         (void)munmap(mapped, 4096);
-        cr_expect(!swept(folder, path, made + 1), "it was there before");
+        cr_assert(link(path, other) == 0 && (fd = open(other, O_RDONLY)) >= 0);
+        cr_expect(!swept(folder, path, made), "it is open elsewhere, as under another root");
+        cr_assert(close(fd) == 0 && unlink(other) == 0);
+        cr_assert(stat(path, &about) == 0);
+        cr_expect(!swept(folder, path, made + 100), "it was there before");
         cr_expect_eq(swept(folder, path, made), i < 2);
     }
     cr_assert(unlink(path) == 0 && rmdir(folder) == 0);
