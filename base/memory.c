@@ -151,8 +151,8 @@ void ls_free(void *pointer, size_t count, size_t size) {
 // large request gets a block of its own.
 #define ARENA_FIRST_BYTES ((size_t)4 * 1024)
 #define ARENA_BLOCK_BYTES ((size_t)64 * 1024)
-#define ARENA_LARGE_BYTES ((size_t)32 << 20)  // from here on blocks are of the kernel's own pages,
-#define ARENA_WHOLE_BYTES ((size_t)2 << 20)   // so large,
+#define ARENA_LARGE_BYTES ((size_t)32 << 20)  // from here on blocks are
+#define ARENA_WHOLE_BYTES ((size_t)2 << 20)   // so large, of pages that the kernel has zeroed,
 #define ARENA_FULL_BYTES  ((size_t)16 << 20)  // or, where all will be written, of huge ones
 
 struct arena_block {
@@ -162,16 +162,12 @@ struct arena_block {
     bool mapped;   // it is pages of its own
 };
 
-// Mapped: what is freed is the kernel's again at once, for arenas of other pages.
 static int block_take(struct arena_block **out, size_t bytes, bool zeroed, bool mapped) {
     void *memory = NULL;
     if (mapped) {
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
             return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
-        }
-        if (bytes >= HUGE_BYTES) {
-            want_huge_pages((uintptr_t)memory, (uintptr_t)memory + bytes);
         }
     } else {
         LS_TRY(take(&memory, 1, bytes, zeroed));
@@ -253,7 +249,7 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
         struct arena_block *fresh = NULL;
         // What is left of a shared block is handed out as zeroed.
         if (block_take(&fresh, block_size, zeroed || wanted <= shared,
-                       block_size == shared && shared >= ARENA_WHOLE_BYTES) != LS_OK) {
+                       block_size == ARENA_WHOLE_BYTES) != LS_OK) {
             arena->failed = true;
             return NULL;
         }
