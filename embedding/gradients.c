@@ -9,10 +9,6 @@ static const embedding_table *table_of(const embedding_backward *b, const embedd
     return &b->pass->module->tables[shard->table];
 }
 
-static int own_slots(const embedding_group *group, int rank) {
-    return group->rank_first[rank + 1] - group->rank_first[rank];
-}
-
 // Own slot k is the first of its shard, and so stands for it. Of a data parallel table's copies on
 // one rank (a broken plan) the first counts.
 static bool opens_shard(const ls_embedding *module, const embedding_group *group, int rank, int k) {
@@ -31,7 +27,7 @@ int ls_embedding__shards_prepare(embedding_backward *b) {
     for (int h = 0; h < pass->held_count; h++) {
         int rank = ls_world_held(module->world)[h], held = 0;
         for (int g = 0; g < module->group_count; g++) {
-            for (int k = 0; k < own_slots(&module->groups[g], rank); k++) {
+            for (int k = 0; k < slots_of(&module->groups[g], rank); k++) {
                 held += opens_shard(module, &module->groups[g], rank, k);
             }
         }
@@ -121,7 +117,7 @@ int ls_embedding__shards_create(embedding_backward *b, const embedding_group *gr
     ls_embedding_pass *pass = b->pass;
     const ls_embedding *module = pass->module;
     int rank = ls_world_held(module->world)[held];
-    for (int k = 0; k < own_slots(group, rank); k++) {
+    for (int k = 0; k < slots_of(group, rank); k++) {
         if (!opens_shard(module, group, rank, k)) {
             continue;
         }
@@ -232,7 +228,7 @@ int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group
 
 int ls_embedding__shards_arrivals(const embedding_backward *b, const embedding_group *group,
                                   int held, ls_arena *arena, void ***out) {
-    ARENA_NEW(*out, arena, own_slots(group, ls_world_held(b->pass->module->world)[held]));
+    ARENA_NEW(*out, arena, slots_of(group, ls_world_held(b->pass->module->world)[held]));
     FOR_SHARDS(b, group, held, shard) {
         for (int i = 0; i < shard->of.slot_count; i++) {
             (*out)[shard->of.slots[i]] = arrival_of(shard, i);
@@ -243,7 +239,7 @@ int ls_embedding__shards_arrivals(const embedding_backward *b, const embedding_g
 
 int ls_embedding__shards_weights(const embedding_backward *b, const embedding_group *group,
                                  int held, ls_arena *arena, void ***out) {
-    ARENA_NEW(*out, arena, own_slots(group, ls_world_held(b->pass->module->world)[held]));
+    ARENA_NEW(*out, arena, slots_of(group, ls_world_held(b->pass->module->world)[held]));
     FOR_SHARDS(b, group, held, shard) {
         for (int i = 0; i < shard->of.slot_count; i++) {
             (*out)[shard->of.slots[i]] =

@@ -97,7 +97,7 @@ static int keep_local(ls_embedding_pass *pass, const embedding_group *group, int
     const ls_embedding *module = pass->module;
     const embedding_part *part = &pass->parts[held][group - module->groups];
     int rank = ls_world_held(module->world)[held];
-    for (int k = 0; k < group->rank_first[rank + 1] - group->rank_first[rank]; k++) {
+    for (int k = 0; k < slots_of(group, rank); k++) {
         const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
         const embedding_input *pair = &pass->inputs[held][slot->pair];
         int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;

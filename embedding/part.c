@@ -3,7 +3,7 @@
 
 int ls_embedding__part_create(embedding_part *part, const embedding_group *group, int rank,
                               ls_arena *arena) {
-    int own = group->rank_first[rank + 1] - group->rank_first[rank];
+    int own = slots_of(group, rank);
     ARENA_NEW(part->bags, arena, own);
     ARENA_NEW(part->lengths, arena, own);
     ARENA_NEW(part->offsets, arena, own);

@@ -20,7 +20,7 @@ static int count_side(const ls_embedding_pass *pass, const embedding_group *grou
     const ls_embedding *module = pass->module;
     const embedding_part *part = &pass->parts[held][group - module->groups];
     int own_rank = ls_world_held(module->world)[held], first = group->rank_first[own_rank];
-    int own = group->rank_first[own_rank + 1] - first;
+    int own = slots_of(group, own_rank);
     int64_t *bags;
     ARENA_NEW(bags, arena, own);
     ARENA_NEW(out->owner_counts, arena, module->size);
@@ -54,7 +54,7 @@ static int pack_owner(const ls_embedding_pass *pass, const embedding_group *grou
     ls_device *device = module->device;
     const embedding_part *part = &pass->parts[held][group - module->groups];
     int rank = ls_world_held(module->world)[held];
-    int first = group->rank_first[rank], own = group->rank_first[rank + 1] - first;
+    int first = group->rank_first[rank], own = slots_of(group, rank);
     size_t bytes = ls_dtype_bytes(rows->dtype), *at, *starts;
     int64_t *bags;
     ARENA_NEW(at, arena, own);
