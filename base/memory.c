@@ -160,6 +160,7 @@ struct arena_block {
     size_t bytes;  // of the whole block, this header included
     size_t used;   // offset of the next free byte
     bool mapped;   // it is pages of its own
+    bool written;  // what it has left may not be zero
 };
 
 static int block_take(struct arena_block **out, size_t bytes, bool zeroed, bool mapped) {
@@ -175,6 +176,7 @@ static int block_take(struct arena_block **out, size_t bytes, bool zeroed, bool 
     *out = memory;
     (*out)->bytes = bytes;
     (*out)->mapped = mapped;
+    (*out)->written = false;
     return LS_OK;
 }
 
@@ -189,6 +191,7 @@ static void block_free(struct arena_block *block) {
 
 struct ls_arena {
     struct arena_block *blocks;
+    struct arena_block *spare;  // adopted, of which nothing is handed out yet
     size_t bytes;
     bool full;  // nearly all that it hands out is written
     bool failed;
@@ -205,17 +208,56 @@ void ls_arena_will_be_full(ls_arena *arena) {
     arena->full = true;
 }
 
-void ls_arena_free(ls_arena *arena) {
-    if (arena == NULL) {
-        return;
-    }
-    struct arena_block *block = arena->blocks;
+static void blocks_free(struct arena_block *block) {
     while (block != NULL) {
         struct arena_block *next = block->next;
         block_free(block);
         block = next;
     }
+}
+
+void ls_arena_free(ls_arena *arena) {
+    if (arena == NULL) {
+        return;
+    }
+    blocks_free(arena->blocks);
+    blocks_free(arena->spare);
     ls_free(arena, 1, sizeof *arena);
+}
+
+// Puts a list of blocks before another one.
+static void splice(struct arena_block **list, struct arena_block **blocks) {
+    struct arena_block **end = blocks;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = *list;
+    *list = *blocks;
+    *blocks = NULL;
+}
+
+void ls_arena_adopt(ls_arena *arena, ls_arena *from) {
+    size_t header = align_up(sizeof(struct arena_block));
+    for (struct arena_block *block = from->blocks; block != NULL; block = block->next) {
+        block->used = header;
+        block->written = true;
+        ARENA_CLOSE((char *)block + header, block->bytes - header);
+    }
+    splice(&arena->spare, &from->blocks);
+    splice(&arena->spare, &from->spare);
+    arena->bytes += from->bytes;
+    from->bytes = 0;
+}
+
+static struct arena_block *spare_take(ls_arena *arena, size_t wanted) {
+    for (struct arena_block **at = &arena->spare; *at != NULL; at = &(*at)->next) {
+        struct arena_block *block = *at;
+        if (block->bytes >= wanted) {
+            *at = block->next;
+            return block;
+        }
+    }
+    return NULL;
 }
 
 // Of the next block that several requests share: as much as there is, between two limits. An arena
@@ -245,18 +287,20 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
     struct arena_block *block = arena->blocks;
     if (block == NULL || block->bytes - block->used < rounded) {
         size_t wanted = header + rounded, shared = shared_bytes(arena);
-        size_t block_size = wanted > shared ? wanted : shared;
-        struct arena_block *fresh = NULL;
-        // What is left of a shared block is handed out as zeroed.
-        if (block_take(&fresh, block_size, zeroed || wanted <= shared,
-                       block_size == ARENA_WHOLE_BYTES) != LS_OK) {
-            arena->failed = true;
-            return NULL;
+        struct arena_block *fresh = spare_take(arena, wanted);
+        if (fresh == NULL) {
+            size_t block_size = wanted > shared ? wanted : shared;
+            // What is left of a shared block is handed out as zeroed.
+            if (block_take(&fresh, block_size, zeroed || wanted <= shared,
+                           block_size == ARENA_WHOLE_BYTES) != LS_OK) {
+                arena->failed = true;
+                return NULL;
+            }
+            fresh->used = header;
+            ARENA_CLOSE((char *)fresh + header, block_size - header);
+            arena->bytes += block_size;
         }
-        fresh->used = header;
-        ARENA_CLOSE((char *)fresh + header, block_size - header);
-        arena->bytes += block_size;
-        if (block != NULL && wanted > shared) {
+        if (block != NULL && fresh->bytes - header - rounded < block->bytes - block->used) {
             // Keep filling the current block; the large one is used up at once.
             fresh->next = block->next;
             block->next = fresh;
@@ -269,6 +313,9 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
     void *pointer = (char *)block + block->used;
     block->used += rounded;
     ARENA_OPEN(pointer, bytes);
+    if (zeroed && block->written) {
+        memset(pointer, 0, bytes);
+    }
     return pointer;
 }
 

@@ -31,6 +31,8 @@ int ls_addresses_take(void **out, uintptr_t *next, size_t bytes);
 typedef struct ls_arena ls_arena;
 LS_API int ls_arena_create(ls_arena **out);
 LS_API void ls_arena_free(ls_arena *arena);  // NULL is allowed
+// `arena` gets the memory of `from`, to hand it out anew: what lay there is lost, and `from` empty.
+void ls_arena_adopt(ls_arena *arena, ls_arena *from);
 // Says that nearly all of what it hands out from now on will be written: of large pages then. Else
 // what nobody writes takes no memory, as the zeroes of thousands of ranks.
 void ls_arena_will_be_full(ls_arena *arena);

@@ -15,6 +15,7 @@ typedef struct group_arrival {
 struct embedding_arrivals {
     embedding_pool sending;  // what is sent; its memory then goes to what is made of what arrived
     embedding_pool scratch;
+    ls_arena *sizes;        // that are told, until all have heard them
     group_arrival *groups;  // [groups]
     bool begins;            // exchanges are begun, not waited for
 };
@@ -39,7 +40,7 @@ static int traffic_create(embedding_traffic *out, const ls_embedding_pass *pass,
     size_t words = (size_t)pass->module->size * (size_t)words_of(group);
     out->rank = rank;
     out->word_counts = word_counts;
-    ARENA_NEW(out->sizes_sent, pass->arrivals->sending.arena, words);
+    ARENA_NEW(out->sizes_sent, pass->arrivals->sizes, words);
     ARENA_NEW(out->sizes_got, pass->arrivals->scratch.arena, words);
     return LS_OK;
 }
@@ -54,20 +55,26 @@ static int count_words(size_t **out, const ls_embedding *module, const embedding
     return LS_OK;
 }
 
-static void fill_sizes(embedding_traffic *side, const ls_embedding *module,
-                       const embedding_group *group, const embedding_part *part) {
+static int fill_sizes(embedding_traffic *side, const ls_embedding_pass *pass,
+                      const embedding_group *group, const embedding_outgoing *out) {
+    const ls_embedding *module = pass->module;
     int words = words_of(group);
+    size_t *sends;
+    ARENA_NEW(sends, pass->arrivals->sending.arena, module->size);
+    side->send_counts[PAYLOAD_IDS] = side->send_counts[PAYLOAD_WEIGHTS] = sends;
     for (int to = 0; to < module->size; to++) {
         int64_t *word = side->sizes_sent + (size_t)to * (size_t)words;
         for (int slot = group->rank_first[to]; slot < group->rank_first[to + 1]; slot++) {
-            word[WORD_IDS] += part->sent_ids[slot];
+            word[WORD_IDS] += out->sent_ids[slot];
         }
+        sends[to] = (size_t)word[WORD_IDS];
         word[WORD_BATCH] = side->variable ? VARIABLE : side->batch;
         if (group->weighted) {
             word[WORD_WEIGHTS] = word[WORD_IDS];
         }
         word[WORD_CHECK] = check_of(word, words);
     }
+    return LS_OK;
 }
 
 // The sizes' exchange, or, where `which` says so, one of the uneven ones: pending, if any, gets
@@ -136,20 +143,19 @@ static int read_sizes(const ls_embedding *module, const embedding_group *group,
     return LS_OK;
 }
 
-// The payloads' counts take the place of the sizes, which no one needs any more but for the ids
-// that come: among thousands of ranks this is what there is most of.
+// Three counts of the payloads take the place of the sizes that came, of which no one needs any
+// more but for the ids: among thousands of ranks this is what there is most of.
 static void make_counts(const ls_embedding *module, const embedding_group *group,
                         embedding_traffic *side) {
     size_t size = (size_t)module->size;
-    size_t *sends = (size_t *)side->sizes_sent, *receives = (size_t *)side->sizes_got;
+    size_t *receives = (size_t *)side->sizes_got;
     for (size_t from = 0; from < size; from++) {
         receives[from] = (size_t)side->sizes_got[from * (size_t)words_of(group) + WORD_IDS];
     }
     side->sizes_sent = side->sizes_got = NULL;
-    side->send_counts[PAYLOAD_IDS] = side->send_counts[PAYLOAD_WEIGHTS] = sends;
     side->recv_counts[PAYLOAD_IDS] = side->recv_counts[PAYLOAD_WEIGHTS] = receives;
-    side->send_counts[PAYLOAD_LENGTHS] = sends + size;
     side->recv_counts[PAYLOAD_LENGTHS] = receives + size;
+    side->send_counts[PAYLOAD_LENGTHS] = receives + 2 * size;
 }
 
 // Variable: how many bags each rank has for each block of columns of the others' nodes.
@@ -264,16 +270,19 @@ static int start_group(ls_embedding_pass *pass, embedding_group *group) {
         sides[h].variable = part->variable = pass->inputs[h][0].jagged.inverse_indices != NULL;
         sides[h].batch = pass->inputs[h][0].jagged.batch;
         part->kinds = part->variable ? group->block_first[node + 1] - group->block_first[node] : 1;
-        ARENA_NEW(part->batches, pass->filled.arena, (size_t)module->size * (size_t)part->kinds);
         LS_TRY(ls_embedding__route_rank(pass, group, h, sending, part, &out));
         for (int what = 0; what < payload_count(group); what++) {
-            LS_TRY(ls_embedding__pack(pass, group, &sides[h], part, &out, (payload)what, sending));
+            LS_TRY(ls_embedding__pack(pass, group, &sides[h], &out, (payload)what, sending));
         }
-        fill_sizes(&sides[h], module, group, part);
+        LS_TRY(fill_sizes(&sides[h], pass, group, &out));
     }
     LS_TRY(exchange_sizes(pass, sides, scratch->arena));
+    // Whose memory goes to what is made of the sizes that came, and to the lengths that come.
+    ls_arena_adopt(pass->filled.arena, pass->arrivals->sizes);
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(read_sizes(module, group, &sides[h], &pass->parts[h][g]));
+        embedding_part *part = &pass->parts[h][g];
+        ARENA_NEW(part->batches, pass->filled.arena, (size_t)module->size * (size_t)part->kinds);
+        LS_TRY(read_sizes(module, group, &sides[h], part));
         make_counts(module, group, &sides[h]);
     }
     if (sides[0].variable) {
@@ -400,6 +409,8 @@ int ls_embedding__input_dist_start(ls_embedding_pass *pass, const ls_keyed_jagge
     LS_TRY(ls_embedding__pool_create(&pass->arrivals->sending, pass->module));
     LS_TRY(ls_embedding__pool_create(&pass->arrivals->scratch, pass->module));
     pass->arrivals->begins = begins;
+    LS_TRY(ls_arena_create(&pass->arrivals->sizes));
+    ls_arena_will_be_full(pass->arrivals->sizes);
     ls_arena_will_be_full(pass->arrivals->sending.arena);
     ls_arena_will_be_full(pass->arrivals->scratch.arena);
     return start_groups(pass, inputs);
@@ -439,6 +450,7 @@ int ls_embedding__input_dist_wait(ls_embedding_pass *pass, bool settle, const ls
         status = group->local ? LS_OK : settle_group(pass, group);
     }
     ls_embedding__pool_free(&pass->arrivals->scratch);
+    ls_arena_free(pass->arrivals->sizes);
     pass->arrivals = NULL;
     return status || !settle ? status : emit_groups(pass, sink);
 }

@@ -46,8 +46,8 @@ static inline bool keeps_lengths(const ls_embedding *module, const embedding_gro
 // pack.c: what one held rank sends of a payload, of what it cut up; how much of it goes to each
 // rank and comes from it, and room for that. And the sum of counts [count].
 int ls_embedding__pack(const ls_embedding_pass *pass, const embedding_group *group,
-                       embedding_traffic *side, const embedding_part *part,
-                       const embedding_outgoing *out, payload what, embedding_pool *sending);
+                       embedding_traffic *side, const embedding_outgoing *out, payload what,
+                       embedding_pool *sending);
 int ls_embedding__make_room(ls_embedding_pass *pass, const embedding_group *group,
                             embedding_traffic *side, const embedding_part *part, payload what,
                             embedding_pool *scratch);

@@ -112,10 +112,9 @@ typedef struct embedding_part {
     bool in_room;    // partial lies in the sink's memory
     size_t *starts;  // variable, pooled: [world size][kinds] + 1, sources in the group's order:
                      // where each block begins in partial, in elements
-    // As a source:
-    int64_t *sent_ids;  // [slot_count] ids sent to each slot
-    const int64_t *
-        *positions;  // (device) sequence, weighted: [slot_count] where each sent id stood
+    // As a source of sequences or weights:
+    int64_t *sent_ids;          // [slot_count] ids sent to each slot
+    const int64_t **positions;  // (device) [slot_count] where each of them stood
 } embedding_part;
 
 // What one held rank has of one pair in one pass.
@@ -249,6 +248,7 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
 
 // What one held rank sends of one group in input_dist, cut up by slot (device).
 typedef struct embedding_outgoing {
+    int64_t *sent_ids;        // [slots], on the host
     const int64_t **lengths;  // [slots][batch]
     const int64_t **ids;      // [slots][sent_ids] rows of the owner's shard
     const float **weights;    // [slots][sent_ids]

@@ -21,9 +21,8 @@ typedef struct outgoing_piece {
 } outgoing_piece;
 
 static outgoing_piece piece_of(const embedding_group *group, const embedding_traffic *side,
-                               const embedding_part *part, const embedding_outgoing *out,
-                               payload what, int slot) {
-    size_t ids = (size_t)part->sent_ids[slot];
+                               const embedding_outgoing *out, payload what, int slot) {
+    size_t ids = (size_t)out->sent_ids[slot];
     size_t bags = (size_t)side->inputs[group->slots[slot].pair].jagged.batch;
     switch (what) {
     case PAYLOAD_LENGTHS:
@@ -38,13 +37,12 @@ static outgoing_piece piece_of(const embedding_group *group, const embedding_tra
 // Where one rank's pieces begin if they follow one another as they are, as those of one feature do;
 // else NULL. And how many bytes they are.
 static const char *in_a_row(const embedding_group *group, const embedding_traffic *side,
-                            const embedding_part *part, const embedding_outgoing *out, payload what,
-                            size_t *bytes) {
+                            const embedding_outgoing *out, payload what, size_t *bytes) {
     const char *first = NULL, *end = NULL;
     bool apart = false;
     *bytes = 0;
     for (int slot = 0; slot < group->slot_count; slot++) {
-        outgoing_piece piece = piece_of(group, side, part, out, what, slot);
+        outgoing_piece piece = piece_of(group, side, out, what, slot);
         apart = apart || (piece.bytes > 0 && first != NULL && piece.data != end);
         first = piece.bytes > 0 && first == NULL ? piece.data : first;
         end = piece.bytes > 0 ? piece.data + piece.bytes : end;
@@ -54,11 +52,11 @@ static const char *in_a_row(const embedding_group *group, const embedding_traffi
 }
 
 int ls_embedding__pack(const ls_embedding_pass *pass, const embedding_group *group,
-                       embedding_traffic *side, const embedding_part *part,
-                       const embedding_outgoing *out, payload what, embedding_pool *sending) {
+                       embedding_traffic *side, const embedding_outgoing *out, payload what,
+                       embedding_pool *sending) {
     ls_device *device = pass->module->device;
     size_t bytes, at = 0;
-    side->send[what] = in_a_row(group, side, part, out, what, &bytes);
+    side->send[what] = in_a_row(group, side, out, what, &bytes);
     if (side->send[what] != NULL) {
         return LS_OK;
     }
@@ -68,7 +66,7 @@ int ls_embedding__pack(const ls_embedding_pass *pass, const embedding_group *gro
                              element};
     LS_TRY(ls_embedding__take(sending, &packed, &array));
     for (int slot = 0; slot < group->slot_count; slot++) {
-        outgoing_piece piece = piece_of(group, side, part, out, what, slot);
+        outgoing_piece piece = piece_of(group, side, out, what, slot);
         if (piece.bytes > 0) {
             LS_TRY(device->ops->copy(device, (char *)packed + at, piece.data, piece.bytes));
         }
@@ -99,17 +97,6 @@ static int count_lengths(const ls_embedding *module, const embedding_group *grou
     return LS_OK;
 }
 
-static void count_ids(const ls_embedding *module, const embedding_group *group,
-                      embedding_traffic *side, const embedding_part *part) {
-    for (int i = 0; i < module->size; i++) {
-        size_t sends = 0;
-        for (int slot = group->rank_first[i]; slot < group->rank_first[i + 1]; slot++) {
-            sends += (size_t)part->sent_ids[slot];
-        }
-        side->send_counts[PAYLOAD_IDS][i] = sends;
-    }
-}
-
 int ls_embedding__make_room(ls_embedding_pass *pass, const embedding_group *group,
                             embedding_traffic *side, const embedding_part *part, payload what,
                             embedding_pool *scratch) {
@@ -117,8 +104,6 @@ int ls_embedding__make_room(ls_embedding_pass *pass, const embedding_group *grou
     size_t got;
     if (what == PAYLOAD_LENGTHS) {
         LS_TRY(count_lengths(module, group, side, part));
-    } else if (what == PAYLOAD_IDS) {
-        count_ids(module, group, side, part);
     }
     LS_TRY(ls_embedding__total(&got, side->recv_counts[what], module->size));
     bool kept = what == PAYLOAD_LENGTHS && keeps_lengths(module, group, side->rank);

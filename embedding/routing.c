@@ -184,7 +184,7 @@ static int route_by_scan(const source *from, int slot) {
     if (keeps_positions(group)) {
         from->part->positions[slot] = positions;
     }
-    from->part->sent_ids[slot] = found.sent;
+    from->out->sent_ids[slot] = found.sent;
     return LS_OK;
 }
 
@@ -239,8 +239,8 @@ static int route_by_bucket(const source *from, const embedding_route *route) {
         if (to.positions) {
             from->part->positions[slot] = (const int64_t *)to.positions + at;
         }
-        from->part->sent_ids[slot] = sum_of(lengths + first, jagged->batch);
-        at += from->part->sent_ids[slot];
+        from->out->sent_ids[slot] = sum_of(lengths + first, jagged->batch);
+        at += from->out->sent_ids[slot];
     }
     LS_ASSERT(at == total);
     return LS_OK;
@@ -249,6 +249,7 @@ static int route_by_bucket(const source *from, const embedding_route *route) {
 int ls_embedding__outgoing_create(embedding_outgoing *out, const embedding_group *group,
                                   ls_arena *arena) {
     *out = (embedding_outgoing){0};
+    ARENA_NEW(out->sent_ids, arena, group->slot_count);
     ARENA_NEW(out->lengths, arena, group->slot_count);
     ARENA_NEW(out->ids, arena, group->slot_count);
     if (group->weighted) {
@@ -260,7 +261,6 @@ int ls_embedding__outgoing_create(embedding_outgoing *out, const embedding_group
 int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *group, int held,
                              embedding_pool *scratch, embedding_part *part,
                              embedding_outgoing *out) {
-    ARENA_NEW(part->sent_ids, pass->filled.arena, group->slot_count);
     if (keeps_positions(group)) {
         ARENA_NEW(part->positions, pass->arena, group->slot_count);
     }
@@ -281,6 +281,11 @@ int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *gro
         for (int i = 0; i < route->count; i++) {
             LS_TRY(route_by_scan(&from, group->route_slots[route->first + i]));
         }
+    }
+    if (keeps_positions(group)) {
+        size_t bytes = (size_t)group->slot_count * sizeof *out->sent_ids;
+        part->sent_ids = ls_arena_copy(pass->filled.arena, out->sent_ids, bytes);
+        return part->sent_ids ? LS_OK : ls_error_last()->code;
     }
     return LS_OK;
 }

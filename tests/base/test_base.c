@@ -123,6 +123,42 @@ Test(memory, arena_blocks_that_are_not_zeroed_are_apart) {
     }
 }
 
+// An arena hands out what it adopted before it takes more, zeroed where it should be, and the arena
+// that the memory came from goes on with none.
+Test(memory, arenas_hand_out_what_they_adopted) {
+    enum { ARRAYS = 50, BYTES = 100000 };
+    ls_arena *arena = NULL, *from = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK && ls_arena_create(&from) == LS_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < ARRAYS; i++) {
+            unsigned char *array = ls_arena_alloc_raw(from, BYTES, 1);
+            cr_assert(array != NULL);
+            memset(array, 0xEE, BYTES);
+        }
+        size_t adopted = ls_arena_bytes(from), before = ls_arena_bytes(arena);
+        ls_arena_adopt(arena, from);
+        cr_expect(ls_arena_bytes(from) == 0 && ls_arena_bytes(arena) == before + adopted);
+        unsigned char *first = NULL;
+        for (int i = 0; i < 2 * ARRAYS; i++) {
+            unsigned char *array =
+                (i % 4 == 1 ? ls_arena_alloc_raw : ls_arena_alloc)(arena, BYTES / 3, 1);
+            cr_assert(array != NULL && (uintptr_t)array % 64 == 0);
+            for (int k = 0; k < BYTES / 3 && i % 4 != 1; k++) {
+                cr_assert(array[k] == 0, "array %d, byte %d", i, k);
+            }
+            memset(array, i + 1, BYTES / 3);
+            first = i == 0 ? array : first;
+        }
+        cr_expect(first[0] == 1 && first[BYTES / 3 - 1] == 1);
+        cr_expect(ls_arena_bytes(arena) == before + adopted, "it took more than it had");
+        cr_expect(ls_arena_alloc(arena, 3 * BYTES, 1) != NULL);
+        cr_expect(ls_arena_bytes(arena) > before + adopted);
+    }
+    ls_arena_adopt(arena, from);  // which has nothing
+    ls_arena_free(from);
+    ls_arena_free(arena);
+}
+
 // Philox agrees with Random123 on many counters and keys.
 Test(random, philox_matches_random123) {
     for (uint32_t i = 0; i < 10000; i++) {
