@@ -69,8 +69,7 @@ int ls_embedding__take_room(embedding_pool *pool, void **out, bool *in_room,
                             const embedding_array *array, const ls_stage_sink *sink) {
     size_t bytes;
     LS_TRY(ls_size_mul(&bytes, array->count, array->element_bytes));
-    bool may = sink && sink->room && !ls_world_ask_gate(pool->module->world, bytes);
-    *out = may ? sink->room(sink->arg, bytes) : NULL;
+    *out = sink && sink->room ? sink->room(sink->arg, bytes) : NULL;
     *in_room = *out != NULL;
     return *in_room ? LS_OK : ls_embedding__take_zeroed(pool, out, array);
 }
