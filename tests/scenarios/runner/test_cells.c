@@ -200,6 +200,18 @@ Test(cells, lines) {
     cr_expect(out.exact[2] == 1 && out.exact[3] < 1e-300 && out.bounds[3] < 1e-40);
     cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_F32, true) == LS_OK);
     cr_expect(out.exact[0] == -700 && out.exact[2] == 0 && out.bounds[0] < 2e-4);
+    // One alone is all there is. To 1, bf16 adds sixty powers of -6.25 and still has 1.
+    cr_assert(ls_cells__of(&in, arena, numbers + 2, &LS_SHAPE(1), LS_F32) == LS_OK);
+    cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_F32, false) == LS_OK);
+    cr_expect(out.count == 1 && out.exact[0] == 1, "%g", out.exact[0]);
+    uint16_t small[61] = {0};
+    for (int i = 1; i < 61; i++) {
+        small[i] = 0xC0C8;
+    }
+    cr_assert(ls_cells__of(&in, arena, small, &LS_SHAPE(61), LS_BF16) == LS_OK);
+    cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_BF16, false) == LS_OK);
+    cr_expect(fabs(out.exact[0] - 1 / (1 + 60 * exp(-6.25))) < 0.004, "%g", out.exact[0]);
+    cr_expect(out.exact[0] + out.bounds[0] >= 1 && out.bounds[0] < 0.5, "%g", out.bounds[0]);
     // A logarithm of the sum that is kept with the largest is off by half a place of 700.
     const double far[] = {700, 699};
     cr_assert(ls_cells__of(&in, arena, far, &LS_SHAPE(1, 2), LS_F64) == LS_OK);
