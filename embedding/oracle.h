@@ -28,9 +28,10 @@
 extern "C" {
 #endif
 
-// Writes row `row` of table `table` as f64 (the values as stored, after rounding to the table's
-// dtype) to out [dim].
-typedef int (*ls_oracle_row)(void *arg, int table, int64_t row, double *out);
+// Writes columns [column, column + columns) of row `row` of table `table` as f64 (the values as
+// stored, after rounding to the table's dtype) to out [columns].
+typedef int (*ls_oracle_row)(void *arg, int table, int64_t row, int64_t column, int64_t columns,
+                             double *out);
 
 typedef struct ls_oracle ls_oracle;
 

@@ -24,20 +24,29 @@ bool ls_oracle__counts(const ls_table *table, int64_t id) {
 
 // ---- Values -------------------------------------------------------------------------------------
 
-// A row as the batch finds it: its values and, where training went before, what they may be off.
-static int read_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t id, double *values,
+// The columns of a table that an output is about.
+typedef struct column_span {
+    int table;
+    oracle_sense sense;
+    int64_t first, end;
+} column_span;
+
+// A row [dim] as the batch finds it, in the span at least: its values and, where training went
+// before, what they may be off.
+static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, double *values,
                     double *errors) {
+    int t = of->table;
     const ls_table *table = &oracle->options.tables[t];
-    int64_t dim = table->dim;
     if (table->row_format || (!oracle->options.previous && !(table->max_norm > 0))) {
-        memset(errors, 0, (size_t)dim * sizeof(*errors));
-        return ls_oracle__kept_row(oracle, t, sense, id, values);
+        memset(errors + of->first, 0, (size_t)(of->end - of->first) * sizeof(*errors));
+        return ls_oracle__kept_row(oracle, t, of->sense, id, of->first, of->end - of->first,
+                                   values);
     }
-    size_t size = ls_oracle__record_size(oracle, t, sense);
+    size_t size = ls_oracle__record_size(oracle, t, of->sense);
     oracle_range *record;
     LS_TRY(ls_alloc((void **)&record, size, sizeof(*record)));
-    int status = ls_oracle__record(oracle, t, sense, id, record);
-    for (int64_t c = 0; c < dim; c++) {
+    int status = ls_oracle__record(oracle, t, of->sense, id, record);
+    for (int64_t c = of->first; c < of->end; c++) {
         values[c] = record[c].mid;
         errors[c] = ls_range__bound(record[c]);
     }
@@ -45,18 +54,17 @@ static int read_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t 
     return status;
 }
 
-// What one pooled bag sums up to, per column.
+// What one pooled bag sums up to, per column of the span.
 typedef struct bag_sum {
     double *sum, *magnitude, *largest, *error;  // [dim]
     double divisor, divisor_magnitude;
     size_t counted;
 } bag_sum;
 
-static int add_up(const ls_oracle *oracle, int t, oracle_sense sense,
-                  const oracle_selection *selection, const oracle_bag *bag, double *row,
-                  bag_sum *out) {
-    const ls_table *table = &oracle->options.tables[t];
-    for (int64_t c = 0; c < table->dim; c++) {
+static int add_up(const ls_oracle *oracle, const column_span *of, const oracle_selection *selection,
+                  const oracle_bag *bag, double *row, bag_sum *out) {
+    const ls_table *table = &oracle->options.tables[of->table];
+    for (int64_t c = of->first; c < of->end; c++) {
         out->sum[c] = out->magnitude[c] = out->error[c] = 0;
         out->largest[c] = NAN;
     }
@@ -67,11 +75,11 @@ static int add_up(const ls_oracle *oracle, int t, oracle_sense sense,
         if (!ls_oracle__counts(table, item->id)) {
             continue;
         }
-        LS_TRY(read_row(oracle, t, sense, item->id, row, row + table->dim));
+        LS_TRY(read_row(oracle, of, item->id, row, row + table->dim));
         out->counted++;
         out->divisor += item->weight;
         out->divisor_magnitude += fabs(item->weight);
-        for (int64_t c = 0; c < table->dim; c++) {
+        for (int64_t c = of->first; c < of->end; c++) {
             double error = row[table->dim + c];
             out->sum[c] += item->weight * row[c];
             out->magnitude[c] += fabs(item->weight) * (fabs(row[c]) + error);
@@ -212,7 +220,8 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
             continue;
         }
         empty = selection->bags[b].count == 0 ? b : empty;
-        LS_TRY(add_up(oracle, entry->table, sense, selection, &selection->bags[b], scratch, &sum));
+        const column_span of = {entry->table, sense, first, first + columns};
+        LS_TRY(add_up(oracle, &of, selection, &selection->bags[b], scratch, &sum));
         for (int64_t c = 0; c < columns; c++) {
             size_t at = b * (size_t)columns + (size_t)c;
             pooled_value(table, &sum, first + c, part_sums(oracle, entry, first + c),
@@ -239,7 +248,8 @@ static int expect_sequence(const ls_oracle *oracle, const oracle_entry *entry,
         if (!values) {
             continue;
         }
-        LS_TRY(read_row(oracle, entry->table, sense, selection->items[item].id, row, row + dim));
+        const column_span of = {entry->table, sense, first, first + columns};
+        LS_TRY(read_row(oracle, &of, selection->items[item].id, row, row + dim));
         for (int64_t c = 0; c < columns; c++) {
             values[item * (size_t)columns + (size_t)c] = row[first + c];
             bounds[item * (size_t)columns + (size_t)c] = row[dim + first + c];

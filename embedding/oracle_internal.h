@@ -101,10 +101,11 @@ void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, orac
 // What the table's sharding type is documented to give instead; false: nothing else.
 bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *out);
 
-// oracle_quantised.c: a row [dim] as the table keeps it before the first step, and whether its
-// column shards have scales of their own.
+// oracle_quantised.c: a row [dim] as the table keeps it before the first step, of which columns
+// [first, first + columns) at least are written, and whether its column shards have scales of their
+// own.
 int ls_oracle__kept_row(const ls_oracle *oracle, int table, oracle_sense sense, int64_t row,
-                        double *out);
+                        int64_t first, int64_t columns, double *out);
 bool ls_oracle__own_scales(const ls_oracle *oracle, int table);
 
 // oracle_training.c: works the step out.

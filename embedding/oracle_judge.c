@@ -271,7 +271,8 @@ static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
     const oracle_item *one = &chosen->items[item];
     double *row;
     LS_TRY(ls_alloc((void **)&row, (size_t)table->dim, sizeof(*row)));
-    int status = ls_oracle__kept_row(oracle, entry->table, ORACLE_DOCUMENTED, one->id, row);
+    int status =
+        ls_oracle__kept_row(oracle, entry->table, ORACLE_DOCUMENTED, one->id, column, 1, row);
     *out = ls_oracle__counts(table, one->id) ? one->weight * row[column] : 0;
     ls_free(row, (size_t)table->dim, sizeof(*row));
     double ids = 0, weights = 0;

@@ -52,12 +52,12 @@ bool ls_oracle__own_scales(const ls_oracle *oracle, int t) {
 }
 
 int ls_oracle__kept_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
-                        double *out) {
+                        int64_t first, int64_t columns, double *out) {
     const ls_table *table = &oracle->options.tables[t];
-    LS_TRY(oracle->options.row(oracle->options.row_arg, t, row, out));
     if (!table->row_format) {
-        return LS_OK;
+        return oracle->options.row(oracle->options.row_arg, t, row, first, columns, out + first);
     }
+    LS_TRY(oracle->options.row(oracle->options.row_arg, t, row, 0, table->dim, out));
     if (!has_scale(table->row_format)) {
         for (int64_t c = 0; c < table->dim; c++) {
             out[c] = stored(out[c], ls_row_element_dtype(table->row_format->element));

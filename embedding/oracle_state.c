@@ -203,7 +203,7 @@ static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int6
     size_t dim = (size_t)oracle->options.tables[t].dim;
     double *values, first = 0;
     LS_TRY(ls_alloc((void **)&values, dim, sizeof(*values)));
-    int status = oracle->options.row(oracle->options.row_arg, t, row, values);
+    int status = oracle->options.row(oracle->options.row_arg, t, row, 0, (int64_t)dim, values);
     for (size_t c = 0; c < dim; c++) {
         out[c] = ls_range__point(values[c]);
     }

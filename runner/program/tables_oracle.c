@@ -17,17 +17,18 @@ struct ls_scenario_oracle {
     ls_oracle **steps;      // [step_count]
 };
 
-static int oracle_row(void *arg, int table, int64_t row, double *out) {
+static int oracle_row(void *arg, int table, int64_t row, int64_t column, int64_t columns,
+                      double *out) {
     const ls_scenario *scenario = arg;
     const ls_scenario_table *of = &scenario->tables[table];
     size_t bytes = ls_dtype_bytes(of->dtype);
     void *values = NULL;
-    LS_TRY(ls_alloc(&values, (size_t)of->dim, bytes));
-    int status = ls_inputs_weights(values, scenario, table, row, 1, 0, of->dim);
-    for (int64_t i = 0; status == LS_OK && i < of->dim; i++) {
+    LS_TRY(ls_alloc(&values, (size_t)columns, bytes));
+    int status = ls_inputs_weights(values, scenario, table, row, 1, column, columns);
+    for (int64_t i = 0; status == LS_OK && i < columns; i++) {
         out[i] = ls_element_to_f64((const char *)values + (size_t)i * bytes, of->dtype);
     }
-    ls_free(values, (size_t)of->dim, bytes);
+    ls_free(values, (size_t)columns, bytes);
     return status;
 }
 

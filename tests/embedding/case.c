@@ -240,11 +240,11 @@ int case_fill(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t
     return LS_OK;
 }
 
-int case_row(void *arg, int table, int64_t row, double *out) {
+int case_row(void *arg, int table, int64_t row, int64_t column, int64_t columns, double *out) {
     const embedding_case *c = arg;
-    for (int64_t k = 0; k < c->tables[table].dim; k++) {
+    for (int64_t k = 0; k < columns; k++) {
         uint64_t bits = 0;
-        ls_element_from_f64(&bits, c->tables[table].dtype, c->weight(c, table, row, k));
+        ls_element_from_f64(&bits, c->tables[table].dtype, c->weight(c, table, row, column + k));
         out[k] = ls_element_to_f64(&bits, c->tables[table].dtype);
     }
     return LS_OK;

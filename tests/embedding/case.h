@@ -73,7 +73,7 @@ void case_make_plan(embedding_case *c);
 // The weights, as the module (ls_table_fill) and the oracle (ls_oracle_row) ask for them.
 int case_fill(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
               int64_t columns, void *out);
-int case_row(void *arg, int table, int64_t row, double *out);
+int case_row(void *arg, int table, int64_t row, int64_t column, int64_t columns, double *out);
 // A random collection with plan and inputs, on `ranks` ranks (0: any number up to 8).
 int case_random(embedding_case *c, uint64_t seed, int ranks);
 // The first rank, table and feature whose output_dist bits differ, as text; "" when none does.

@@ -14,9 +14,9 @@ typedef struct setting {
     ls_oracle *oracle;
 } setting;
 
-static int row(void *arg, int table, int64_t r, double *out) {
+static int row(void *arg, int table, int64_t r, int64_t column, int64_t columns, double *out) {
     (void)table;
-    memcpy(out, ((setting *)arg)->rows[r], sizeof(((setting *)arg)->rows[r]));
+    memcpy(out, ((setting *)arg)->rows[r] + column, (size_t)columns * sizeof(*out));
     return LS_OK;
 }
 

@@ -9,11 +9,12 @@
 #include "embedding/oracle_range.h"
 
 // Row r of the table is (r + 1, -0.1f).
-static int row(void *arg, int table, int64_t r, double *out) {
+static int row(void *arg, int table, int64_t r, int64_t column, int64_t columns, double *out) {
     (void)arg;
     (void)table;
-    out[0] = (double)r + 1;
-    out[1] = (double)-0.1f;
+    for (int64_t c = column; c < column + columns; c++) {
+        out[c - column] = c == 0 ? (double)r + 1 : (double)-0.1f;
+    }
     return LS_OK;
 }
 
