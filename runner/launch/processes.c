@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -70,8 +71,9 @@ bool ls_processes_has(const char *dir, pid_t pid) {
     return found;
 }
 
-// The next process in /proc; 0: no more.
+// The next process in /proc; 0: no more, or, where errno says so, none that could be read.
 static pid_t next_process(DIR *proc) {
+    errno = 0;
     for (const struct dirent *entry; (entry = readdir(proc)) != NULL;) {
         if (isdigit((unsigned char)entry->d_name[0])) {
             return (pid_t)strtol(entry->d_name, NULL, 10);
@@ -119,20 +121,29 @@ void ls_processes_end(const char *dir) {
 }
 
 // ---- Shared memory ------------------------------------------------------------------------------
+// Whether a process, of which something could not be read, may have what was looked for: not where
+// it is gone or another user's. Without memory or descriptors to look with, nobody knows.
+static bool may_have(int error) {
+    return error != 0 && error != ENOENT && error != ESRCH && error != EACCES && error != EPERM;
+}
+
 // The file itself decides: a process with a root of its own has another path to it.
 static bool has_open(pid_t pid, const struct stat *segment) {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
     DIR *fds = opendir(path);
+    if (fds == NULL) {
+        return may_have(errno);
+    }
     bool found = false;
     struct stat about;
-    for (const struct dirent *entry; fds != NULL && !found && (entry = readdir(fds)) != NULL;) {
+    errno = 0;
+    for (const struct dirent *entry; !found && (entry = readdir(fds)) != NULL; errno = 0) {
         found = fstatat(dirfd(fds), entry->d_name, &about, AT_NO_AUTOMOUNT) == 0 &&
                 about.st_dev == segment->st_dev && about.st_ino == segment->st_ino;
     }
-    if (fds != NULL) {
-        (void)closedir(fds);
-    }
+    found = found || may_have(errno);
+    (void)closedir(fds);
     return found;
 }
 
@@ -141,30 +152,35 @@ static bool has_mapped(pid_t pid, const struct stat *segment) {
     size_t room = 0;
     (void)snprintf(path, sizeof path, "/proc/%ld/maps", (long)pid);
     FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return may_have(errno);
+    }
     bool found = false;
-    while (file != NULL && !found && getline(&line, &room, file) > 0) {
+    errno = 0;
+    for (; !found && getline(&line, &room, file) > 0; errno = 0) {
         unsigned high, low;
         unsigned long inode;
         found = sscanf(line, "%*s %*s %*s %x:%x %lu", &high, &low, &inode) == 3 &&
                 makedev(high, low) == segment->st_dev && inode == segment->st_ino;
     }
+    found = found || may_have(errno);
     free(line);
-    if (file != NULL) {
-        (void)fclose(file);
-    }
+    (void)fclose(file);
     return found;
 }
 
 // Who makes a segment holds it open until it is mapped: so first the open ones are looked at.
 static bool in_use(const struct stat *segment) {
     DIR *proc = opendir("/proc");
-    bool found = proc == NULL;
+    if (proc == NULL) {
+        return true;
+    }
+    bool found = false;
     for (pid_t pid; !found && (pid = next_process(proc)) != 0;) {
         found = has_open(pid, segment) || has_mapped(pid, segment);
     }
-    if (proc != NULL) {
-        (void)closedir(proc);
-    }
+    found = found || may_have(errno);
+    (void)closedir(proc);
     return found;
 }
 

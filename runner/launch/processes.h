@@ -28,7 +28,7 @@ bool ls_processes_stopped(ls_process *out, const char *dir);
 void ls_processes_end(const char *dir);
 // Removes the segments of shared memory that MPI's processes left in folder `in` when they were
 // ended: those of this user, made since then, that hold bytes and that no process has open or
-// mapped.
+// mapped; none where that cannot be seen.
 #define LS_PROCESSES_SHARED "/dev/shm"
 void ls_processes_sweep_shared(const char *in, time_t since);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -321,6 +322,20 @@ static bool swept(const char *folder, const char *path, time_t since) {
     return access(path, F_OK) != 0;
 }
 
+// With so few descriptors that the folder can be read, or /proc as well, and no process.
+static bool swept_with(rlim_t descriptors, const char *folder, const char *path, time_t since) {
+    struct rlimit limit;
+    const int next = dup(0);
+    cr_assert(next >= 0 && close(next) == 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = (rlim_t)next + descriptors;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const bool gone = swept(folder, path, since);
+    limit.rlim_cur = before;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    return gone;
+}
+
 // What MPI made goes, made since then, once it has bytes and no process has it open or mapped.
 Test(launch, shared_memory_that_nobody_has_is_removed) {
     static const char *const names[] = {"mpich_shar_tmp12", "ucx_shm_posix_34", "of_others"};
@@ -346,6 +361,8 @@ Test(launch, shared_memory_that_nobody_has_is_removed) {
         cr_assert(close(fd) == 0 && unlink(other) == 0);
         cr_assert(stat(path, &about) == 0);
         cr_expect(!swept(folder, path, made + 100), "it was there before");
+        cr_expect(!swept_with(1, folder, path, made), "nobody could look");
+        cr_expect(!swept_with(2, folder, path, made), "nobody could look into a process");
         cr_expect_eq(swept(folder, path, made), i < 2);
     }
     cr_assert(unlink(path) == 0 && rmdir(folder) == 0);
