@@ -45,7 +45,8 @@ static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, 
     size_t size = ls_oracle__record_size(oracle, t, of->sense);
     oracle_range *record;
     LS_TRY(ls_alloc((void **)&record, size, sizeof(*record)));
-    int status = ls_oracle__record(oracle, t, of->sense, id, record);
+    int status = ls_oracle__record_part(oracle, t, of->sense, id, (size_t)of->first,
+                                        (size_t)(of->end - of->first), record);
     for (int64_t c = of->first; c < of->end; c++) {
         values[c] = record[c].mid;
         errors[c] = ls_range__bound(record[c]);

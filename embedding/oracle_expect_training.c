@@ -187,7 +187,8 @@ static int expect_update(const wanted *w) {
         if (next < records->count && records->rows[next] == w->first_row + row) {
             from = records->after + next * size;
         } else {
-            status = ls_oracle__record(oracle, t, sense, w->first_row + row, record);
+            status =
+                ls_oracle__record_part(oracle, t, sense, w->first_row + row, at, columns, record);
         }
         for (size_t c = 0; c < columns; c++) {
             w->out[(size_t)row * columns + c] = from[at + c];

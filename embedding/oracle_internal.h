@@ -124,6 +124,9 @@ bool ls_oracle__own_state(const ls_oracle *oracle, int table);
 // What the oracle's batch finds in a row: its weights [dim] and states.
 int ls_oracle__record(const ls_oracle *oracle, int table, oracle_sense sense, int64_t row,
                       oracle_range *out);
+// Of the record's numbers [first, first + count) at least.
+int ls_oracle__record_part(const ls_oracle *oracle, int table, oracle_sense sense, int64_t row,
+                           size_t first, size_t count, oracle_range *out);
 size_t ls_oracle__record_size(const ls_oracle *oracle, int table, oracle_sense sense);
 // Where a state stands in a record, and how many numbers it has there.
 size_t ls_oracle__state_at(const ls_oracle *oracle, int table, oracle_sense sense, int state,

@@ -198,22 +198,30 @@ static void renormalise(const ls_oracle *oracle, int t, oracle_range *row) {
 
 // ---- Records ------------------------------------------------------------------------------------
 
-static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+// Numbers [from, end) of a record [dim + states].
+typedef struct record_part {
+    size_t from, end;
+} record_part;
+
+static int first_record(const ls_oracle *oracle, int t, int64_t row, record_part part,
                         oracle_range *out) {
-    size_t dim = (size_t)oracle->options.tables[t].dim;
+    size_t dim = (size_t)oracle->options.tables[t].dim, end = part.end < dim ? part.end : dim;
+    size_t columns = part.from < end ? end - part.from : 0;
     double *values, first = 0;
-    LS_TRY(ls_alloc((void **)&values, dim, sizeof(*values)));
-    int status = oracle->options.row(oracle->options.row_arg, t, row, 0, (int64_t)dim, values);
-    for (size_t c = 0; c < dim; c++) {
-        out[c] = ls_range__point(values[c]);
+    LS_TRY(ls_alloc((void **)&values, columns, sizeof(*values)));
+    int status = columns > 0 ? oracle->options.row(oracle->options.row_arg, t, row,
+                                                   (int64_t)part.from, (int64_t)columns, values)
+                             : LS_OK;
+    for (size_t c = 0; c < columns; c++) {
+        out[part.from + c] = ls_range__point(values[c]);
     }
-    ls_free(values, dim, sizeof(*values));
+    ls_free(values, columns, sizeof(*values));
     const ls_optimizer *optimizer = ls_oracle__training(oracle) ? optimizer_of(oracle, t) : NULL;
     if (optimizer && (optimizer->kind == LS_OPTIMIZER_ADAGRAD ||
                       optimizer->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD)) {
         first = ls_range__constant(optimizer->initial_accumulator, sum_dtype(oracle, t)).mid;
     }
-    for (size_t i = dim; i < ls_oracle__record_size(oracle, t, sense); i++) {
+    for (size_t i = part.from > dim ? part.from : dim; i < part.end; i++) {
         out[i] = ls_range__point(first);
     }
     return status;
@@ -235,16 +243,16 @@ static const oracle_range *find_record(const oracle_records *records, int64_t ro
 
 // layout: the oracle that asks, whose training says which states there are.
 static int record_at(const ls_oracle *oracle, const ls_oracle *layout, int t, oracle_sense sense,
-                     int64_t row, oracle_range *out) {
+                     int64_t row, record_part part, oracle_range *out) {
     const ls_oracle *previous = oracle->options.previous;
     bool updated = previous && previous->options.training && !previous->options.backward_only;
     const oracle_range *found = updated ? find_record(&previous->records[sense][t], row) : NULL;
     if (found) {
-        memcpy(out, found, previous->records[sense][t].size * sizeof(*out));
+        memcpy(out + part.from, found + part.from, (part.end - part.from) * sizeof(*out));
     } else if (previous) {
-        LS_TRY(record_at(previous, layout, t, sense, row, out));
+        LS_TRY(record_at(previous, layout, t, sense, row, part, out));
     } else {
-        LS_TRY(first_record(layout, t, sense, row, out));
+        LS_TRY(first_record(layout, t, row, part, out));
     }
     if (oracle->options.tables[t].max_norm > 0 &&
         bsearch(&row, oracle->needed[t], oracle->needed_count[t], sizeof(row), compare_ids)) {
@@ -253,8 +261,19 @@ static int record_at(const ls_oracle *oracle, const ls_oracle *layout, int t, or
     return LS_OK;
 }
 
+int ls_oracle__record_part(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+                           size_t first, size_t count, oracle_range *out) {
+    record_part part = {first, first + count};
+    sense = ls_oracle__departs(oracle, t) ? sense : ORACLE_UNSHARDED;
+    if (oracle->options.tables[t].max_norm > 0) {  // the norm is of all columns
+        part = (record_part){0, ls_oracle__record_size(oracle, t, sense)};
+    }
+    return record_at(oracle, oracle, t, sense, row, part, out);
+}
+
 int ls_oracle__record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
                       oracle_range *out) {
-    return record_at(oracle, oracle, t, ls_oracle__departs(oracle, t) ? sense : ORACLE_UNSHARDED,
-                     row, out);
+    sense = ls_oracle__departs(oracle, t) ? sense : ORACLE_UNSHARDED;
+    size_t size = ls_oracle__record_size(oracle, t, sense);
+    return ls_oracle__record_part(oracle, t, sense, row, 0, size, out);
 }
