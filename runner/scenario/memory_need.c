@@ -19,14 +19,15 @@
 #define BAG_SHARD_BYTES  40.0           // of a bag on each rank that looks it up: lengths, offsets
 #define ID_BYTES         48.0
 #define WEIGHT_BYTES     24.0
-#define OUTPUT_BYTES     20.0   // of an element of the result: kept, exact, its bound
-#define PARTIAL_BYTES    6.0    // of an element of a partial sum
-#define BACKWARD         3.0    // backward keeps so much of what a forward pass does
-#define UPDATED_BYTES    28.0   // of an element of a table in a step: kept, exact, its bound
-#define PAIR_BYTES       160.0  // of two ranks that exchange anything: counts, displacements
-#define PAIR_SHARD       128.0  // more for each table
-#define BOUND_BYTES      48.0   // of an element of a reduction: exact value, bound, its terms
-#define TENSOR_BYTES     24.0   // of an element of a shard beside its own copies: kept and expected
+#define OUTPUT_BYTES     20.0    // of an element of the result: kept, exact, its bound
+#define PARTIAL_BYTES    6.0     // of an element of a partial sum that is written,
+#define PAGE_ELEMENTS    1024.0  // with so many about it that lie in the same page
+#define BACKWARD         3.0     // backward keeps so much of what a forward pass does
+#define UPDATED_BYTES    28.0    // of an element of a table in a step: kept, exact, its bound
+#define PAIR_BYTES       128.0   // of two ranks that exchange anything: counts, displacements
+#define PAIR_SHARD       48.0    // more for each table
+#define BOUND_BYTES      48.0    // of an element of a reduction: exact value, bound, its terms
+#define TENSOR_BYTES     24.0  // of an element of a shard beside its own copies: kept and expected
 #define GIB              (1024.0 * 1024 * 1024)
 
 // ---- Tables -------------------------------------------------------------------------------------
@@ -77,6 +78,14 @@ static double shards_of(const ls_scenario *scenario, const ls_scenario_table *ta
     return sharding->has_type && sharding->type == LS_TABLE_ROW_WISE ? host : all;
 }
 
+// Whether a shard writes the sums of the bags alone of which it has a row: they are what is looked
+// up, and else 0.
+static bool writes_few(const ls_scenario_table *table) {
+    return (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN) &&
+           (table->dtype == LS_F32 || table->dtype == LS_F64) && !table->has_output_dtype &&
+           table->quantise.node.mark.line == 0;
+}
+
 // samples: of all ranks.
 static double need_of_pair(const ls_scenario *scenario, const ls_scenario_pair *pair,
                            double samples) {
@@ -102,7 +111,11 @@ static double need_of_pair(const ls_scenario *scenario, const ls_scenario_pair *
         double taken = table->pooling == LS_POOL_NONE ? samples * mean_bag : samples;
         bytes += samples * BAG_BYTES + taken * (ID_BYTES + dim * OUTPUT_BYTES);
     }
-    bytes += rows * dim * (OUTPUT_BYTES + PARTIAL_BYTES * partials) * (scale > 1 ? scale : 1);
+    double sums = rows * dim * partials;
+    if (writes_few(table)) {
+        sums = fmin(sums, ids * (dim + PAGE_ELEMENTS));
+    }
+    bytes += (rows * dim * OUTPUT_BYTES + sums * PARTIAL_BYTES) * (scale > 1 ? scale : 1);
     return bytes + file_bytes(&feature->lengths) + file_bytes(&feature->ids) +
            file_bytes(&feature->weights) + file_bytes(&feature->inverse_indices);
 }
