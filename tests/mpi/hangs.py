@@ -116,9 +116,7 @@ class Case:
         """What went otherwise than expected; "" where nothing did."""
         hangs = self.outcome == HANGS
         code, output = on_mpi(self.ranks, self.bug, HANG_SECONDS if hangs else END_SECONDS)
-        # mpiexec has been seen to go on for ever after a rank's abort that it had told.
-        ended_late = code is None and "application called MPI_Abort" in output
-        outcome = ENDED if ended_late or code else SURVIVES if code == 0 else HANGS
+        outcome = HANGS if code is None else SURVIVES if code == 0 else ENDED
         expected = SURVIVES if self.outcome == EAGER else self.outcome
         if outcome != expected:
             return f"{outcome} under MPI, not {expected}\n{output}"
