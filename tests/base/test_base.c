@@ -155,6 +155,13 @@ Test(memory, arenas_hand_out_what_they_adopted) {
         cr_expect(ls_arena_bytes(arena) > before + adopted);
     }
     ls_arena_adopt(arena, from);  // which has nothing
+    // What is a little too large for the one block that was adopted lies elsewhere.
+    ls_arena *other = NULL;
+    cr_assert(ls_arena_create(&other) == LS_OK && ls_arena_alloc_raw(from, BYTES, 1) != NULL);
+    ls_arena_adopt(other, from);
+    size_t adopted = ls_arena_bytes(other);
+    cr_expect(ls_arena_alloc(other, BYTES + 64, 1) != NULL && ls_arena_bytes(other) > adopted);
+    ls_arena_free(other);
     ls_arena_free(from);
     ls_arena_free(arena);
 }

@@ -108,7 +108,7 @@ def trial(role, how, when, command=("record", "--backend", "mpi"), scenario=BUSY
             until(lambda: run.announced() or ended())
         if until(lambda: ended() or strike(run, role, how) and "struck") != "struck":
             told = run.child.communicate()
-            if "had not ended after" in told[0] and deadline < LONG:
+            if "had not ended after" in told[0] and 8 * deadline < LONG:
                 # Its ranks took longer to start than a run is given here, on a busy machine.
                 trial(role, how, when, command, scenario, codes, 8 * deadline)
             else:
