@@ -85,7 +85,7 @@ ROOMS = (
     ("runner", "runner/launch/planted", ("unit/runner: planted",), ("mpi/planted",)),
     ("runner", "runner/launch/", ("unit/runner", *LAUNCHED), ENDED),
     ("runner", "runner/scenario/", SCENARIO, ("unit/runner", "cli/run", "cli/show", "cli/recordings",
-                                              "scenario/bugs", "scenario/models")),
+                                              "scenario/bugs", "scenario/models", "scenario/need")),
     ("runner", "runner/replay/", ("unit/replay_torch", "unit/replay_torch_shared", "unit/runner"),
      ("unit/order_replay", "cli/recordings", "scenario/recordings", "scenario/torchrec")),
     ("runner", "runner/diff/", ("diff/captures",), ("unit/runner",)),
