@@ -3,9 +3,11 @@
 #include "backends/mpi/mpi.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "backends/mpi/mpi_internal.h"
@@ -21,9 +23,18 @@ int ls_mpi__status(int result, const char *what) {
 }
 
 // ---- The process --------------------------------------------------------------------------------
+// MPICH's mpiexec kills what it starts ranks through, not them, where the second of its clock
+// changes while it takes an abort: they would spin on, and it would wait for them.
+static void end_with_launcher(void) {
+    if (getenv("PMI_RANK") != NULL) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
+}
+
 int ls_mpi_init(int *rank, int *size) {
     LS_ASSERT(rank != NULL && size != NULL);
     int provided = 0;
+    end_with_launcher();
     LS_MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     LS_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
                "MPI_Comm_set_errhandler");
