@@ -1,6 +1,7 @@
 // The edges of what can be asked: limits of nothing, worlds too large, constraints that exclude one
 // another, numbers that are none. Every one has an answer that says what is wrong.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "planner/problem.h"
@@ -55,6 +56,24 @@ Test(limits, one_node_and_no_time) {
         ls_planner_problem_free(problem);
     }
     ls_arena_free(arena);
+}
+
+// What the search over all plans would go too deep for is left to the others.
+Test(limits, too_many_blocks_to_try_every_plan) {
+    static ls_planner_table tables[3001];
+    static char names[3001][8];
+    for (int i = 0; i < 3001; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "t%d", i);
+        tables[i] = make_table(names[i], 16, 4, &ids);
+        tables[i].shardings = 1u << LS_TABLE_WISE;
+    }
+    ls_topology topology = machine(2);
+    for (int count = 3000; count <= 3001; count++) {
+        ls_planner_problem *problem;
+        cr_assert(create(&problem, &topology, tables, count) == LS_OK, "%s", ls_error_last()->text);
+        cr_expect(ls_search__exact_possible(problem) == (count == 3000), "%d", count);
+        ls_planner_problem_free(problem);
+    }
 }
 
 // The time given is kept where a rank has a thousand blocks, so that looking at all exchanges

@@ -58,6 +58,23 @@ Test(plan_file, round_trips) {
     ls_planner_problem_free(problem);
 }
 
+// Hosts of one rank each are hosts, too.
+Test(plan_file, a_host_may_have_one_rank) {
+    static const char text[] = "lockstep_plan: 1\nranks: 2\nranks_per_host: 1\ntables:\n"
+                               "  - name: a\n    rows: 10\n    columns: 8\n"
+                               "    sharding: table_wise\n"
+                               "    shards: [{rank: 1, offset: [0, 0], size: [10, 8]}]\n";
+    ls_arena *arena;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    ls_text errors = {0};
+    ls_plan plan;
+    cr_assert(ls_plan_read(&plan, arena, &errors, "p.yaml", text, strlen(text)) == LS_OK, "%s",
+              ls_text_string(&errors));
+    cr_expect(plan.ranks == 2 && plan.ranks_per_host == 1);
+    ls_text_free(&errors);
+    ls_arena_free(arena);
+}
+
 // TorchRec's form comes back the same, given the sizes of data-parallel tables.
 Test(plan_file, torchrec_form_round_trips) {
     ls_planner_result result;
@@ -105,6 +122,32 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
     cr_expect(strstr(ls_error_last()->text, "columns 31 to 32 are on no rank"), "%s",
               ls_error_last()->text);
     ls_arena_free(arena);
+}
+
+// Shards without rows begin where others do: they stand by their ranks.
+Test(plan_file, torchrec_shards_of_nothing_are_in_order) {
+    static const int ranks[] = {2, 1, 3, 0};
+    ls_text text = {0};
+    ls_text_printf(&text, "{\"\": {\"t\": {\"sharding_type\": \"row_wise\", \"compute_kernel\": "
+                          "\"fused\", \"ranks\": [0, 1, 2, 3], \"sharding_spec\": {\"shards\": [");
+    for (int i = 0; i < 4; i++) {
+        int rank = ranks[i];
+        ls_text_printf(&text,
+                       "{\"shard_offsets\": [%d, 0], \"shard_sizes\": [%d, 4], \"placement\": "
+                       "\"rank:%d/cuda:%d\"}%s",
+                       rank > 0 ? 5 : 0, rank > 0 ? 0 : 5, rank, rank, i < 3 ? ", " : "");
+    }
+    ls_text_printf(&text, "]}}}}");
+    ls_arena *arena;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    ls_plan plan;
+    cr_assert(ls_plan_read_torchrec(&plan, arena, text.data, text.length, 4, 4, NULL, 0) == LS_OK,
+              "%s", ls_error_last()->text);
+    for (int i = 0; i < 4; i++) {
+        cr_expect(plan.tables[0].shards[i].rank == i);
+    }
+    ls_arena_free(arena);
+    ls_text_free(&text);
 }
 
 // A file that is no JSON, kernels that are none, and shards on what is no rank, are refused.
@@ -177,6 +220,10 @@ Test(plan_file, errors_have_positions) {
                   "    shards: [{}]\n",
                   3, "p.yaml:8:14: error: `rank` is missing", "`offset` is missing",
                   "`size` is missing");
+    expect_errors("lockstep_plan: 1\nranks: 2\ntables:\n"
+                  "  - name: a\n    rows: 10\n    columns: 8\n    sharding: table_wise\n"
+                  "    shards: [{rank: 0, offset: [0, 0], size: [10, 8], host: 0}]\n",
+                  1, "p.yaml:8:55: error: unknown key `host`");
     expect_errors("", 1, "p.yaml: error: the file is empty");
 }
 
