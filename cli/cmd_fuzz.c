@@ -10,8 +10,8 @@
 #define CASES_DEFAULT 200
 
 static struct {
-    double seconds;
-    bool seconds_given;
+    double minutes, seconds;
+    bool minutes_given, seconds_given;
     int count;
     int first;
     int runs;
@@ -30,14 +30,21 @@ static const cli_option options[] = {
      .int_min = 1,
      .int_max = 1000000000,
      .value_name = "N",
-     .help = "So many random scenarios (default 200, or as many as --seconds gives time for)"},
+     .help = "So many random scenarios (default 200, or as many as there is time for)"},
+    {.type = CLI_DOUBLE,
+     .long_name = "minutes",
+     .double_max = 1e7,
+     .value = &given.minutes,
+     .given = &given.minutes_given,
+     .value_name = "M",
+     .help = "Begin no other scenario after so long"},
     {.type = CLI_DOUBLE,
      .long_name = "seconds",
      .double_max = CLI_SECONDS_MAX,
      .value = &given.seconds,
      .given = &given.seconds_given,
      .value_name = "S",
-     .help = "Begin no other scenario after so long"},
+     .help = "The same in seconds"},
     {.type = CLI_INT,
      .long_name = "first",
      .value = &given.first,
@@ -102,15 +109,16 @@ static int fuzz(const cli_args *files) {
     const ls_text nothing = {0};
     ls_run_options run =
         cli_run_options_of(&(cli_run_options){.allow_outside = given.allow_outside}, &nothing);
-    int total = files->count > 0    ? files->count
-                : given.count > 0   ? given.count
-                : given.seconds > 0 ? 1000000000
-                                    : CASES_DEFAULT;
+    const double seconds = given.minutes_given ? given.minutes * 60 : given.seconds;
+    int total = files->count > 0  ? files->count
+                : given.count > 0 ? given.count
+                : seconds > 0     ? 1000000000
+                                  : CASES_DEFAULT;
     const ls_fuzz_options campaign = {
         .seed = cli_options_common.seed,
         .first = files->count > 0 ? 0 : (uint32_t)given.first,
         .count = (uint32_t)total,
-        .seconds = given.seconds,
+        .seconds = seconds,
         .files = files->values,
         .file_count = files->count,
         .real = given.real != 0,
@@ -134,8 +142,13 @@ static int fuzz(const cli_args *files) {
 }
 
 static int run(const cli_args *args) {
-    if (given.seconds_given && !(given.seconds > 0)) {
-        cli_error("--seconds needs a number above 0");
+    if (given.minutes_given && given.seconds_given) {
+        cli_error("--minutes and --seconds say the same: give one of them");
+        return LS_EXIT_USAGE;
+    }
+    if ((given.minutes_given && !(given.minutes > 0)) ||
+        (given.seconds_given && !(given.seconds > 0))) {
+        cli_error("--%s needs a number above 0", given.minutes_given ? "minutes" : "seconds");
         return LS_EXIT_USAGE;
     }
     if (args->count > 0 && (given.count > 0 || given.first > 0 || given.print)) {
