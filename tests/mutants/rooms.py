@@ -41,7 +41,8 @@ ALL = ("unit/runner", "unit/ranks", "unit/collectives", "unit/reports", "unit/re
 ROOMS = (
     ("judge", "runner/compare/order_search", (COMPARE, "cli/orders"), JUDGED),
     ("judge", "runner/compare/recorded", (COMPARE, "cli/recordings", "cli/false_passes"), JUDGED),
-    ("judge", "runner/compare/(compare|run|verdict)\\.c", (COMPARE,), (*JUDGED, "mpi/planted")),
+    ("judge", "runner/compare/(compare|run|verdict)\\.c", (COMPARE,),
+     (*JUDGED, "mpi/planted", "cli/fuzz")),
     ("judge", "runner/compare/trained", (COMPARE, "scenario/replicas"), JUDGED),
     ("judge", "runner/compare/comparison", (COMPARE,), (*JUDGED, "gdb/stop_at")),
     ("judge", "runner/(compare/|program/(\\w*oracle|program_cells))", (COMPARE,), JUDGED),
@@ -68,7 +69,7 @@ ROOMS = (
      (*RANKS, "cli/run", "cli/recordings", "scenario/bugs", *PROCESSES[:2])),
     ("backends", "backends/calibrate", ("unit/calibrate",), ("unit/order_replay",)),
     ("backends", "backends/mpi/", PROCESSES, ("mpi/planted", "mpi/training", "mpi/models",
-                                              "mpi/spread")),
+                                              "mpi/spread", "mpi/hangs")),
     ("backends", "backends/(sim/sim|backend|kinds|match)\\.c", ("unit/collectives", "unit/recording",
                                                                "unit/ranks_backend", "unit/runner"),
      ("cli/run", "mpi/collectives-3", "mpi/reuse", "mpi/planted", "scenario/bugs")),

@@ -176,6 +176,22 @@ Test(explain, one_block_of_a_reduce_scatter) {
     free(d);
 }
 
+// Of so many ranks no chain is tried.
+Test(explain, a_crowd_is_not_explained_by_chains) {
+    enum { CROWD = 300 };
+    data *d = make("rank", 64);
+    const void *pointers[CROWD];
+    for (int r = 0; r < CROWD; r++) {
+        pointers[r] = d->in[r % RANKS];
+    }
+    d->reduction.in = pointers;
+    d->reduction.in_count = CROWD;
+    ls_order_explanation e = explain(d, "ring:proto=simple");
+    cr_expect(!e.found, "%s", e.text);
+    ls_order_explanation_clear(&e);
+    free(d);
+}
+
 // A damaged element is not explained away, and it is the one that is reported.
 Test(explain, a_damaged_element_is_not_explained) {
     for (uint64_t seed = 0; seed < 40; seed++) {
