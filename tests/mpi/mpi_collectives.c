@@ -178,6 +178,7 @@ static void run_mismatches(ls_backend *backend, const ls_comm *comm) {
                         .recv = out,
                         LS_HERE};
         expect_mismatch(backend, &pair, LS_FINDING_P2P_COUNT_MISMATCH);
+        expect(strstr(ls_error_last()->text, "call 0,") == NULL, "neither is its rank's first");
     }
     ls_call lost = {.kind = LS_SEND,
                     .comm = comm,
@@ -227,7 +228,8 @@ static void run_differing_groups(ls_backend *backend, const ls_comm *comm) {
     expect(ls_backend_run(backend, calls, 3) == LS_OK, "after errors all agree again");
 }
 
-// Calls of two communicators are started in either order: neither waits for the other.
+// Calls of two communicators are started in either order: neither waits for the other. In one
+// group, those of each are checked.
 static void run_both_ways(ls_backend *backend, const ls_comm *comm) {
     ls_comm *second = NULL;
     int32_t one = 1, sums[2] = {0};
@@ -256,6 +258,12 @@ static void run_both_ways(ls_backend *backend, const ls_comm *comm) {
         }
     }
     expect(sums[0] == comm->size && sums[1] == comm->size, "sums of both");
+    if (comm->size > 1) {
+        calls[1].op = own_rank == 1 ? LS_MAX : LS_SUM;
+        expect(ls_backend_run(backend, calls, 2) == LS_ERR_MISMATCH, "the second's differ");
+        calls[1].op = LS_SUM;
+    }
+    expect(ls_backend_run(backend, calls, 2) == LS_OK, "both agree");
     ls_comm_free(second);
 }
 
