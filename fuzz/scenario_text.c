@@ -149,7 +149,7 @@ static json_t *scalar_of(const ls_yaml_tree *tree, const ls_yaml_node *node) {
     }
     errno = 0;
     long long whole = strtoll(text, &end, 10);
-    if (*end == 0 && end != text && errno == 0) {
+    if (*end == 0 && end != text && errno == 0 && (whole != 0 || text[0] != '-')) {
         return json_integer(whole);
     }
     double real = strtod(text, &end);

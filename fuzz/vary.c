@@ -2,6 +2,7 @@
 #include "fuzz/vary.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,6 +78,15 @@ static bool averages(const ls_placements *placements) {
     return averages;
 }
 
+// Whose sign a sum of parts does not keep, but a single part does.
+static bool has_negative_zero(const ls_generator *values) {
+    bool has = false;
+    for (int64_t i = 0; values->reals != NULL && i < values->value_count; i++) {
+        has = has || (values->reals[i] == 0 && signbit(values->reals[i]));
+    }
+    return has;
+}
+
 // Where what a rank gets depends on the others: ids drawn over all of a batch, steps that take what
 // each rank has for more than a part of the whole or that add up in an order of the ranks.
 static bool depends_on_ranks(const ls_scenario *scenario) {
@@ -90,7 +100,8 @@ static bool depends_on_ranks(const ls_scenario *scenario) {
     }
     for (int t = 0; t < scenario->tensor_count; t++) {
         const ls_scenario_tensor *tensor = &scenario->tensors[t];
-        depends = depends || tensor->parts != 0 || averages(&tensor->placements);
+        depends = depends || tensor->parts != 0 || averages(&tensor->placements) ||
+                  has_negative_zero(&tensor->values);
     }
     for (int s = 0; s < scenario->step_count; s++) {
         const ls_scenario_step *step = &scenario->steps[s];
