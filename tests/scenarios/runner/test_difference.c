@@ -97,6 +97,8 @@ Test(difference, ulps_count_representable_values) {
     uint64_t zero = 0;
     uint64_t most = UINT64_MAX;
     cr_expect(ls_element_ulps(&zero, &most, LS_U64) == UINT64_MAX);
+    uint64_t two = 2;
+    cr_expect(ls_element_ulps(&most, &two, LS_U64) == UINT64_MAX - 2);
 }
 
 // The ratio is of an element's distance from its own exact value, not from the other run's, to its
