@@ -133,7 +133,11 @@ static int fuzz(const cli_args *files) {
         status = ls_fuzz_run(results, &counts, &campaign);
     }
     cli_progress_end();
-    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
+    int code = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+    if (status == LS_OK || (results != NULL && results->failed > 0)) {
+        int reported = cli_report(results);  // also what failed before it had to end
+        code = status == LS_OK ? reported : code;
+    }
     if (status == LS_OK && !cli_options_common.quiet) {
         tell_counts(&counts);
     }
