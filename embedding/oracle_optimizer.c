@@ -44,6 +44,12 @@ static void store(const stepper *p, size_t c, oracle_range value) {
         ls_range__stored(value, p->s->dtype, narrow && p->s->optimizer->stochastic_rounding);
 }
 
+// Fused formulas add the decay of a weight where it is 0, too: of an infinite weight that is NaN.
+static oracle_range decayed(const stepper *p, oracle_range value, oracle_range weight) {
+    bool adds = p->l2 || p->decoupled || !isfinite(weight.lo);
+    return adds ? add(p, value, mul(p, p->decay, weight)) : value;
+}
+
 // torch's own square root is within an ulp, not half of one, where it is built with MKL.
 static oracle_range divisor(const stepper *p, oracle_range state) {
     oracle_range root = ls_range__sqrt(state, p->t);
@@ -169,16 +175,15 @@ static void step_adam(const stepper *p, bool per_row, bool dense) {
         oracle_range w = p->s->weights[c], moved = direction(p, c, per_row);
         if (dense && p->decoupled) {
             w = mul(p, w, sub(p, p->one, mul(p, p->lr, p->decay)));
-        } else if (p->decoupled) {
-            moved = add(p, moved, mul(p, p->decay, w));
+        } else if (!dense) {
+            moved = decayed(p, moved, w);
         }
         store(p, c, sub(p, w, mul(p, p->lr, moved)));
     }
 }
 
 static oracle_range lamb_direction(const stepper *p, size_t c, bool per_row) {
-    oracle_range r = direction(p, c, per_row);
-    return p->decoupled ? add(p, r, mul(p, p->decay, p->s->weights[c])) : r;
+    return decayed(p, direction(p, c, per_row), p->s->weights[c]);
 }
 
 static oracle_range norm(const stepper *p, const oracle_squares *sum) {
@@ -213,13 +218,10 @@ static void step_lars(const stepper *p) {
     oracle_range weights = norm(p, &of_weights), gradients = norm(p, &of_gradients);
     oracle_range eta = ls_range__constant(p->s->optimizer->eta, p->t);
     oracle_range longest = mul(p, mul(p, p->lr, eta), weights);
-    oracle_range whole = p->l2 ? add(p, gradients, mul(p, p->decay, weights)) : gradients;
+    oracle_range whole = decayed(p, gradients, weights);
     oracle_range rate = over(p, longest, whole);
     for (size_t c = 0; c < p->s->columns; c++) {
-        oracle_range g = gradient(p, c), w = p->s->weights[c];
-        if (p->l2) {
-            g = add(p, g, mul(p, p->decay, w));
-        }
+        oracle_range w = p->s->weights[c], g = decayed(p, gradient(p, c), w);
         oracle_range moved = limited(mul(p, rate, g), longest.hi * p->slack, whole);
         oracle_range m = add(p, mul(p, p->momentum, p->s->states[0][c]), moved);
         p->s->states[0][c] = m;
@@ -268,6 +270,7 @@ void ls_oracle__update_row(const oracle_row_step *step) {
     bool dense = o->form == LS_OPTIMIZER_DENSE && ls_optimizer_about(o->kind)->dense_differs;
     decay_rate first = rate_of(o->beta1, t, step->step, dense);
     decay_rate second = rate_of(o->beta2, t, step->step, dense);
+    ls_weight_decay decay = ls_optimizer_decay(o);
     const stepper p = {.s = step,
                        .t = t,
                        .lr = ls_range__constant(o->lr, t),
@@ -279,11 +282,11 @@ void ls_oracle__update_row(const oracle_row_step *step) {
                        .correction1 = first.correction,
                        .correction2 = second.correction,
                        .momentum = ls_range__constant(o->momentum, t),
-                       .decay = ls_range__constant(o->weight_decay, t),
+                       .decay = ls_range__constant(decay == LS_DECAY_NONE ? 0 : o->weight_decay, t),
                        .one = ls_range__point(1),
                        .dense = dense,
-                       .l2 = ls_optimizer_decay(o) == LS_DECAY_L2,
-                       .decoupled = ls_optimizer_decay(o) == LS_DECAY_DECOUPLED,
+                       .l2 = decay == LS_DECAY_L2,
+                       .decoupled = decay == LS_DECAY_DECOUPLED,
                        .slack = 1 + (16 + 8 * (double)step->step) * ls_bound_roundoff(t),
                        .reach = reach_of(&first, &second, step->step)};
     switch (o->kind) {

@@ -117,9 +117,6 @@ oracle_range ls_range__square(oracle_range a, ls_dtype dtype) {
 }
 
 oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype) {
-    if (is_unknown(a)) {
-        return unknown(rounded(sqrt(a.mid), dtype));
-    }
     double least = a.lo < 0 && a.hi >= 0 ? 0 : sqrt(a.lo);
     oracle_range out = widened(sqrt(a.mid), least, sqrt(a.hi), dtype);
     out.lo = out.lo < 0 && isfinite(out.lo) ? 0 : out.lo;

@@ -42,9 +42,9 @@ typedef struct known {
 struct ls_order_search {
     ls_arena *arena;
     const ls_stages *simulated, *real;
+    const ls_stages *filled;  // by the simulation that is being watched
     ls_call_orders *recorded;
     bool located;
-    bool *taken;  // [stages of simulated][ranks]: a call's result lies there as a whole
     result *results;
     known *knowns;
     uint64_t budget;
@@ -70,12 +70,6 @@ int ls_order_search_create(ls_order_search **out, const ls_stages *simulated, co
                               .real = real,
                               .recorded = recorded,
                               .budget = FOLDED_MAX};
-    size_t arrays = (size_t)ls_stages_count(simulated) * (size_t)ls_stages_ranks(simulated);
-    made->taken = ls_arena_alloc(arena, arrays, sizeof *made->taken);
-    if (made->taken == NULL && arrays > 0) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
     *out = made;
     return LS_OK;
 }
@@ -126,19 +120,21 @@ static size_t place_of(const result *r, const unsigned char *data, const ls_stag
     return r->elements;
 }
 
-// Where a result is looked for: as a whole where no other call's is, where one is, and in parts.
-typedef enum looked_for { LOOK_OWN, LOOK_SHARED, LOOK_PARTS } looked_for;
+// Whether the call's rank gave this stage before the call was over: what is in it is not of the
+// call, though it may have the same bits, as the average of equal numbers does.
+static bool came_before(const ls_order_search *search, const ls_stage_entry *entry,
+                        const ls_call *call) {
+    const ls_stage_entry *now = ls_stages_find(search->filled, entry->key);
+    return now != NULL && now->ranks[call->rank].present;
+}
 
-static int cover(ls_order_search *search, result *r, const ls_call *call, int holder,
-                 looked_for look) {
+static int cover(ls_order_search *search, result *r, const ls_call *call, int holder, bool whole) {
     size_t bytes = ls_dtype_bytes(call->dtype);
     for (int i = 0; i < ls_stages_count(search->simulated) && r->covered < r->elements; i++) {
         const ls_stage_entry *entry = ls_stages_at(search->simulated, i);
         const ls_stage_array *array = &entry->ranks[holder];
-        bool *taken = &search->taken[i * ls_stages_ranks(search->simulated) + holder];
         if (entry->dtype != call->dtype || !array->present || array->count == 0 ||
-            (array->count == r->elements) != (look != LOOK_PARTS) ||
-            (look != LOOK_PARTS && *taken != (look == LOOK_SHARED))) {
+            (array->count == r->elements) != whole || came_before(search, entry, call)) {
             continue;
         }
         size_t at = place_of(r, call->recv, array, bytes);
@@ -156,14 +152,12 @@ static int cover(ls_order_search *search, result *r, const ls_call *call, int ho
                        .next = r->sites};
         r->sites = made;
         r->covered += array->count;
-        *taken = *taken || look == LOOK_OWN;
     }
     return LS_OK;
 }
 
 // Sees a call with its result in place: its own rank's stages are looked at first, then the others'
-// (results travel on). All of it comes before parts, and what shows no other call before what does:
-// another may have the same bits, of the same inputs, or of such as the average of equal numbers.
+// (results travel on); all of it comes before parts.
 static int locate(ls_order_search *search, const ls_call *call) {
     size_t elements = 0;
     int ranks = ls_stages_ranks(search->simulated);
@@ -182,11 +176,10 @@ static int locate(ls_order_search *search, const ls_call *call) {
                      .next = search->results};
     search->results = made;
     for (int i = 0; i < ranks; i++) {
-        LS_TRY(cover(search, made, call, (call->rank + i) % ranks, LOOK_OWN));
-        LS_TRY(cover(search, made, call, (call->rank + i) % ranks, LOOK_SHARED));
+        LS_TRY(cover(search, made, call, (call->rank + i) % ranks, true));
     }
     for (int i = 0; i < ranks; i++) {
-        LS_TRY(cover(search, made, call, (call->rank + i) % ranks, LOOK_PARTS));
+        LS_TRY(cover(search, made, call, (call->rank + i) % ranks, false));
     }
     return LS_OK;
 }
@@ -400,7 +393,8 @@ static int choose(void *arg, const ls_order **out, const ls_call *call) {
     return status;
 }
 
-void ls_order_search_watch(ls_order_search *search, ls_backend *backend) {
+void ls_order_search_watch(ls_order_search *search, ls_backend *backend, const ls_stages *filled) {
+    search->filled = filled;
     backend->order_of = choose;
     backend->order_of_arg = search;
     backend->met = remember_calls;

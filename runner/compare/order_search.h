@@ -16,9 +16,9 @@
 int ls_order_search_create(ls_order_search **out, const ls_stages *simulated, const ls_stages *real,
                            ls_call_orders *recorded);
 void ls_order_search_free(ls_order_search *search);  // NULL is allowed
-// Makes the search see a simulator's calls: to find their results, and, after
-// ls_order_search_located, to choose their orders.
-void ls_order_search_watch(ls_order_search *search, ls_backend *backend);
+// Makes the search see the calls of a simulator that fills these stages (borrowed while it runs):
+// to find their results, and, after ls_order_search_located, to choose their orders.
+void ls_order_search_watch(ls_order_search *search, ls_backend *backend, const ls_stages *filled);
 int ls_order_search_located(ls_order_search *search);  // the status of finding them
 // Forgets the orders that were found. Calls whose results no stage shows are summed in `order` from
 // now on (NULL: as stated).

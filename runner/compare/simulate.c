@@ -42,7 +42,7 @@ static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
     ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name,
                    run->scenario);
     if (run->search != NULL) {
-        ls_order_search_watch(run->search, backend);
+        ls_order_search_watch(run->search, backend, simulated);
     } else if (run->orders != NULL) {
         backend->order_of = ls_call_orders_of;
         backend->order_of_arg = run->orders;
