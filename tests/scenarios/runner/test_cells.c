@@ -232,6 +232,15 @@ Test(cells, lines) {
     double of_first = 0.5 * 3 * (700 - log(3)) + 0.5 / 3 * (2 * 700 + 3 * (700 - log(3)));
     cr_expect(fabs(out.exact[0] - of_first) < 1e-3 && out.bounds[0] < 5e-3, "%g, %g of %g",
               out.exact[0], out.bounds[0], of_first);
+    // What each logit may be off by is in its own part and in that of all classes.
+    ls_cells about = in, unsure;
+    about.bounds = (double[]){0.5, 0.5, 0.5, 0, 0, 0};
+    ls_cells_loss weighted_about = weighted;
+    weighted_about.logits = &about;
+    cr_assert(ls_cells__cross_entropy(&unsure, arena, &weighted_about, LS_F32) == LS_OK);
+    cr_expect(unsure.bounds[0] >= 0.5 * 3 * 0.5 + 0.5 / 3 * (2 + 3 + 1) * 0.5 &&
+                  unsure.bounds[0] < 3,
+              "%g", unsure.bounds[0]);
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &weighted, true, LS_F32) == LS_OK);
     cr_expect(total.count == 1 && total.bounds[0] < 5e-3 &&
               fabs(total.exact[0] - (out.exact[0] + out.exact[1]) / (3 + 1)) < 1e-9);
@@ -252,6 +261,25 @@ Test(cells, lines) {
     in.bounds[0] = 4;  // a norm moves by no more than its terms
     cr_assert(ls_cells__norm(&out, arena, &in, 0, 2, LS_F32) == LS_OK);
     cr_expect(out.bounds[0] >= 4 && out.bounds[0] < 4.001);
+    ls_arena_free(arena);
+}
+
+// Rows that are named and too long are scaled, once each; one that is nearly too long is as it was.
+Test(cells, rows_that_are_too_long) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    const float numbers[] = {0.625f, 0.75f, 3, 4, 3, 4};
+    const int64_t named[] = {1, 0, 1};
+    ls_cells weight, ids, out;
+    cr_assert(ls_cells__of(&weight, arena, numbers, &LS_SHAPE(3, 2), LS_F32) == LS_OK);
+    cr_assert(ls_cells__of(&ids, arena, named, &LS_SHAPE(3), LS_I64) == LS_OK);
+    cr_assert(ls_cells__renormalise(&out, arena, &weight, &ids, 1, 2, 1e-7, LS_F32) == LS_OK);
+    cr_expect(out.exact[0] == 0.625 && out.exact[1] == 0.75 && out.bounds[0] == 0);
+    cr_expect(fabs(out.exact[2] - 0.6) < 1e-6 && fabs(out.exact[3] - 0.8) < 1e-6);
+    cr_expect(out.bounds[2] > 0 && out.bounds[2] < 1e-6, "%g", out.bounds[2]);
+    cr_expect(out.exact[4] == 3 && out.exact[5] == 4 && out.bounds[4] == 0);
+    cr_assert(ls_cells__renormalise(&out, arena, &weight, &ids, 2, INFINITY, 0, LS_F32) == LS_OK);
+    cr_expect(out.exact[0] == 0.625 && out.exact[2] == 1.5 && out.exact[3] == 2);
     ls_arena_free(arena);
 }
 
