@@ -334,16 +334,17 @@ static void make_batch(tables_maker *maker, json_t *inputs) {
     }
 }
 
-// Whether a table may be pooled by mean under grid: where no type is given, a planner chooses it.
+// Whether a table may be pooled by mean under grid: where not one type is given, a planner chooses.
 static bool has_grid_mean(const json_t *tables) {
     bool has = false;
     for (size_t t = 0; t < json_array_size(tables); t++) {
         const json_t *table = json_array_get(tables, t);
         const char *pooling = json_string_value(json_object_get(table, "pooling"));
-        const char *type =
-            json_string_value(json_object_get(json_object_get(table, "sharding"), "type"));
+        const json_t *type = json_object_get(json_object_get(table, "sharding"), "type");
+        const char *name =
+            json_string_value(json_array_size(type) == 1 ? json_array_get(type, 0) : type);
         has = has || (pooling != NULL && strcmp(pooling, "mean") == 0 &&
-                      (type == NULL || strcmp(type, "grid") == 0));
+                      (name == NULL || strcmp(name, "grid") == 0));
     }
     return has;
 }
