@@ -415,16 +415,21 @@ static const known *known_of(const ls_order_search *search, const result *r) {
     return NULL;
 }
 
+// Of several calls whose result is in a stage, as the averages of equal numbers are, any may be the
+// one that it shows.
 const char *ls_order_search_proven(const ls_order_search *search, const char *key, int rank) {
+    const known *proven = NULL;
     for (const result *r = search->results; r != NULL; r = r->next) {
-        const known *k = known_of(search, r);
-        for (const site *s = r->sites; k != NULL && k->proven && s != NULL; s = s->next) {
+        for (const site *s = r->sites; s != NULL; s = s->next) {
             if (s->holder == rank && strcmp(s->entry->key, key) == 0) {
-                return ls_order_text(k->order);
+                proven = known_of(search, r);
+                if (proven == NULL || !proven->proven) {
+                    return NULL;
+                }
             }
         }
     }
-    return NULL;
+    return proven != NULL ? ls_order_text(proven->order) : NULL;
 }
 
 // The order of a stage: of the first call whose result is in it, or, where data only moves there,
