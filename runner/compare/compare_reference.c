@@ -240,7 +240,8 @@ static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_compari
         stage->differing = stage->elements;
     } else {
         ls_difference difference;
-        const ls_allowance allowed = {ours->exact, ours->bounds, ours->overflow};
+        const ls_allowance allowed = {
+            .exact = ours->exact, .bounds = ours->bounds, .overflow = ours->overflow};
         ls_difference_compute(&difference, ours->data, theirs->data, ours->dtype, stage->elements,
                               ours->sums ? &allowed : NULL);
         stage->differing = difference.differing;

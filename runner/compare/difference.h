@@ -17,6 +17,7 @@ typedef struct ls_difference {
     size_t first;        // index of the first differing element; elements when none
     double bound_ratio;  // largest ratio of differing elements; infinite: wrong whatever the bound
     size_t first_wrong;  // of the first element with a ratio above 1; elements when none
+    uint64_t unjudged;   // elements that differ and may be anything; not among those above
 } ls_difference;
 
 // What correct elements may be, all [count]: their exact values, how far from them rounding can
@@ -25,6 +26,7 @@ typedef struct ls_allowance {
     const double *exact;
     const double *bounds;
     const unsigned char *overflow;  // NULL: it cannot
+    bool anything;                  // an infinite bound lets an element be anything; false: nothing
 } ls_allowance;
 
 // Whether two elements are the same bits.

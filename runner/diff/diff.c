@@ -82,7 +82,7 @@ static int allow_parts(allowance *out, ls_arena *arena, const ls_assembled *run,
     // lies between the two runs, it is no judge.
     ls_difference difference;
     ls_difference_compute(&difference, ref, ref, run->dtype, run->count, NULL);
-    const ls_allowance allowed = {exact, bounds, overflow};
+    const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = overflow};
     ls_difference_from_exact(&difference, ref, run->dtype, run->count, &allowed);
     if (difference.bound_ratio <= 1.0) {
         *out = (allowance){BASIS_PARTS, exact, bounds, overflow};

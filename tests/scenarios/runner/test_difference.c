@@ -27,7 +27,7 @@ Test(difference, computed_data_is_compared_by_value) {
     const uint32_t other_nan = 0xFFC12345u;
     memcpy(&b[0], &other_nan, sizeof other_nan);
     const double exact[2] = {NAN, 0.0}, bounds[2] = {0, 0};
-    const ls_allowance allowed = {exact, bounds, NULL};
+    const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = NULL};
     ls_difference difference;
     ls_difference_compute(&difference, a, b, LS_F32, 2, &allowed);
     cr_expect(difference.differing == 1 && difference.first == 1);
@@ -41,7 +41,7 @@ Test(difference, what_no_bound_proves) {
     float b[3] = {1.0f, 2.0f, 2.0f};
     const double exact[3] = {NAN, 1.0, 1.0}, bounds[3] = {1e30, INFINITY, NAN};
     for (int i = 0; i < 3; i++) {
-        const ls_allowance allowed = {&exact[i], &bounds[i], NULL};
+        const ls_allowance allowed = {.exact = &exact[i], .bounds = &bounds[i], .overflow = NULL};
         ls_difference difference;
         ls_difference_compute(&difference, &a[i], &b[i], LS_F32, 1, &allowed);
         cr_expect(difference.differing == 1 && isinf(difference.bound_ratio), "%d", i);
@@ -62,7 +62,8 @@ Test(difference, overflow_is_right_where_an_order_overflows) {
                  {LS_OVERFLOW_UP | LS_OVERFLOW_DOWN, {true, true, true, false, true}}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         for (int i = 0; i < 5; i++) {
-            const ls_allowance allowed = {&exact, &bound, &cases[c].overflow};
+            const ls_allowance allowed = {
+                .exact = &exact, .bounds = &bound, .overflow = &cases[c].overflow};
             ls_difference difference;
             ls_difference_compute(&difference, &a, &results[i], LS_F32, 1, &allowed);
             cr_expect((difference.bound_ratio <= 1) == cases[c].right[i], "%zu %d", c, i);
@@ -74,7 +75,7 @@ Test(difference, overflow_is_right_where_an_order_overflows) {
 Test(difference, nan_is_right_where_it_is_exact) {
     const float results[2] = {NAN, NAN};
     const double exact[2] = {NAN, 1.0}, bounds[2] = {0, 1.0};
-    const ls_allowance allowed = {exact, bounds, NULL};
+    const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = NULL};
     ls_difference difference;
     ls_difference_from_exact(&difference, results, LS_F32, 2, &allowed);
     cr_expect(difference.differing == 1 && difference.first_wrong == 1);
@@ -107,7 +108,7 @@ Test(difference, ratio_is_of_the_distance_from_the_exact_value) {
     double a[3] = {1.0 - 1e-8, 2.0, 3.0};
     double b[3] = {1.0 + 1e-8, 2.0 + 1e-9, 3.0};
     const double exact[3] = {1.0, 2.0, 4.0}, bounds[3] = {1e-8, 5e-10, 0};
-    const ls_allowance allowed = {exact, bounds, NULL};
+    const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = NULL};
     ls_difference difference;
     ls_difference_compute(&difference, a, b, LS_F64, 3, &allowed);
     cr_expect(difference.differing == 2);
@@ -138,11 +139,26 @@ Test(difference, the_farthest_is_told) {
         for (int i = 0; i < 3; i++) {
             b[i] = i == farthest ? 3.0f : 1.0f + 0x1p-23f;
         }
-        const ls_allowance allowed = {exact, bounds, NULL};
+        const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = NULL};
         ls_difference difference;
         ls_difference_compute(&difference, a, b, LS_F32, 3, &allowed);
         cr_expect(difference.max_ulps == 0x0C00000 && difference.bound_ratio == 2.0, "%d",
                   farthest);
         cr_expect(difference.differing == 3 && difference.first_wrong == (size_t)farthest);
     }
+}
+
+// Of an element that may be anything nothing is known: it is not judged, where that is asked for.
+Test(difference, what_may_be_anything_is_not_judged) {
+    const float a[] = {1, 2, 3}, b[] = {1, 7, 3.5f};
+    const double exact[] = {1, 2, 3}, bounds[] = {INFINITY, INFINITY, 1};
+    ls_allowance allowed = {.exact = exact, .bounds = bounds};
+    ls_difference difference;
+    ls_difference_compute(&difference, a, b, LS_F32, 3, &allowed);
+    cr_expect(difference.differing == 2 && difference.unjudged == 0 && difference.first_wrong == 1);
+    cr_expect(isinf(difference.bound_ratio));
+    allowed.anything = true;
+    ls_difference_compute(&difference, a, b, LS_F32, 3, &allowed);
+    cr_expect(difference.differing == 1 && difference.unjudged == 1 && difference.first == 2);
+    cr_expect(difference.first_wrong == 3 && difference.bound_ratio == 0.5);
 }
