@@ -87,8 +87,9 @@ static bool has_negative_zero(const ls_generator *values) {
     return has;
 }
 
-// Where what a rank gets depends on the others: ids drawn over all of a batch, steps that take what
-// each rank has for more than a part of the whole or that add up in an order of the ranks.
+// Where what a rank gets depends on the others: ids drawn over all of a batch, tables that lie
+// apart on as many ranks, steps that take what each rank has for more than a part of the whole or
+// that add up in an order of the ranks.
 static bool depends_on_ranks(const ls_scenario *scenario) {
     static const ls_step_kind whole[] = {
         LS_STEP_REDISTRIBUTE, LS_STEP_FULL,      LS_STEP_ADD,           LS_STEP_SUB,
@@ -97,6 +98,9 @@ static bool depends_on_ranks(const ls_scenario *scenario) {
     bool depends = false;
     for (int f = 0; f < scenario->inputs.feature_count; f++) {
         depends = depends || scenario->inputs.features[f].ids.kind == LS_GENERATOR_REUSE;
+    }
+    for (int t = 0; t < scenario->table_count; t++) {
+        depends = depends || scenario->tables[t].sharding.apart != NULL;
     }
     for (int t = 0; t < scenario->tensor_count; t++) {
         const ls_scenario_tensor *tensor = &scenario->tensors[t];

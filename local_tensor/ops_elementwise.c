@@ -117,6 +117,19 @@ static ls_placement in_operand(const ls_placement *at, const ls_shape *operand,
     return has ? own : LS_REPLICATE;
 }
 
+// Whether explicit sizes, which sum to all of a dimension, are of one that is cut elsewhere, too,
+// since the tensor was to move.
+static bool outgrown(const ls_placements *to, const ls_local_tensor *own, int d) {
+    const ls_mesh *mesh = &own->world->mesh;
+    bool twice = false;
+    for (int e = 0; e < to->count; e++) {
+        twice =
+            twice || (e != d && to->at[e].kind == LS_PLACE_SHARD && to->at[e].dim == to->at[d].dim);
+    }
+    return twice && to->at[d].kind == LS_PLACE_SHARD && to->at[d].sizes != NULL &&
+           !ls_placements_equal(to, &own->placements, mesh->ndim, mesh->dim);
+}
+
 bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_local_tensor *a,
                              const ls_local_tensor *b, ls_op op) {
     ls_shape shape;
@@ -125,7 +138,7 @@ bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_
         !broadcast_shape(&shape, &a->shape, &b->shape)) {
         return false;
     }
-    bool swapped = shards_of(b) > shards_of(a), moves = false;
+    bool swapped = shards_of(b) > shards_of(a);
     const ls_local_tensor *first = swapped ? b : a, *second = swapped ? a : b;
     ls_placements *first_to = swapped ? b_to : a_to, *second_to = swapped ? a_to : b_to;
     *first_to = first->placements;
@@ -150,7 +163,6 @@ bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_
         }
     }
     for (int d = 0; d < first_to->count; d++) {
-        int size = a->world->mesh.dim[d];
         ls_placement x, y, *x_to = &first_to->at[d], *y_to = &second_to->at[d];
         (void)in_result(&x, x_to, &first->shape, &shape);
         (void)in_result(&y, y_to, &second->shape, &shape);
@@ -159,10 +171,15 @@ bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_
         } else if (lacks(second_to, &second->shape, &shape, &x, d)) {
             *y_to = in_operand(&x, &second->shape, &shape);
         }
-        moves = moves || !ls_placement_equal(x_to, &first->placements.at[d], size) ||
-                !ls_placement_equal(y_to, &second->placements.at[d], size);
     }
-    return moves;
+    for (int d = 0; d < first_to->count; d++) {
+        if (outgrown(first_to, first, d) || outgrown(second_to, second, d)) {
+            first_to->at[d].sizes = second_to->at[d].sizes = NULL;
+        }
+    }
+    const ls_mesh *mesh = &a->world->mesh;
+    return !ls_placements_equal(first_to, &first->placements, mesh->ndim, mesh->dim) ||
+           !ls_placements_equal(second_to, &second->placements, mesh->ndim, mesh->dim);
 }
 
 // ---- Operands as the result lies ----------------------------------------------------------------

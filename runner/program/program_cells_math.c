@@ -98,9 +98,22 @@ static size_t at(const line *of, size_t k) {
 // What a line's softmax is made of. A rank rounds each power and adds them up in the type; the
 // logarithm of a sum of powers moves by no more than the largest of its terms does.
 typedef struct normaliser {
-    double largest, sum, brought;  // brought: the largest bound of the line
-    double error;                  // of the sum
+    double largest, sum;
+    double brought;  // how far the logarithm of the sum moves with its terms
+    double error;    // of the sum
 } normaliser;
+
+// Of the sum of powers of the line's values, each `bounds` of its bounds further up.
+static double logarithm_of_sum(const line *of, double bounds) {
+    double largest = -(double)INFINITY, sum = 0;
+    for (size_t k = 0; k < of->length; k++) {
+        largest = fmax(largest, of->of->exact[at(of, k)] + bounds * of->of->bounds[at(of, k)]);
+    }
+    for (size_t k = 0; k < of->length; k++) {
+        sum += exp(of->of->exact[at(of, k)] + bounds * of->of->bounds[at(of, k)] - largest);
+    }
+    return largest + log(sum);
+}
 
 static normaliser normalise(const line *of, ls_dtype dtype) {
     normaliser n = {.largest = -(double)INFINITY};
@@ -114,6 +127,11 @@ static normaliser normalise(const line *of, ls_dtype dtype) {
     for (size_t k = 0; k < of->length; k++) {
         n.sum += exp(of->of->exact[at(of, k)] - n.largest);
     }
+    // No further than the largest bound, and less where that is of a term that adds little.
+    double up = logarithm_of_sum(of, 1), down = logarithm_of_sum(of, -1);
+    double between = fmax(up - n.largest - log(n.sum), n.largest + log(n.sum) - down) +
+                     ls_bound_roundings(LS_F64, of->length + F64_STEPS, fabs(up) + fabs(down));
+    n.brought = between < n.brought ? between : n.brought;
     n.error = ls_bound_roundings(dtype, of->length + 1, n.sum) +
               ls_bound_roundings(LS_F64, of->length + F64_STEPS, n.sum) +
               (double)of->length * ls_bound_step(dtype, 0);
@@ -150,7 +168,8 @@ int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int di
             size_t e = at(&of, k);
             double above = in->exact[e] - n.largest, error = logarithm_error(&n, in->bounds[e]);
             double value = logarithm ? above - log(n.sum) : exp(above) / n.sum;
-            set_rounded(out, e, dtype, value, logarithm ? error : value * expm1(error));
+            double up = value > 0 ? value * expm1(error) : exp(above + error) / n.sum;
+            set_rounded(out, e, dtype, value, logarithm ? error : up > 1 ? 1 : up);
             out->overflow[e] |= in->overflow[e];
         }
     }

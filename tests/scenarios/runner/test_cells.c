@@ -212,6 +212,15 @@ Test(cells, lines) {
     cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_BF16, false) == LS_OK);
     cr_expect(fabs(out.exact[0] - 1 / (1 + 60 * exp(-6.25))) < 0.004, "%g", out.exact[0]);
     cr_expect(out.exact[0] + out.bounds[0] >= 1 && out.bounds[0] < 0.5, "%g", out.bounds[0]);
+    // A logit that is far below and may be off by much adds nothing, and moves nothing.
+    const double sunk[] = {0, -1e15};
+    cr_assert(ls_cells__of(&in, arena, sunk, &LS_SHAPE(1, 2), LS_F64) == LS_OK);
+    in.bounds[1] = 1e8;
+    cr_assert(ls_cells__softmax(&out, arena, &in, 1, LS_F64, false) == LS_OK);
+    cr_expect(out.exact[0] == 1 && out.bounds[0] < 1e-14 && out.bounds[1] < 1e-300);
+    in.exact[1] = -1;  // here it may be all there is
+    cr_assert(ls_cells__softmax(&out, arena, &in, 1, LS_F64, false) == LS_OK);
+    cr_expect(out.bounds[0] >= out.exact[0] && out.bounds[0] < 1.001 && out.bounds[1] >= 0.7);
     // A logarithm of the sum that is kept with the largest is off by half a place of 700.
     const double far[] = {700, 699};
     cr_assert(ls_cells__of(&in, arena, far, &LS_SHAPE(1, 2), LS_F64) == LS_OK);
