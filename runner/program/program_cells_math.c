@@ -99,8 +99,9 @@ static size_t at(const line *of, size_t k) {
 // logarithm of a sum of powers moves by no more than the largest of its terms does.
 typedef struct normaliser {
     double largest, sum;
-    double brought;  // how far the logarithm of the sum moves with its terms
-    double error;    // of the sum
+    double brought;          // how far the logarithm of the sum moves with its terms
+    double error;            // of the sum
+    unsigned char overflow;  // of all, where a value may be infinite: NaN, then
 } normaliser;
 
 // Of the sum of powers of the line's values, each `bounds` of its bounds further up.
@@ -123,6 +124,7 @@ static normaliser normalise(const line *of, ls_dtype dtype) {
         n.brought = fmax(n.brought, of->of->bounds[at(of, k)]);
         n.largest = isnan(x) || (any && x <= n.largest) ? n.largest : x;
         any = any || !isnan(x);
+        n.overflow |= of->of->overflow[at(of, k)] != LS_OVERFLOW_NONE ? EITHER : LS_OVERFLOW_NONE;
     }
     for (size_t k = 0; k < of->length; k++) {
         n.sum += exp(of->of->exact[at(of, k)] - n.largest);
@@ -170,7 +172,7 @@ int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int di
             double value = logarithm ? above - log(n.sum) : exp(above) / n.sum;
             double up = value > 0 ? value * expm1(error) : exp(above + error) / n.sum;
             set_rounded(out, e, dtype, value, logarithm ? error : up > 1 ? 1 : up);
-            out->overflow[e] |= in->overflow[e];
+            out->overflow[e] |= n.overflow;
         }
     }
     return LS_OK;
