@@ -63,8 +63,14 @@ static void map_for_reading(const void *pointer, size_t bytes) {
 #endif
 }
 
+static size_t alloc_limit = SIZE_MAX / 2;
+
+void ls_alloc_limit(uint64_t bytes) {
+    alloc_limit = bytes < SIZE_MAX / 2 ? (size_t)bytes : SIZE_MAX / 2;
+}
+
 static void *allocate(size_t size, bool zeroed) {
-    if (size > SIZE_MAX / 2) {
+    if (size > alloc_limit) {
         return NULL;
     }
     size_t rounded = align_up(size);
@@ -166,7 +172,9 @@ struct arena_block {
 static int block_take(struct arena_block **out, size_t bytes, bool zeroed, bool mapped) {
     void *memory = NULL;
     if (mapped) {
-        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memory = bytes > alloc_limit ? MAP_FAILED
+                                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
             return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
         }

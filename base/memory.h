@@ -17,6 +17,9 @@ extern "C" {
 // LS_ERR_OVERFLOW or LS_ERR_MEMORY. The caller owns *out and frees it with the same count and size.
 LS_API_BACKENDS int ls_alloc(void **out, size_t count, size_t size);
 LS_API_BACKENDS void ls_free(void *pointer, size_t count, size_t size);
+// Refuses from now on what is larger than this in one piece, as if there were no such memory: what
+// a damaged size asks for. To be called before threads allocate.
+void ls_alloc_limit(uint64_t bytes);
 
 // *out = a * b or a + b; LS_ERR_OVERFLOW when it does not fit.
 LS_API_BACKENDS int ls_size_mul(size_t *out, size_t a, size_t b);

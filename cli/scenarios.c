@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/machine.h"
+#include "base/memory.h"
 #include "orders/order.h"
 #include "planner/plan_file.h"
 #include "runner/scenario/memory_need.h"
@@ -125,6 +126,7 @@ static int load_to_run(cli_scenarios *out, const cli_args *files, const cli_run_
     if (options->memory != NULL && parse_memory(&limit, options->memory) != LS_OK) {
         return cli_fail(LS_ERR_INVALID);
     }
+    ls_alloc_limit(limit);
     int code = check_options(options);
     if (code == LS_EXIT_OK) {
         code = cli_scenarios_load(out, files, options->allow_outside);

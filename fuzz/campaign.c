@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "fuzz/draw.h"
 #include "fuzz/scenario_text.h"
 #include "fuzz/shrink.h"
@@ -26,6 +27,9 @@
 #define CASE_SECONDS      120  // after which a case hangs; none takes a second
 #define CASE_SECONDS_REAL 300
 #define EARLY_CASES       200  // by then the process has what it needs
+// The largest piece of memory, the same on every machine: no case needs it, and a size that a
+// planted defect damages may ask for any.
+#define CASE_PIECE_BYTES ((uint64_t)1 << 30)
 
 // What the processes tell each other: plain data in shared pages.
 typedef struct fuzz_board {
@@ -228,6 +232,7 @@ static int run_apart(fuzz_campaign *campaign, void (*work)(fuzz_campaign *campai
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own) {
             _exit(1);
         }
+        ls_alloc_limit(CASE_PIECE_BYTES);
         work(campaign);
         _exit(0);
     }

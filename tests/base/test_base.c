@@ -384,3 +384,21 @@ Test(json, written_text_parses_back) {
     json_decref(root);
     ls_text_free(&text);
 }
+
+// What is larger than the limit is refused as memory that is not there, in a block and in an arena.
+Test(memory, no_piece_is_larger_than_the_limit) {
+    void *block = NULL;
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    ls_alloc_limit((uint64_t)8 << 20);
+    cr_expect(ls_alloc(&block, 9, (size_t)1 << 20) == LS_ERR_MEMORY && block == NULL);
+    cr_expect_str_eq(ls_error_last()->text, "cannot allocate 9437184 bytes");
+    cr_expect(ls_arena_alloc(arena, 9, (size_t)1 << 20) == NULL);
+    cr_expect(ls_alloc(&block, 7, (size_t)1 << 20) == LS_OK);
+    ls_free(block, 7, (size_t)1 << 20);
+    cr_expect(ls_arena_alloc(arena, 7, (size_t)1 << 20) != NULL);
+    ls_alloc_limit(UINT64_MAX);
+    cr_expect(ls_alloc(&block, 9, (size_t)1 << 20) == LS_OK);
+    ls_free(block, 9, (size_t)1 << 20);
+    ls_arena_free(arena);
+}
