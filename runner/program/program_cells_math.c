@@ -171,7 +171,7 @@ int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int di
             double above = in->exact[e] - n.largest, error = logarithm_error(&n, in->bounds[e]);
             double value = logarithm ? above - log(n.sum) : exp(above) / n.sum;
             double up = value > 0 ? value * expm1(error) : exp(above + error) / n.sum;
-            set_rounded(out, e, dtype, value, logarithm ? error : up > 1 ? 1 : up);
+            set_rounded(out, e, dtype, value, logarithm ? error : up);
             out->overflow[e] |= n.overflow;
         }
     }

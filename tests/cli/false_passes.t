@@ -222,3 +222,7 @@ $ for expect in 'class: wrong, ranks: [3]' 'class: wrong, where: zzz, also: [han
 > keys.yaml:7:51: error: expect: feature does not apply to a finding
 > keys.yaml:7:62: error: expect: sample does not apply to a finding
 > keys.yaml:7:37: error: expect: contains does not apply to what goes unnoticed
+# An element that the oracle knows nothing of has the simulation's bits, as long as what it is made of has.
+$ printf 'lockstep: 1\nname: unknown\nmesh: {shape: [6]}\ntables: [{name: t0, rows: 5, dim: 2, pooling: max, max_norm: 1, weights: {constant: 1}, features: [f0_0]}]\ninputs: {batch: 4, features: {f0_0: {lengths: {constant: 2}}}}\nsteps: [forward, backward, update]\noptimizer: {type: lars_sgd}\n' > unknown.yaml; bash check unknown 0 update/t0/f0_0/momentum1 3 f -5e-06
+>   stage update is wrong: 1 of 120 elements differ, by up to 1,222,013 ulps (inf of the bound)
+> 1
