@@ -84,9 +84,7 @@ static int add_up(const ls_oracle *oracle, const column_span *of, const oracle_s
             double error = row[table->dim + c];
             out->sum[c] += item->weight * row[c];
             out->magnitude[c] += fabs(item->weight) * (fabs(row[c]) + error);
-            // NaN loses against all others, which stay as well known as they are.
-            bool loses = table->pooling == LS_POOL_MAX && isnan(row[c]);
-            out->error[c] += loses ? 0 : fabs(item->weight) * error;
+            out->error[c] += fabs(item->weight) * error;
             if (isnan(out->largest[c]) || row[c] > out->largest[c]) {
                 out->largest[c] = row[c];
             }

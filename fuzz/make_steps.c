@@ -263,14 +263,15 @@ static void scale(ls_fuzz_program *program) {
     if (tensor == NULL) {
         return;
     }
-    bool negative = partial_only(program, tensor, "sum", "avg");
+    bool linear = partial_only(program, tensor, "sum", "avg");
     ls_fuzz_tensor made = *tensor;
     json_t *keys = ls_fuzz_push_step(program, "scale", tensor->name);
     if (ls_fuzz_dtype_whole(tensor->dtype)) {
-        ls_fuzz_set_int(program->draw, keys, "factor", ls_fuzz_below(program->draw, 4));
+        ls_fuzz_set_int(program->draw, keys, "factor",
+                        ls_fuzz_below(program->draw, linear ? 4 : 2));
     } else {
         double factor = LS_FUZZ_REAL(program->draw, 0.5, 0.1, 3, 0, -1.5, 1000);
-        ls_fuzz_set_real(program->draw, keys, "factor", negative || factor > 0 ? factor : 2);
+        ls_fuzz_set_real(program->draw, keys, "factor", linear || factor > 0 ? factor : 2);
     }
     ls_fuzz_put(program, keys, tensor, &made, false);
 }

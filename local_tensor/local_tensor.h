@@ -326,8 +326,11 @@ LS_API int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_ten
 // not combine are reduced. False: both may stay, or there is no place for them.
 bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_local_tensor *a,
                              const ls_local_tensor *b, ls_op op);
+// Whether values of dtype that lie so may be multiplied by factor where they lie.
+bool ls_placement_scales(const ls_placement *at, ls_dtype dtype, double factor);
 // Multiplies in place by factor, first rounded to the dtype (integers: it must be one).
-// LS_ERR_INVALID where partial values would not combine to the scaled value.
+// LS_ERR_INVALID where partial values would not combine to the scaled value: products, maxima times
+// what is negative, of integers times more than 1.
 LS_API int ls_local_tensor_scale(ls_local_tensor *tensor, double factor);
 // Every element converted, rounded once. LS_ERR_INVALID for partial values that would not combine
 // to the converted value.

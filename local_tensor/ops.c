@@ -50,6 +50,14 @@ int ls_local_tensor__finish(ls_local_tensor **out, ls_local_tensor *tensor, int 
     return LS_OK;
 }
 
+bool ls_placement_scales(const ls_placement *at, ls_dtype dtype, double factor) {
+    bool linear = at->op == LS_SUM || at->op == LS_AVG;
+    bool extreme = at->op == LS_MAX || at->op == LS_MIN;
+    // Integers wrap, above all those that change no maximum.
+    bool keeps_order = factor >= 0 && (ls_dtype_is_float(dtype) || factor <= 1);
+    return at->kind != LS_PLACE_PARTIAL || linear || (extreme && keeps_order);
+}
+
 int ls_local_tensor_scale(ls_local_tensor *tensor, double factor) {
     if (!ls_dtype_is_float(tensor->dtype)) {
         char element[8] = {0};
@@ -61,11 +69,9 @@ int ls_local_tensor_scale(ls_local_tensor *tensor, double factor) {
     }
     for (int d = 0; tensor->has_placements && d < tensor->placements.count; d++) {
         const ls_placement *at = &tensor->placements.at[d];
-        bool linear = at->op == LS_SUM || at->op == LS_AVG;
-        bool monotonic = (at->op == LS_MAX || at->op == LS_MIN) && factor >= 0;
-        if (at->kind == LS_PLACE_PARTIAL && !linear && !monotonic) {
-            return LS_FAIL(LS_ERR_INVALID, "values partial by %s cannot be scaled by %.17g",
-                           ls_op_name(at->op), factor);
+        if (!ls_placement_scales(at, tensor->dtype, factor)) {
+            return LS_FAIL(LS_ERR_INVALID, "%s values partial by %s cannot be scaled by %.17g",
+                           ls_dtype_name(tensor->dtype), ls_op_name(at->op), factor);
         }
     }
     ls_device *device = tensor->world->device;

@@ -15,11 +15,11 @@ static bool keeps_with_partial(ls_op partial, ls_op op) {
     return op != LS_AVG && (partial == op || (partial == LS_AVG && op == LS_SUM));
 }
 
-// The same with values that every rank has whole.
-static bool keeps_with_whole(ls_op partial, ls_op op) {
+// The same with values that every rank has whole. Sums of integers wrap, which keeps no order.
+static bool keeps_with_whole(ls_op partial, ls_op op, ls_dtype dtype) {
     bool extreme = partial == LS_MAX || partial == LS_MIN;
     return (is_linear(partial) && op == LS_PROD) || (partial == LS_AVG && op == LS_SUM) ||
-           (extreme && (op == LS_SUM || op == partial));
+           (extreme && ((op == LS_SUM && ls_dtype_is_float(dtype)) || op == partial));
 }
 
 // The shape that two shapes broadcast to, aligned at their last dimensions.
@@ -49,7 +49,7 @@ static bool in_result(ls_placement *out, const ls_placement *at, const ls_shape 
 }
 
 static bool combine(ls_placement *out, const ls_placement *x, const ls_placement *y, int mesh_dim,
-                    ls_op op) {
+                    ls_op op, ls_dtype dtype) {
     bool x_whole = x->kind == LS_PLACE_REPLICATE, y_whole = y->kind == LS_PLACE_REPLICATE;
     *out = x_whole ? *y : *x;
     if (x_whole && y_whole) {
@@ -59,7 +59,7 @@ static bool combine(ls_placement *out, const ls_placement *x, const ls_placement
         return x_whole || y_whole || ls_placement_equal(x, y, mesh_dim);
     }
     if (x_whole || y_whole) {
-        return keeps_with_whole(out->op, op);
+        return keeps_with_whole(out->op, op, dtype);
     }
     return ls_placement_equal(x, y, mesh_dim) && keeps_with_partial(x->op, op);
 }
@@ -90,7 +90,7 @@ static bool infer(ls_shape *shape, ls_placements *placements, const ls_local_ten
         ls_placement x, y;
         if (!in_result(&x, &a->placements.at[d], &a->shape, shape) ||
             !in_result(&y, &b->placements.at[d], &b->shape, shape) ||
-            !combine(&placements->at[d], &x, &y, mesh->dim[d], op) ||
+            !combine(&placements->at[d], &x, &y, mesh->dim[d], op, a->dtype) ||
             lacks(&a->placements, &a->shape, shape, &placements->at[d], d) ||
             lacks(&b->placements, &b->shape, shape, &placements->at[d], d)) {
             return false;
@@ -153,7 +153,7 @@ bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_
             y = *y_to = LS_REPLICATE;
         }
         bool sharded = x.kind == LS_PLACE_SHARD || y.kind == LS_PLACE_SHARD;
-        bool meet = combine(&implied.at[d], &x, &y, size, op);
+        bool meet = combine(&implied.at[d], &x, &y, size, op, a->dtype);
         if (!meet && sharded) {
             const ls_placement *to = x.kind == LS_PLACE_SHARD ? &x : &y;
             *x_to = in_operand(to, &first->shape, &shape);

@@ -28,10 +28,7 @@ static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_loca
     bool moves = false;
     *to = lie != NULL ? *lie : (ls_placements){0};
     for (int d = 0; d < to->count; d++) {
-        ls_op op = to->at[d].op;
-        bool scales =
-            op == LS_SUM || op == LS_AVG || ((op == LS_MAX || op == LS_MIN) && step->factor >= 0);
-        if (to->at[d].kind == LS_PLACE_PARTIAL && !scales) {
+        if (!ls_placement_scales(&to->at[d], ls_local_tensor_dtype(in[index]), step->factor)) {
             to->at[d] = LS_REPLICATE;
             moves = true;
         }

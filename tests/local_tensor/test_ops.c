@@ -117,7 +117,8 @@ Test(ops, elementwise_refusals) {
     ls_world_free(other);
 }
 
-// Scaling scales; integers take whole factors alone, and partial maxima no negative ones.
+// Scaling scales; integers take whole factors alone, and partial maxima no negative ones,
+// of integers none that could wrap.
 Test(ops, scale) {
     ls_world *world = make_world(LS_MESH(3));
     float full[4] = {1, -2, 3, 4};
@@ -135,6 +136,12 @@ Test(ops, scale) {
     cr_expect(ls_local_tensor_scale(a, 1e30) == LS_ERR_INVALID);
     cr_assert(ls_local_tensor_scale(a, -3) == LS_OK);
     cr_expect(((int32_t *)ls_local_tensor_shard(a, 2, 0)->data)[1] == 18);
+    ls_local_tensor_free(a);
+    // What is no maximum's part, the least integer, wraps.
+    cr_assert(ls_local_tensor_distribute(&a, world, whole, &LS_SHAPE(2), LS_I32,
+                                         &LS_PLACE(LS_PARTIAL(LS_MAX))) == LS_OK);
+    cr_expect(ls_local_tensor_scale(a, 2) == LS_ERR_INVALID);
+    cr_expect(ls_local_tensor_scale(a, 1) == LS_OK);
     ls_local_tensor_free(a);
     ls_world_free(world);
 }

@@ -160,8 +160,22 @@ Test(ops_placed, partial_with_whole) {
     ls_local_tensor_free(out);
     cr_assert(ls_local_tensor_elementwise(&out, p, w, LS_SUM) == LS_OK);
     cr_expect(ls_local_tensor_placements(out) == NULL);
-    ls_local_tensor *const all[] = {p, w, m, out};
-    for (int i = 0; i < 4; i++) {
+    ls_local_tensor_free(out);
+    // Integers wrap, and the least of them is no maximum's part any more.
+    const int8_t maxima[1] = {-5};
+    ls_local_tensor *n = NULL, *v = NULL;
+    ls_placements to[2];
+    cr_assert(ls_local_tensor_distribute(&n, world, maxima, &LS_SHAPE(1), LS_I8,
+                                         &LS_PLACE(LS_PARTIAL(LS_MAX))) == LS_OK);
+    cr_assert(ls_local_tensor_distribute(&v, world, maxima, &LS_SHAPE(1), LS_I8,
+                                         &LS_PLACE(LS_REPLICATE)) == LS_OK);
+    cr_expect(ls_local_tensor_meeting(&to[0], &to[1], n, v, LS_SUM));
+    cr_expect(to[0].at[0].kind == LS_PLACE_REPLICATE);
+    cr_expect(!ls_local_tensor_meeting(&to[0], &to[1], n, v, LS_MAX));
+    cr_assert(ls_local_tensor_elementwise(&out, n, v, LS_SUM) == LS_OK);
+    cr_expect(ls_local_tensor_placements(out) == NULL);
+    ls_local_tensor *const all[] = {p, w, m, n, v, out};
+    for (int i = 0; i < 6; i++) {
         ls_local_tensor_free(all[i]);
     }
     ls_world_free(world);
