@@ -378,3 +378,14 @@ double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const voi
     }
     return ls_bound_ratio_of(difference(element, dtype, actual), 0.0, element->bound, 0);
 }
+
+bool ls_bound_is_vacuous(const double *exact, const double *bounds, size_t count) {
+    LS_ASSERT(count == 0 || (exact != NULL && bounds != NULL));
+    size_t proven = 0, loose = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_loose = bounds[i] > 0 && !(bounds[i] < fabs(exact[i]));
+        loose += is_loose ? 1 : 0;
+        proven += !is_loose && (bounds[i] > 0 || exact[i] != 0) ? 1 : 0;
+    }
+    return loose > proven;
+}

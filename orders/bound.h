@@ -69,7 +69,12 @@ int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reduction, siz
 // dtype.
 double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const void *actual);
 
-// The same for a value that is not in memory.
+// Whether bounds [count] prove nothing of values whose exact ones are given: zero would be within
+// the bound for more than half of the elements that any rounding reaches. Elements without a bound
+// are exact and count as proven.
+bool ls_bound_is_vacuous(const double *exact, const double *bounds, size_t count);
+
+// The same as ls_bound_ratio for a value that is not in memory.
 double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow);
 
 #ifdef __cplusplus

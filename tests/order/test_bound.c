@@ -361,3 +361,17 @@ Test(bound, products_near_the_largest) {
         cr_expect(ls_bound_ratio(&e, LS_F16, out) <= 1);
     }
 }
+
+// A bound that lets zero pass for most elements proves nothing; one that does so for the small
+// elements of a tensor still proves the rest. Elements without a bound are exact.
+Test(bound, vacuous_where_zero_would_pass_for_most) {
+    const double exact[4] = {1, -2, 4, 0};
+    cr_expect(!ls_bound_is_vacuous(exact, (double[]){0.5, 1, 2, 0}, 4));
+    cr_expect(!ls_bound_is_vacuous(exact, (double[]){1, 1, 2, 0}, 4));
+    cr_expect(ls_bound_is_vacuous(exact, (double[]){1, 2, 2, 0}, 4));
+    cr_expect(!ls_bound_is_vacuous(exact, (double[]){1, 1, 2, 1}, 4));
+    cr_expect(ls_bound_is_vacuous(exact, (double[]){INFINITY, INFINITY, INFINITY, 0}, 4));
+    cr_expect(!ls_bound_is_vacuous(exact, (double[]){0, 0, 5, 0}, 4));
+    cr_expect(!ls_bound_is_vacuous((double[]){0, 0}, (double[]){0, 0}, 2));
+    cr_expect(!ls_bound_is_vacuous(NULL, NULL, 0));
+}
