@@ -101,25 +101,19 @@ static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int bl
 }
 
 // What a side exchanges, block by block where it has places for them, else at once.
-typedef struct block {
-    const char *base;
-    size_t count;
-    const mpi_type *type;
-} block;
-
 static int block_count(const mpi_side *side, int blocks) {
     return side->displs != NULL || side->byte_displs != NULL ? blocks : 1;
 }
 
-static block block_at(mpi_rank *me, const mpi_side *side, int b, int blocks) {
+static mpi_place block_at(mpi_rank *me, const mpi_side *side, int b, int blocks) {
     if (side->displs == NULL && side->byte_displs == NULL) {
         run all = all_blocks(side, blocks);
-        return (block){all.base, all.count, side->type};
+        return (mpi_place){all.base, all.count, side->type};
     }
     const mpi_type *type = side->types != NULL ? ls_mpi__type_of(me, side->types[b]) : side->type;
     ptrdiff_t unit = side->types != NULL ? 1 : type->extent;
     ptrdiff_t at = side->byte_displs != NULL ? side->byte_displs[b] : side->displs[b] * unit;
-    return (block){(const char *)side->buf + at, (size_t)side->counts[b], type};
+    return (mpi_place){(const char *)side->buf + at, (size_t)side->counts[b], type};
 }
 
 static bool has_data(const mpi_side *side) {
@@ -132,7 +126,7 @@ static void bounds_of(const char **low, const char **high, mpi_rank *me, const m
                       int blocks) {
     *low = *high = side->buf;
     for (int b = 0; b < block_count(side, blocks); b++) {
-        const block own = block_at(me, side, b, blocks);
+        const mpi_place own = block_at(me, side, b, blocks);
         ptrdiff_t first;
         size_t bytes;
         ls_mpi__span(&first, &bytes, own.count, own.type);
@@ -155,9 +149,9 @@ static bool sides_meet(mpi_rank *me, const mpi_side *send, int send_blocks, cons
         return false;
     }
     for (int i = 0; i < block_count(send, send_blocks); i++) {
-        const block from = block_at(me, send, i, send_blocks);
+        const mpi_place from = block_at(me, send, i, send_blocks);
         for (int k = 0; k < block_count(recv, recv_blocks); k++) {
-            const block to = block_at(me, recv, k, recv_blocks);
+            const mpi_place to = block_at(me, recv, k, recv_blocks);
             if (ls_mpi__types_meet(from.base, from.count, from.type, to.base, to.count, to.type)) {
                 return true;
             }
@@ -177,23 +171,49 @@ static mpi_side recv_side(const mpi_record *record) {
 }
 
 // What a member's call reads and writes: out of the record, by who it is.
-static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *record, bool keep) {
+typedef struct sides {
+    mpi_side send, recv;
+    int out, in;  // blocks
+    bool sends, receives;
+} sides;
+
+static sides sides_of(const mpi_record *record) {
     const mpi_comm *comm = record->comm;
     bool root = !record->collective->rooted || record->root == MPI_ROOT ||
                 (!comm->inter && record->root == comm->rank);
     const mpi_collective *kind = record->collective;
     bool from_root = kind->rooted && kind->sync == MPI_SYNC_FROM_ROOT, bcast = !kind->two_sided;
-    int out = kind->out_blocks ? blocks_of(comm, kind, true) : 1;
-    int in = kind->in_blocks ? blocks_of(comm, kind, false) : 1;
-    bool sends = !from_root || root;
-    bool receives = from_root ? !bcast || !root : root;
-    if (sends) {
-        own_side(me, &owned[0], &record->send, out, false, record->function, keep);
+    return (sides){.send = record->send,
+                   .recv = bcast ? record->send : recv_side(record),
+                   .out = kind->out_blocks ? blocks_of(comm, kind, true) : 1,
+                   .in = kind->in_blocks ? blocks_of(comm, kind, false) : 1,
+                   .sends = !from_root || root,
+                   .receives = from_root ? !bcast || !root : root};
+}
+
+static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *record, bool keep) {
+    const sides of = sides_of(record);
+    if (of.sends) {
+        own_side(me, &owned[0], &of.send, of.out, false, record->function, keep);
     }
-    if (receives) {
-        const mpi_side recv = recv_side(record);
-        own_side(me, &owned[1], bcast ? &record->send : &recv, in, true, record->function, keep);
+    if (of.receives) {
+        own_side(me, &owned[1], &of.recv, of.in, true, record->function, keep);
     }
+}
+
+// Whether a byte of what the member receives into is of two blocks, or twice of one.
+static bool received_twice(mpi_rank *me, const sides *of) {
+    if (!of->receives || !has_data(&of->recv)) {
+        return false;
+    }
+    size_t n = (size_t)block_count(&of->recv, of->in);
+    mpi_place *places = ls_mpi__alloc(n * sizeof *places);
+    for (size_t b = 0; b < n; b++) {
+        places[b] = block_at(me, &of->recv, (int)b, of->in);
+    }
+    bool twice = ls_mpi__places_overlap(places, n);
+    free(places);
+    return twice;
 }
 
 void ls_mpi__collective_own(mpi_rank *me, mpi_request *request) {
@@ -276,14 +296,17 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
         mpi_op *op;
         const mpi_type *type = record.send.type != NULL ? record.send.type : record.recv.type;
         MPI_TRY(ls_mpi__op_arg(&op, at, comm, args->op, type));
+        MPI_TRY(ls_mpi__reduce_op_arg(at, comm, op));
         record.op = op;
     }
-    const mpi_side recv = recv_side(&record);
-    if (sides_meet(at.me, &record.send,
-                   args->kind->out_blocks ? blocks_of(comm, args->kind, true) : 1, &recv,
-                   args->kind->in_blocks ? blocks_of(comm, args->kind, false) : 1)) {
+    const sides of = sides_of(&record);
+    if (args->kind->two_sided && sides_meet(at.me, &of.send, of.out, &of.recv, of.in)) {
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
                              "the send and the receive buffer overlap (MPI_IN_PLACE is for that)");
+    }
+    if (received_twice(at.me, &of)) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
+                             "places overlap that it receives into");
     }
     *out = record;
     return MPI_SUCCESS;

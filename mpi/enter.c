@@ -221,6 +221,13 @@ int ls_mpi__op_arg(mpi_op **out, mpi_where at, mpi_comm *comm, MPI_Op handle,
     return MPI_SUCCESS;
 }
 
+int ls_mpi__reduce_op_arg(mpi_where at, mpi_comm *comm, const mpi_op *op) {
+    return op->handle != MPI_REPLACE && op->handle != MPI_NO_OP
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, comm, MPI_ERR_OP, at.function,
+                               "%s is for accumulates on windows only", ls_mpi__op_name(op));
+}
+
 int ls_mpi__count_arg(mpi_where at, mpi_comm *comm, const char *what, long count) {
     return count >= 0
                ? MPI_SUCCESS
@@ -245,11 +252,33 @@ int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count
     return MPI_SUCCESS;
 }
 
+int ls_mpi__receive_arg(mpi_where at, mpi_comm *comm, long count, const mpi_type *type) {
+    return !ls_mpi__places_overlap(&(mpi_place){NULL, (size_t)count, type}, 1)
+               ? MPI_SUCCESS
+               : ls_mpi__error(
+                     at.me, comm, MPI_ERR_TYPE, at.function,
+                     "entries of the datatype overlap: nothing can be received into them");
+}
+
 // No handle's fault: of no communicator's handler but the world's.
 int ls_mpi__out_arg(mpi_where at, const char *what, const void *out) {
     return out != NULL ? MPI_SUCCESS
                        : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
                                        "the place for the %s is NULL", what);
+}
+
+int ls_mpi__status_arg(mpi_where at, const MPI_Status *status, int count) {
+    return status != NULL || count == 0
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
+                               "the place for the status is NULL (MPI_STATUS_IGNORE is for that)");
+}
+
+int ls_mpi__read_status_arg(mpi_where at, const MPI_Status *status) {
+    MPI_TRY(ls_mpi__out_arg(at, "status", status));
+    return status != MPI_STATUS_IGNORE ? MPI_SUCCESS
+                                       : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
+                                                       "the status is MPI_STATUS_IGNORE");
 }
 
 int ls_mpi__root_arg(mpi_where at, mpi_comm *comm, int root) {

@@ -3,16 +3,11 @@
 #ifndef LS_MPI_INTERNAL_H
 #define LS_MPI_INTERNAL_H
 
-// What programs see: MPI's own names.
-#define LOCKSTEP_MPI_NO_SITES
-#pragma GCC visibility push(default)
-#include "mpi/include/mpi.h"
-#pragma GCC visibility pop
+#include "mpi/data.h"
 #include "mpi/mpi_run.h"
 #include "ranks/front.h"
 
 typedef struct mpi_comm mpi_comm;
-typedef struct mpi_rank mpi_rank;
 typedef struct mpi_request mpi_request;
 typedef struct mpi_win mpi_win;
 typedef struct mpi_parts mpi_parts;
@@ -56,50 +51,10 @@ mpi_slot *ls_mpi__handle_slot(mpi_rank *me, int handle);
 void ls_mpi__handles_close(mpi_rank *me);
 
 // ---- Objects ------------------------------------------------------------------------------------
-typedef struct mpi_attribute {
-    int keyval;
-    void *value;
-    struct mpi_attribute *next;
-} mpi_attribute;
-
 typedef struct mpi_group {
     int size;
     int ranks[];  // [size] of the world
 } mpi_group;
-
-// Runs of basic elements in the order of the type map.
-typedef struct mpi_segment {
-    ptrdiff_t offset;
-    size_t count;  // of basic elements, one after another
-    int basic;     // number of the basic type, as in MPI_INT
-} mpi_segment;
-
-typedef struct mpi_type {
-    int handle;
-    const char *constant;  // "MPI_INT"; NULL: derived
-    size_t size;
-    ptrdiff_t lb, extent, true_lb, true_extent;
-    mpi_segment *segments;  // [segment_count]
-    size_t segment_count;
-    size_t elements;              // basic ones
-    const struct mpi_type *unit;  // the constant that all of it is made of; NULL: of several
-    bool committed;
-    bool contiguous;  // one segment at 0 that fills the extent
-    char *name;
-    mpi_attribute *attributes;
-    int combiner;
-    int *integers;  // of the constructor
-    MPI_Aint *addresses;
-    struct mpi_type **parts;
-    int integer_count, address_count, type_count;
-} mpi_type;
-
-typedef struct mpi_op {
-    int handle;
-    const char *constant;
-    MPI_User_function *function;
-    bool commutes;
-} mpi_op;
 
 typedef struct mpi_errhandler {
     MPI_Comm_errhandler_function *comm;
@@ -227,7 +182,7 @@ struct mpi_request {
     MPI_Grequest_free_function *release;
     MPI_Grequest_cancel_function *cancel;
     void *state;
-    bool general_done;
+    bool general_done, freed;  // freed before it is done
     mpi_request *next_freed;
 };
 
@@ -317,12 +272,19 @@ int ls_mpi__group_arg(mpi_group **out, mpi_where at, MPI_Group handle);
 int ls_mpi__type_arg(mpi_type **out, mpi_where at, mpi_comm *comm, MPI_Datatype handle,
                      bool committed);
 int ls_mpi__op_arg(mpi_op **out, mpi_where at, mpi_comm *comm, MPI_Op handle, const mpi_type *type);
+int ls_mpi__reduce_op_arg(mpi_where at, mpi_comm *comm, const mpi_op *op);  // none of accumulates
 int ls_mpi__count_arg(mpi_where at, mpi_comm *comm, const char *what, long count);
 int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count,
                        const mpi_type *type);
+// What is received into has each byte once.
+int ls_mpi__receive_arg(mpi_where at, mpi_comm *comm, long count, const mpi_type *type);
 int ls_mpi__root_arg(mpi_where at, mpi_comm *comm, int root);
 // A place that the function writes to.
 int ls_mpi__out_arg(mpi_where at, const char *what, const void *out);
+// NULL is neither a status nor MPI_STATUS_IGNORE. A list of no statuses may be NULL.
+int ls_mpi__status_arg(mpi_where at, const MPI_Status *status, int count);
+// A status that the function reads: MPI_STATUS_IGNORE is none.
+int ls_mpi__read_status_arg(mpi_where at, const MPI_Status *status);
 
 #define MPI_TRY(expression)                                                                        \
     do {                                                                                           \
@@ -332,42 +294,10 @@ int ls_mpi__out_arg(mpi_where at, const char *what, const void *out);
         }                                                                                          \
     } while (0)
 
-// ---- type.c, pack.c -----------------------------------------------------------------------------
-void ls_mpi__types_open(mpi_rank *me);
-mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle);  // NULL: none
-const mpi_type *ls_mpi__basic(int number);
-const char *ls_mpi__type_name(const mpi_type *type);
-size_t ls_mpi__pack(void *out, const void *buf, size_t count, const mpi_type *type);
-// At most `bytes`; returns how many were used.
-size_t ls_mpi__unpack(void *buf, size_t count, const mpi_type *type, const void *in, size_t bytes);
-// Copies what both have: out and in may be the same.
-void ls_mpi__copy(void *out, size_t out_count, const mpi_type *out_type, const void *in,
-                  size_t in_count, const mpi_type *in_type);
-// Whether the sender's elements are the first of the receiver's. *at: the first that differs.
-bool ls_mpi__signature_fits(size_t send_count, const mpi_type *send, size_t recv_count,
-                            const mpi_type *recv, const char **send_basic, const char **recv_basic);
-// The first element's offset and the span of count elements.
-void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *type);
-bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, const char *low,
-                        const char *high);
-// Whether what two calls name has a byte in common, gaps left out.
-bool ls_mpi__types_meet(const void *a, size_t a_count, const mpi_type *a_type, const void *b,
-                        size_t b_count, const mpi_type *b_type);
-mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner);
-int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
+// --- type_make.c, misc.c -------------------------------------------------------------------------
 // Another of the same making.
 int ls_mpi__type_copy(mpi_where at, const mpi_type *of, MPI_Datatype *out);
-void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count);
-
-// ---- op.c ---------------------------------------------------------------------------------------
-void ls_mpi__ops_open(mpi_rank *me);
 void ls_mpi__infos_open(mpi_rank *me);  // misc.c
-mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle);
-const char *ls_mpi__op_name(const mpi_op *op);
-bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type);
-// inout = in op inout.
-void ls_mpi__reduce(const mpi_op *op, const mpi_type *type, const void *in, void *inout,
-                    size_t count);
 
 // ---- comm.c, comm_make.c ------------------------------------------------------------------------
 void ls_mpi__comms_open(mpi_rank *me);
@@ -430,6 +360,7 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
 bool ls_mpi__request_done(const mpi_request *request);
 // ---- part.c: partitioned messages ---------------------------------------------------------------
 bool ls_mpi__parts_open(const mpi_request *request);  // not all parts of a send are ready
+int ls_mpi__parts_tag(const mpi_request *request);    // as the program gave it
 int ls_mpi__parts_start(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_done(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_free(mpi_rank *me, mpi_request *request);

@@ -303,6 +303,7 @@ int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count, MPI_Datatype 
     MPI_TRY(ls_mpi__count_arg(at, NULL, "count", count));
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     MPI_TRY(ls_mpi__op_arg(&object, at, NULL, op, of));
+    MPI_TRY(ls_mpi__reduce_op_arg(at, NULL, object));
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, inbuf, count, of));
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, inoutbuf, count, of));
     if (inbuf == inoutbuf && count > 0) {

@@ -28,6 +28,7 @@ int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m) {
     }
     MPI_TRY(m->peer != MPI_PROC_NULL ? ls_mpi__buffer_arg(at, comm, m->buf, m->count, type)
                                      : MPI_SUCCESS);
+    MPI_TRY(m->send ? MPI_SUCCESS : ls_mpi__receive_arg(at, comm, m->count, type));
     const mpi_side side = {.buf = m->buf, .count = m->count, .type = type};
     *out = (mpi_record){.comm = comm, .function = at.function, .mode = m->mode};
     *(m->send ? &out->send : &out->recv) = side;
@@ -55,6 +56,7 @@ static int blocking(mpi_where at, const mpi_message *m, MPI_Status *status) {
     mpi_record record;
     ls_request proto;
     MPI_TRY(ls_mpi__message_read(&record, at, m));
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     ls_mpi__status_empty(&record.status);
     if (m->peer == MPI_PROC_NULL) {
         record.status.MPI_SOURCE = MPI_PROC_NULL;
@@ -186,6 +188,7 @@ static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_mes
     mpi_record records[2];
     ls_request protos[2], *inner[2] = {NULL, NULL};
     const mpi_message *both[2] = {recv, send};
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     for (int i = 0; i < 2; i++) {
         MPI_TRY(ls_mpi__message_read(&records[i], at, both[i]));
         ls_mpi__status_empty(&records[i].status);

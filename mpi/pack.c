@@ -113,6 +113,14 @@ typedef struct stretch {
     intptr_t from, to;
 } stretch;
 
+static stretch *room_for(stretch *of, size_t count) {
+    stretch *more = realloc(of, count * sizeof *more);
+    if (more == NULL) {
+        abort();
+    }
+    return more;
+}
+
 static int by_place(const void *a, const void *b) {
     intptr_t x = ((const stretch *)a)->from, y = ((const stretch *)b)->from;
     return x < y ? -1 : x > y ? 1 : 0;
@@ -138,10 +146,7 @@ static stretch *stretches(size_t *out, const void *base, size_t count, const mpi
             continue;
         }
         if ((n & (n - 1)) == 0) {
-            made = realloc(made, (n == 0 ? 1 : 2 * n) * sizeof *made);
-            if (made == NULL) {
-                abort();
-            }
+            made = room_for(made, n == 0 ? 1 : 2 * n);
         }
         made[n++] = (stretch){from, to};
     }
@@ -179,6 +184,81 @@ bool ls_mpi__types_meet(const void *a, size_t a_count, const mpi_type *a_type, c
     free(own);
     free(other);
     return meet;
+}
+
+// ---- Overlaps -----------------------------------------------------------------------------------
+// Stretches in the order of their places.
+static bool neighbors_meet(const stretch *all, size_t n) {
+    intptr_t end = n > 0 ? all[0].to : 0;
+    for (size_t i = 1; i < n; i++) {
+        if (all[i].from < end) {
+            return true;
+        }
+        end = all[i].to;
+    }
+    return false;
+}
+
+// Stretches of all places together, or, whole, around each of them.
+static stretch *stretches_of(size_t *out, const mpi_place *places, size_t n, bool whole) {
+    stretch *all = NULL;
+    size_t count = 0;
+    for (size_t p = 0; p < n; p++) {
+        ptrdiff_t first;
+        size_t bytes, more = 1;
+        ls_mpi__span(&first, &bytes, places[p].count, places[p].type);
+        if (bytes == 0) {
+            continue;
+        }
+        stretch around = {(intptr_t)places[p].base + first, 0}, *own = NULL;
+        around.to = around.from + (intptr_t)bytes;
+        if (!whole) {
+            own = stretches(&more, places[p].base, places[p].count, places[p].type, around.from,
+                            around.to);
+        }
+        all = room_for(all, count + more);
+        memcpy(all + count, whole ? &around : own, more * sizeof *all);
+        count += more;
+        free(own);
+    }
+    if (count > 1) {
+        qsort(all, count, sizeof *all, by_place);
+    }
+    *out = count;
+    return all;
+}
+
+bool ls_mpi__segments_overlap(const mpi_type *type) {
+    size_t n;
+    stretch *own = stretches(&n, NULL, 1, type, INTPTR_MIN, INTPTR_MAX);
+    bool meet = neighbors_meet(own, n);
+    free(own);
+    return meet;
+}
+
+bool ls_mpi__places_overlap(const mpi_place *places, size_t n) {
+    bool mixed = false;  // elements of one place lie between each other
+    for (size_t p = 0; p < n; p++) {
+        const mpi_type *type = places[p].type;
+        if (places[p].count == 0 || type->size == 0) {
+            continue;
+        }
+        if (type->overlaps) {
+            return true;
+        }
+        ptrdiff_t extent = type->extent < 0 ? -type->extent : type->extent;
+        mixed = mixed || (places[p].count > 1 && extent < type->true_extent);
+    }
+    for (int whole = 1; whole >= 0; whole--) {
+        size_t count;
+        stretch *all = stretches_of(&count, places, n, whole == 1);
+        bool meet = neighbors_meet(all, count);
+        free(all);
+        if (!meet && !(whole == 1 && mixed)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // ---- Signatures ---------------------------------------------------------------------------------

@@ -94,9 +94,10 @@ void ls_mpi__parts_done(mpi_rank *me, mpi_request *request) {
     for (int n = 0; request->parts != NULL && n < request->parts->count; n++) {
         disown_part(me, request->parts, n);
     }
-    if (request->parts != NULL) {
-        request->record.status.MPI_TAG = request->parts->tag;
-    }
+}
+
+int ls_mpi__parts_tag(const mpi_request *request) {
+    return request->parts->tag;
 }
 
 void ls_mpi__parts_free(mpi_rank *me, mpi_request *request) {

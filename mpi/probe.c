@@ -38,6 +38,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_record record;
     ls_request proto, *inner = NULL;
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
     if (source == MPI_PROC_NULL) {
         ls_mpi__status(status, &record.status);
@@ -81,6 +82,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_record record;
     ls_request proto, *send;
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     MPI_TRY(probe_now(&send, flag, at, source, tag, comm, &record, &proto));
     if (send != NULL) {
         status_of(status, record.comm, send);
@@ -110,6 +112,8 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_record record;
     ls_request proto;
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
+    MPI_TRY(ls_mpi__out_arg(at, "message", message));
     MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
     if (source == MPI_PROC_NULL) {
         *message = MPI_MESSAGE_NO_PROC;
@@ -124,6 +128,8 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_record record;
     ls_request proto, *send;
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
+    MPI_TRY(ls_mpi__out_arg(at, "message", message));
     MPI_TRY(probe_now(&send, flag, at, source, tag, comm, &record, &proto));
     *message = *flag != 0 ? MPI_MESSAGE_NO_PROC : MPI_MESSAGE_NULL;
     if (send == NULL) {
@@ -139,75 +145,116 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
     return take_message(at, &record, &proto, message, status);
 }
 
-static int read_matched(mpi_where at, void *buf, int count, MPI_Datatype type, MPI_Message *message,
-                        mpi_record **out, MPI_Status *status) {
+typedef struct matched_receive {
+    void *buf;
+    int count;
+    MPI_Datatype type;
+    MPI_Message *message;
+} matched_receive;
+
+// The message of the handle as MPI_Mprobe took it; NULL: of MPI_PROC_NULL.
+static int message_arg(mpi_record **out, mpi_where at, const MPI_Message *message) {
     const char *why;
-    mpi_type *of;
-    mpi_record *record = ls_mpi__handle_get(at.me, MPI_KIND_MESSAGE,
-                                            message != NULL ? *message : MPI_MESSAGE_NULL, &why);
-    if (record == NULL) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the message is %s", why);
+    MPI_TRY(ls_mpi__out_arg(at, "message", message));
+    *out = NULL;
+    if (*message == MPI_MESSAGE_NO_PROC) {
+        return MPI_SUCCESS;
     }
-    MPI_TRY(ls_mpi__count_arg(at, record->comm, "the count", count));
-    MPI_TRY(ls_mpi__type_arg(&of, at, record->comm, type, true));
-    MPI_TRY(ls_mpi__buffer_arg(at, record->comm, buf, count, of));
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_MESSAGE, *message, &why);
+    return *out != NULL
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the message is %s", why);
+}
+
+static void check_matched(mpi_where at, const mpi_record *record, size_t count,
+                          const mpi_type *type) {
     const char *a, *b;
-    if (!ls_mpi__signature_fits((size_t)record->send.count, record->send.type, (size_t)count, of,
-                                &a, &b)) {
+    if (!ls_mpi__signature_fits((size_t)record->send.count, record->send.type, count, type, &a,
+                                &b)) {
         ls_mpi__finding(at.me, LS_FINDING_P2P_DTYPE_MISMATCH, ls_mpi__file, ls_mpi__line,
                         "%s: the message is of %s, and received as %s", at.function, a, b);
     }
-    ls_mpi__touch_typed(at.me, buf, (size_t)count, of, true, at.function);
-    size_t used = ls_mpi__unpack(buf, (size_t)count, of, record->packed, record->packed_bytes);
-    record->truncated = used < record->packed_bytes;
-    ls_mpi__handle_free(at.me, *message);
-    *message = MPI_MESSAGE_NULL;
-    *out = record;
-    ls_mpi__status(status, &record->status);
-    return MPI_SUCCESS;
+    if (!record->truncated) {
+        return;
+    }
+    ls_mpi__finding(at.me, LS_FINDING_P2P_COUNT_MISMATCH, ls_mpi__file, ls_mpi__line,
+                    "%s: MPI_ERR_TRUNCATE: a message of %zu bytes meets a receive of %zu",
+                    at.function, record->packed_bytes, count * type->size);
+    if (record->comm->errhandler == MPI_ERRORS_ARE_FATAL) {
+        ls_schedule__enter(at.me->rank);
+        ls_spmd__fail(ls_mpi__state.run, LS_ERR_FINDING, "p2p.count_mismatch");
+        ls_schedule__leave(at.me->rank);
+        (void)ls_mpi__leave(at.me, LS_OK);
+    }
 }
 
-static int matched(mpi_where at, void *buf, int count, MPI_Datatype type, MPI_Message *message,
-                   MPI_Status *status) {
-    mpi_record *record = NULL;
-    if (message != NULL && *message == MPI_MESSAGE_NO_PROC) {
-        MPI_Status nobody;
-        ls_mpi__status_empty(&nobody);
-        nobody.MPI_SOURCE = MPI_PROC_NULL;
-        ls_mpi__status(status, &nobody);
-        *message = MPI_MESSAGE_NULL;
+// Receives the message into *out, whose status says of what; `owned` (NULL: of a call that waits)
+// owns the buffer from here on.
+static int receive_matched(mpi_record *out, mpi_owned **owned, mpi_where at,
+                           const matched_receive *m) {
+    mpi_record *record;
+    mpi_type *of;
+    MPI_TRY(message_arg(&record, at, m->message));
+    if (record == NULL) {
+        *out = (mpi_record){.function = at.function, .comm = at.me->world};
+        ls_mpi__status_empty(&out->status);
+        out->status.MPI_SOURCE = MPI_PROC_NULL;
+        *m->message = MPI_MESSAGE_NULL;
         return MPI_SUCCESS;
     }
-    MPI_TRY(read_matched(at, buf, count, type, message, &record, status));
-    record->function = at.function;
-    int result = ls_mpi__received(at.me, record);
+    size_t count = (size_t)m->count;
+    MPI_TRY(ls_mpi__count_arg(at, record->comm, "the count", m->count));
+    MPI_TRY(ls_mpi__type_arg(&of, at, record->comm, m->type, true));
+    MPI_TRY(ls_mpi__buffer_arg(at, record->comm, m->buf, m->count, of));
+    MPI_TRY(ls_mpi__receive_arg(at, record->comm, m->count, of));
+    record->truncated = count * of->size < record->packed_bytes;
+    check_matched(at, record, count, of);
+    if (owned != NULL) {
+        *owned = ls_mpi__own(at.me, m->buf, count, of, true, at.function);
+    } else {
+        ls_mpi__touch_typed(at.me, m->buf, count, of, true, at.function);
+    }
+    (void)ls_mpi__unpack(m->buf, count, of, record->packed, record->packed_bytes);
+    ls_mpi__handle_free(at.me, *m->message);
+    *m->message = MPI_MESSAGE_NULL;
     free(record->packed);
+    *out = *record;
+    out->packed = NULL;
+    out->function = at.function;
     free(record);
-    return result;
+    return MPI_SUCCESS;
 }
 
 int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return matched(at, buf, count, type, message, status);
+    mpi_record record;
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
+    MPI_TRY(receive_matched(&record, NULL, at, &(matched_receive){buf, count, type, message}));
+    int result = ls_mpi__received(at.me, &record);
+    ls_mpi__status(status, &record.status);
+    return result;
 }
 
 int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
                MPI_Request *request) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    MPI_Status status;
-    int result = matched(at, buf, count, type, message, &status);
+    mpi_record record;
+    mpi_owned *owned = NULL;
+    MPI_TRY(ls_mpi__out_arg(at, "request", request));
+    MPI_TRY(receive_matched(&record, &owned, at, &(matched_receive){buf, count, type, message}));
     mpi_request *made = ls_mpi__request_make(at.me, MPI_REQUEST_RECV, __func__);
     made->active = true;
-    made->record.function = __func__;
-    made->record.status = status;
-    made->comm = at.me->world;
+    made->record = record;
+    made->comm = record.comm;
+    made->owned[0] = owned;
     *request = made->handle;
-    return result;
+    return MPI_SUCCESS;
 }
 
 // ---- Statuses -----------------------------------------------------------------------------------
 int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     long long bytes = status->ls_bytes, size = (long long)of->size;
@@ -219,6 +266,7 @@ int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count) {
 
 int MPI_Get_elements_x(const MPI_Status *status, MPI_Datatype type, MPI_Count *count) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
     size_t left = (size_t)status->ls_bytes, whole = of->size > 0 ? left / of->size : 0;
@@ -245,17 +293,22 @@ int MPI_Get_elements(const MPI_Status *status, MPI_Datatype type, int *count) {
 }
 
 int MPI_Test_cancelled(const MPI_Status *status, int *flag) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(ls_mpi__read_status_arg(at, status));
     *flag = status->ls_cancelled;
     return MPI_SUCCESS;
 }
 
 int MPI_Status_set_cancelled(MPI_Status *status, int flag) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(ls_mpi__read_status_arg(at, status));
     status->ls_cancelled = flag;
     return MPI_SUCCESS;
 }
 
 int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count count) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     // As many whole types as these elements are, and the first of one more.

@@ -95,14 +95,14 @@ void ls_mpi__collective_proto(ls_request *proto, mpi_record *record) {
 
 // ---- Statuses -----------------------------------------------------------------------------------
 void ls_mpi__status_empty(MPI_Status *out) {
-    if (out != MPI_STATUS_IGNORE && out != NULL) {
+    if (out != MPI_STATUS_IGNORE) {
         *out = (MPI_Status){
             .MPI_SOURCE = MPI_ANY_SOURCE, .MPI_TAG = MPI_ANY_TAG, .MPI_ERROR = MPI_SUCCESS};
     }
 }
 
 void ls_mpi__status(MPI_Status *out, const MPI_Status *from) {
-    if (out != MPI_STATUS_IGNORE && out != NULL) {
+    if (out != MPI_STATUS_IGNORE) {
         int error = out->MPI_ERROR;
         *out = *from;
         out->MPI_ERROR = error;  // only calls for several requests set it
@@ -344,11 +344,11 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
         }
         if (bytes > room) {
             to->truncated = true;
+            (void)snprintf(what, sizeof what,
+                           "MPI_ERR_TRUNCATE: a message of %zu bytes meets a receive of %zu", bytes,
+                           room);
+            tell_mismatch(run, LS_FINDING_P2P_COUNT_MISMATCH, send, recv, what);
             if (comm->errhandler == MPI_ERRORS_ARE_FATAL) {
-                (void)snprintf(what, sizeof what,
-                               "MPI_ERR_TRUNCATE: a message of %zu bytes meets a receive of %zu",
-                               bytes, room);
-                tell_mismatch(run, LS_FINDING_P2P_COUNT_MISMATCH, send, recv, what);
                 return LS_FAIL(LS_ERR_FINDING, "p2p.count_mismatch");
             }
         }

@@ -95,6 +95,18 @@ static int read_types(rma_read *out, mpi_where at, const rma_call *c) {
         return ls_mpi__win_error(at.me, out->win, MPI_ERR_COUNT, at.function,
                                  "the origin has %zu bytes, the target %zu", here, there);
     }
+    const mpi_place written[] = {
+        {NULL, (size_t)c->count, c->how == GET ? out->type : NULL},
+        {NULL, (size_t)c->result_count, out->result_type},
+        {NULL, (size_t)c->target_count, sends ? out->target_type : NULL},
+    };
+    for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
+        if (written[i].type != NULL && ls_mpi__places_overlap(&written[i], 1)) {
+            return ls_mpi__win_error(at.me, out->win, MPI_ERR_TYPE, at.function,
+                                     "entries of the datatype overlap: nothing can be written "
+                                     "into them");
+        }
+    }
     return MPI_SUCCESS;
 }
 
@@ -125,6 +137,10 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
     if (c->target != MPI_PROC_NULL && (c->target < 0 || c->target >= win->comm->size)) {
         return ls_mpi__win_error(at.me, win, MPI_ERR_RANK, at.function, "rank %d is not in [0, %d)",
                                  c->target, win->comm->size);
+    }
+    if (c->how == ACCUMULATE && c->op == MPI_NO_OP) {
+        return ls_mpi__win_error(at.me, win, MPI_ERR_OP, at.function,
+                                 "MPI_NO_OP is for accumulates that fetch only");
     }
     MPI_TRY(read_types(out, at, c));
     bool swapped = c->how != COMPARE_AND_SWAP || is_swapped(out->target_type);

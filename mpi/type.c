@@ -208,6 +208,7 @@ int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out) {
     made->true_extent = high - low;
     made->contiguous = made->segment_count == 1 && made->segments[0].offset == 0 && made->lb == 0 &&
                        made->extent == (ptrdiff_t)made->size;
+    made->overlaps = ls_mpi__segments_overlap(made);
     made->handle = ls_mpi__handle_add(me, MPI_KIND_TYPE, made);
     *out = made->handle;
     return MPI_SUCCESS;

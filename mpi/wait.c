@@ -58,30 +58,47 @@ bool ls_mpi__request_done(const mpi_request *request) {
     return request->inner == NULL || request->inner->state == LS_REQUEST_DONE;
 }
 
+static int callback_failed(mpi_rank *me, int code, const char *which) {
+    return code == MPI_SUCCESS
+               ? MPI_SUCCESS
+               : ls_mpi__error(me, NULL, code, "MPI_Grequest_start",
+                               "the %s function of the request returned error code %d", which,
+                               code);
+}
+
+// The status of a complete request; the error of the query function of a generalized one.
+static int complete_status(mpi_rank *me, mpi_request *request) {
+    MPI_Status *status = &request->record.status;
+    int result = MPI_SUCCESS;
+    if (request->kind == MPI_REQUEST_GENERAL && request->query != NULL) {
+        result = callback_failed(me, request->query(request->state, status), "query");
+    }
+    status->ls_cancelled = request->cancelled ? 1 : status->ls_cancelled;
+    status->MPI_TAG = request->parts != NULL ? ls_mpi__parts_tag(request) : status->MPI_TAG;
+    return result;
+}
+
+static int release_general(mpi_rank *me, const mpi_request *request) {
+    return request->release != NULL ? callback_failed(me, request->release(request->state), "free")
+                                    : MPI_SUCCESS;
+}
+
 int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status) {
     mpi_request *request = ls_mpi__request_of(me, *handle, NULL);
-    int result = MPI_SUCCESS;
     if (request->inner != NULL) {
         ls_schedule__enter(me->rank);
         ls_request__free(me->rank, request->inner);
         ls_schedule__leave(me->rank);
         request->inner = NULL;
     }
-    if (request->kind == MPI_REQUEST_GENERAL) {
-        result = request->query != NULL ? request->query(request->state, &request->record.status)
-                                        : MPI_SUCCESS;
-        if (request->release != NULL) {
-            (void)request->release(request->state);
-        }
-    } else {
-        result = ls_mpi__received(me, &request->record);
-    }
+    int result = complete_status(me, request);
+    int last = request->kind == MPI_REQUEST_GENERAL ? release_general(me, request)
+                                                    : ls_mpi__received(me, &request->record);
+    result = last != MPI_SUCCESS ? last : result;
     if (request->kind == MPI_REQUEST_RMA) {
         ls_mpi__race_request_done(me, request->handle);
         ls_mpi__let_others(me, request->record.function);
     }
-    request->record.status.ls_cancelled =
-        request->cancelled ? 1 : request->record.status.ls_cancelled;
     ls_mpi__parts_done(me, request);
     ls_mpi__status(status, &request->record.status);
     request->active = false;
@@ -138,6 +155,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
     if (request == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__, "the request is NULL");
     }
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     int result;
     mpi_request *open = active(at, *request, &result);
     if (open == NULL) {
@@ -167,7 +185,7 @@ static int open_calls(mpi_where at, ls_request **out, int count, const MPI_Reque
 }
 
 static MPI_Status *at_index(MPI_Status *statuses, int i) {
-    return statuses == MPI_STATUSES_IGNORE || statuses == NULL ? MPI_STATUS_IGNORE : &statuses[i];
+    return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 }
 
 // Finishes those that are complete; with `set`, says each one's error in its status.
@@ -194,6 +212,7 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     int open, ignored;
     MPI_TRY(check_list(at, count, requests));
+    MPI_TRY(ls_mpi__status_arg(at, statuses, count));
     for (int i = 0; i < count; i++) {
         wait_general(at, active(at, requests[i], &ignored));
     }
@@ -240,6 +259,7 @@ static int wait_for_one(mpi_where at, int count, MPI_Request *requests) {
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     MPI_TRY(check_list(at, count, requests));
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     int done = wait_for_one(at, count, requests);
     *index = done < 0 ? MPI_UNDEFINED : done;
     if (done < 0) {
@@ -273,6 +293,7 @@ int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices
                  MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     MPI_TRY(check_list(at, incount, requests));
+    MPI_TRY(ls_mpi__status_arg(at, statuses, incount));
     if (wait_for_one(at, incount, requests) < 0) {
         *outcount = MPI_UNDEFINED;
         return MPI_SUCCESS;
@@ -307,6 +328,7 @@ static bool give_way(mpi_where at, int count, const MPI_Request *requests, bool 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     MPI_TRY(check_list(at, 1, request));
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     *flag = give_way(at, 1, request, true) ? 1 : 0;
     int result;
     if (*flag != 0 && active(at, *request, &result) != NULL) {
@@ -321,6 +343,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     MPI_TRY(check_list(at, count, requests));
+    MPI_TRY(ls_mpi__status_arg(at, statuses, count));
     *flag = give_way(at, count, requests, true) ? 1 : 0;
     return *flag != 0 ? finish_all(at, count, requests, statuses) : MPI_SUCCESS;
 }
@@ -328,6 +351,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *status
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     MPI_TRY(check_list(at, count, requests));
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     *flag = give_way(at, count, requests, false) ? 1 : 0;
     int done = first_done(at, count, requests);
     *index = done < 0 ? MPI_UNDEFINED : done;
@@ -345,6 +369,7 @@ int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     int open = 0, ignored;
     MPI_TRY(check_list(at, incount, requests));
+    MPI_TRY(ls_mpi__status_arg(at, statuses, incount));
     (void)give_way(at, incount, requests, false);
     for (int i = 0; i < incount; i++) {
         open += active(at, requests[i], &ignored) != NULL ? 1 : 0;
@@ -362,13 +387,15 @@ int MPI_Request_get_status(MPI_Request handle, int *flag, MPI_Status *status) {
     int result;
     mpi_request *request = active(at, handle, &result);
     MPI_TRY(result);
+    MPI_TRY(ls_mpi__status_arg(at, status, 1));
     *flag = request == NULL || give_way(at, 1, &handle, true) ? 1 : 0;
     if (request == NULL) {
         ls_mpi__status_empty(status);
     } else if (*flag != 0) {
+        result = complete_status(at.me, request);
         ls_mpi__status(status, &request->record.status);
     }
-    return MPI_SUCCESS;
+    return result;
 }
 
 int MPI_Request_free(MPI_Request *handle) {
@@ -385,10 +412,16 @@ int MPI_Request_free(MPI_Request *handle) {
                              "collectives cannot be freed before",
                              request->record.function, request->file, request->line);
     }
+    *handle = MPI_REQUEST_NULL;
+    if (request->kind == MPI_REQUEST_GENERAL && !request->general_done) {
+        request->freed = true;  // MPI_Grequest_complete ends it
+        return MPI_SUCCESS;
+    }
+    int result =
+        request->kind == MPI_REQUEST_GENERAL ? release_general(at.me, request) : MPI_SUCCESS;
     ls_mpi__request_close(at.me, request);
     ls_mpi__requests_settle(at.me, false);
-    *handle = MPI_REQUEST_NULL;
-    return MPI_SUCCESS;
+    return result;
 }
 
 int MPI_Cancel(MPI_Request *handle) {
@@ -406,7 +439,9 @@ int MPI_Cancel(MPI_Request *handle) {
     ls_mpi__observe();
     if (request->kind == MPI_REQUEST_GENERAL) {
         return request->cancel != NULL
-                   ? request->cancel(request->state, request->general_done ? 1 : 0)
+                   ? callback_failed(at.me,
+                                     request->cancel(request->state, request->general_done ? 1 : 0),
+                                     "cancel")
                    : MPI_SUCCESS;
     }
     ls_schedule__enter(at.me->rank);
@@ -442,5 +477,10 @@ int MPI_Grequest_complete(MPI_Request handle) {
                              request == NULL ? why : "none of MPI_Grequest_start");
     }
     request->general_done = true;
-    return MPI_SUCCESS;
+    int result = MPI_SUCCESS;
+    if (request->freed) {
+        result = release_general(me, request);
+        ls_mpi__request_close(me, request);
+    }
+    return result;
 }

@@ -124,6 +124,43 @@ static int meet_front(ls_spmd *run, ls_request *send, ls_request *recv) {
     return status;
 }
 
+// Two messages of one group whose peer makes them one after the other: NCCL promises nothing then,
+// as calls of a group may wait for each other. Asynchronous calls in a row are a group, too.
+static void check_groups(ls_spmd *run, const ls_request *own, const ls_request *peer) {
+    ls_rank_comm *comm = own->comm;
+    if (own->group == 0) {
+        return;
+    }
+    if (comm->met_groups == NULL) {
+        comm->met_groups =
+            ls_arena_alloc(run->arena, (size_t)comm->shared->comm->size, sizeof *comm->met_groups);
+    }
+    if (comm->met_groups == NULL) {
+        return;
+    }
+    ls_met_groups *met = &comm->met_groups[peer->comm->member];
+    bool apart = met->own == own->group && (peer->group == 0 || met->peer != peer->group) &&
+                 !(peer->group == 0 && peer->asynchronous);
+    if (apart && !met->told) {
+        const int ranks[2] = {own->call.rank, peer->call.rank};
+        char where[LS_CALL_WHERE_MAX], where_peer[LS_CALL_WHERE_MAX];
+        ls_text text = {0};
+        ls_text_printf(&text,
+                       "rank %d makes its messages with rank %d in one group, rank %d makes them "
+                       "one after the other. NCCL does not define this: calls of a group may "
+                       "block each other. Group them on both ranks\n"
+                       "  rank %d: in a group, %s\n  rank %d: in none or another one, %s\n",
+                       ranks[0], ranks[1], ranks[1], ranks[0], ls_call__where(where, &own->call),
+                       ranks[1], ls_call__where(where_peer, &peer->call));
+        met->told = true;
+        (void)ls_findings__add(run, LS_FINDING_CALL_INVALID, ranks, 2, peer->call.file,
+                               peer->call.line, ls_findings__string(run, &text));
+        ls_text_free(&text);
+    }
+    met->own = own->group;
+    met->peer = peer->group;
+}
+
 static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     if (send->front != NULL) {
         return meet_front(run, send, recv);
@@ -135,6 +172,8 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
         run->suspects[1] = recv;
         return LS_OK;  // until nobody can go on
     }
+    check_groups(run, send, recv);
+    check_groups(run, recv, send);
     send->state = LS_REQUEST_MATCHED;
     recv->state = LS_REQUEST_MATCHED;
     ls_checks__hash_check(send);

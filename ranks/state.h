@@ -218,6 +218,12 @@ struct ls_rank {
 };
 
 #define LS_RANK_COMM_MAGIC 0x6c73636fu
+// The newest message of two members: the groups in which they made it, 0 for none.
+typedef struct ls_met_groups {
+    uint64_t own, peer;
+    bool told;
+} ls_met_groups;
+
 struct ls_rank_comm {
     uint32_t magic;
     ls_rank *rank;
@@ -228,7 +234,8 @@ struct ls_rank_comm {
     bool of_run;  // world and axes: nobody destroys them
     const char *file;
     int line;
-    ls_rank_comm *next;  // in run->handles
+    ls_met_groups *met_groups;  // [size] by peer; NULL before a message of a group
+    ls_rank_comm *next;         // in run->handles
 };
 
 // The calls of all members that meet as one collective.

@@ -44,6 +44,8 @@ const bug bugs[] = {
      .contains = "dtypes differ"},
     {"p2p_order", bug_p2p_order, 2, LS_FINDING_P2P_ORDER_MISMATCH, FAULT(0, 1),
      .contains = "different orders"},
+    {"grouped_on_one_rank", bug_grouped_on_one_rank, 2, LS_FINDING_CALL_INVALID, FAULT(0, 1),
+     .contains = "Group them on both ranks"},
     {"ring", bug_ring, 4, LS_FINDING_DEADLOCK_CYCLE, FAULT(0, 1, 2, 3),
      .contains = "rank 3 waits for rank 0", .deadlock = true},
     {"self_send", bug_self_send, 1, LS_FINDING_DEADLOCK_CYCLE, FAULT(0), .contains = "for itself",

@@ -258,6 +258,19 @@ int bug_p2p_order(ls_rank *self, void *arg) {
     return ls_group_end(self);
 }
 
+// One rank groups its two messages, the other makes them one after the other.
+int bug_grouped_on_one_rank(ls_rank *self, void *arg) {
+    bug_run *run = arg;
+    float a[4] = {1, 2, 3, 4}, b[4];
+    int peer = 1 - ls_rank_id(self);
+    bool grouped = run->clean || peer == 1;
+    LS_TRY(grouped ? ls_group_start(self) : LS_OK);
+    LS_TRY(ls_send(a, 4, LS_F32, peer, WORLD));
+    LS_TRY(grouped ? ls_recv(b, 4, LS_F32, peer, WORLD)
+                   : HERE(run, ls_recv(b, 4, LS_F32, peer, WORLD)));
+    return grouped ? ls_group_end(self) : LS_OK;
+}
+
 // ---- Deadlocks ----
 // Messages too large to be buffered anywhere.
 int bug_ring(ls_rank *self, void *arg) {

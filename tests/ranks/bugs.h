@@ -48,6 +48,7 @@ int bug_unmatched_recv(ls_rank *self, void *arg);
 int bug_p2p_count(ls_rank *self, void *arg);
 int bug_p2p_dtype(ls_rank *self, void *arg);
 int bug_p2p_order(ls_rank *self, void *arg);
+int bug_grouped_on_one_rank(ls_rank *self, void *arg);
 int bug_ring(ls_rank *self, void *arg);
 int bug_self_send(ls_rank *self, void *arg);
 int bug_cross(ls_rank *self, void *arg);

@@ -249,6 +249,82 @@ static void general(void) {
     }
 }
 
+// An error code of a callback is what the call returns.
+static int query_fails(void *state, MPI_Status *status) {
+    query(state, status);
+    return MPI_ERR_BUFFER;
+}
+
+static int release_fails(void *state) {
+    release(state);
+    return MPI_ERR_COUNT;
+}
+
+static void say_code(const char *what, int code) {
+    int class;
+    MPI_Error_class(code, &class);
+    printf("%s: %s\n", what,
+           class == MPI_SUCCESS      ? "right"
+           : class == MPI_ERR_BUFFER ? "buffer"
+           : class == MPI_ERR_COUNT  ? "count"
+                                     : "another");
+}
+
+static void general_errors(void) {
+    int calls[3] = {0}, flag = -1;
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (int test = 0; test < 2; test++) {
+        MPI_Grequest_start(query, release_fails, cancel, calls, &request);
+        MPI_Grequest_complete(request);
+        say_code("free", test ? MPI_Test(&request, &flag, &status) : MPI_Wait(&request, &status));
+        MPI_Grequest_start(query_fails, release, cancel, calls, &request);
+        MPI_Grequest_complete(request);
+        say_code("query", test ? MPI_Test(&request, &flag, &status) : MPI_Wait(&request, &status));
+        if (request != MPI_REQUEST_NULL) {
+            MPI_Request_free(&request);
+        }
+    }
+    MPI_Grequest_start(query, release, cancel, calls, &request);
+    MPI_Grequest_complete(request);
+    MPI_Request_get_status(request, &flag, &status);
+    say_status("asked", &status, MPI_INT);
+    calls[1] = 0;
+    MPI_Request_free(&request);
+    SAY("freed when complete", calls[1]);
+    MPI_Request copy;
+    MPI_Grequest_start(query, release, cancel, calls, &request);
+    copy = request;
+    MPI_Request_free(&request);
+    MPI_Grequest_complete(copy);
+    SAY("freed when open", calls[1]);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
+// A request says so itself, as its end does.
+static void cancelled_status(void) {
+    int in, flag, said = 0;
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Irecv(&in, 1, MPI_INT, left, 81, MPI_COMM_WORLD, &request);
+    MPI_Cancel(&request);
+    for (flag = 0; !flag;) {
+        MPI_Request_get_status(request, &flag, &status);
+    }
+    MPI_Test_cancelled(&status, &said);
+    SAY("cancelled", said);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Issend(&me, 1, MPI_INT, 0, 82, MPI_COMM_SELF, &request);
+    MPI_Cancel(&request);
+    MPI_Request_get_status(request, &flag, &status);
+    MPI_Test_cancelled(&status, &said);
+    SAY("cancelled", flag, said);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 static void cancelled(void) {
     int in = -1, flag;
     MPI_Request request;
@@ -302,7 +378,9 @@ int main(void) {
     persistent();
     partitioned();
     general();
+    general_errors();
     cancelled();
+    cancelled_status();
     MPI_Finalize();
     return 0;
 }

@@ -1,0 +1,99 @@
+// Datatypes and operations, and the data that they describe.
+#ifndef LS_MPI_DATA_H
+#define LS_MPI_DATA_H
+
+#include <stdbool.h>
+
+// What programs see: MPI's own names.
+#define LOCKSTEP_MPI_NO_SITES
+#pragma GCC visibility push(default)
+#include "mpi/include/mpi.h"
+#pragma GCC visibility pop
+
+typedef struct mpi_rank mpi_rank;
+
+typedef struct mpi_attribute {
+    int keyval;
+    void *value;
+    struct mpi_attribute *next;
+} mpi_attribute;
+
+// Runs of basic elements in the order of the type map.
+typedef struct mpi_segment {
+    ptrdiff_t offset;
+    size_t count;  // of basic elements, one after another
+    int basic;     // number of the basic type, as in MPI_INT
+} mpi_segment;
+
+typedef struct mpi_type {
+    int handle;
+    const char *constant;  // "MPI_INT"; NULL: derived
+    size_t size;
+    ptrdiff_t lb, extent, true_lb, true_extent;
+    mpi_segment *segments;  // [segment_count]
+    size_t segment_count;
+    size_t elements;              // basic ones
+    const struct mpi_type *unit;  // the constant that all of it is made of; NULL: of several
+    bool committed;
+    bool contiguous;  // one segment at 0 that fills the extent
+    bool overlaps;    // segments of it have a byte in common
+    char *name;
+    mpi_attribute *attributes;
+    int combiner;
+    int *integers;  // of the constructor
+    MPI_Aint *addresses;
+    struct mpi_type **parts;
+    int integer_count, address_count, type_count;
+} mpi_type;
+
+typedef struct mpi_op {
+    int handle;
+    const char *constant;
+    MPI_User_function *function;
+    bool commutes;
+} mpi_op;
+
+// ---- type.c, pack.c -----------------------------------------------------------------------------
+void ls_mpi__types_open(mpi_rank *me);
+mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle);  // NULL: none
+const mpi_type *ls_mpi__basic(int number);
+const char *ls_mpi__type_name(const mpi_type *type);
+size_t ls_mpi__pack(void *out, const void *buf, size_t count, const mpi_type *type);
+// At most `bytes`; returns how many were used.
+size_t ls_mpi__unpack(void *buf, size_t count, const mpi_type *type, const void *in, size_t bytes);
+// Copies what both have: out and in may be the same.
+void ls_mpi__copy(void *out, size_t out_count, const mpi_type *out_type, const void *in,
+                  size_t in_count, const mpi_type *in_type);
+// Whether the sender's elements are the first of the receiver's. *at: the first that differs.
+bool ls_mpi__signature_fits(size_t send_count, const mpi_type *send, size_t recv_count,
+                            const mpi_type *recv, const char **send_basic, const char **recv_basic);
+// The first element's offset and the span of count elements.
+void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *type);
+bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, const char *low,
+                        const char *high);
+// Whether what two calls name has a byte in common, gaps left out.
+bool ls_mpi__types_meet(const void *a, size_t a_count, const mpi_type *a_type, const void *b,
+                        size_t b_count, const mpi_type *b_type);
+// Elements of a type from a base on.
+typedef struct mpi_place {
+    const char *base;
+    size_t count;
+    const mpi_type *type;
+} mpi_place;
+// Whether a byte is in several of them, or in one of them twice: nothing can be received into them.
+bool ls_mpi__places_overlap(const mpi_place *places, size_t n);
+bool ls_mpi__segments_overlap(const mpi_type *type);
+mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner);
+int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
+void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count);
+
+// ---- op.c ---------------------------------------------------------------------------------------
+void ls_mpi__ops_open(mpi_rank *me);
+mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle);
+const char *ls_mpi__op_name(const mpi_op *op);
+bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type);
+// inout = in op inout.
+void ls_mpi__reduce(const mpi_op *op, const mpi_type *type, const void *in, void *inout,
+                    size_t count);
+
+#endif
