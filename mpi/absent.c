@@ -1,6 +1,46 @@
-// What MPI 3.1 has and lockstep has not: each ends the run with a sentence.
+// What MPI 3.1 has and lockstep has not: files answer with an error code, and say so once; the rest
+// ends the run with a sentence.
 #define LS_MPI_ABSENT_DEFINED
+#include <stdatomic.h>
+#include <stdio.h>
+
 #include "mpi/internal.h"
+
+#define HERE __builtin_return_address(0)
+
+static int answer(const char *function, atomic_flag *told, const void *caller) {
+    mpi_rank *me = ls_mpi__enter_any(function);
+    if (!atomic_flag_test_and_set(told)) {
+        const char *file;
+        int line;
+        ls_mpi__line_of(me, caller, &file, &line);
+        (void)fprintf(stderr,
+                      "lockstep: note: %s:%d: %s: lockstep has no files of MPI-IO: it returns "
+                      "MPI_ERR_UNSUPPORTED_OPERATION (docs/mpi.md)\n",
+                      file, line, function);
+    }
+    return MPI_ERR_UNSUPPORTED_OPERATION;
+}
+
+static void set_null(int *out, int null) {
+    if (out != NULL) {
+        *out = null;
+    }
+}
+
+#define EXPORT __attribute__((visibility("default")))
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define ANSWER_WITH(name, parameters, ...)                                                         \
+    EXPORT int name parameters {                                                                   \
+        static atomic_flag told = ATOMIC_FLAG_INIT;                                                \
+        __VA_ARGS__;                                                                               \
+        return answer(#name, &told, HERE);                                                         \
+    }
+#define ANSWER(name, parameters) ANSWER_WITH(name, parameters, )
+#define ANSWER_REQUEST(name, parameters)                                                           \
+    ANSWER_WITH(name, parameters, set_null(request, MPI_REQUEST_NULL))
+#define ANSWER_FILE(name, parameters) ANSWER_WITH(name, parameters, set_null(fh, MPI_FILE_NULL))
+LS_MPI_ABSENT_FILES(ANSWER, ANSWER_REQUEST, ANSWER_FILE)
 
 static int refuse(const char *function, const char *why, const void *caller) {
     mpi_rank *me = ls_mpi__enter_any(function);
@@ -17,14 +57,12 @@ static int refuse(const char *function, const char *why, const void *caller) {
 }
 
 #define ABSENT(name, why)                                                                          \
-    __attribute__((visibility("default"))) int name(void) {                                        \
-        return refuse(#name, why, __builtin_return_address(0));                                    \
+    EXPORT int name(void) {                                                                        \
+        return refuse(#name, why, HERE);                                                           \
     }
-#define FILES(name)     ABSENT(name, "files of MPI-IO")
 #define TOOLS(name)     ABSENT(name, "tool information interface (MPI_T)")
 #define PROCESSES(name) ABSENT(name, "processes beside those that it starts")
 #define FORTRAN(name)   ABSENT(name, "Fortran")
-LS_MPI_ABSENT_FILES(FILES)
 LS_MPI_ABSENT_TOOLS(TOOLS)
 LS_MPI_ABSENT_PROCESSES(PROCESSES)
 LS_MPI_ABSENT_FORTRAN(FORTRAN)

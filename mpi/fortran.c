@@ -22,13 +22,16 @@ CONVERSIONS(MPI_Win, MPI_Win)
 CONVERSIONS(MPI_Info, MPI_Info)
 CONVERSIONS(MPI_Errhandler, MPI_Errhandler)
 CONVERSIONS(MPI_Message, MPI_Message)
+CONVERSIONS(MPI_File, MPI_File)
 
-int MPI_Status_c2f(const MPI_Status *status, MPI_Fint *out) {
-    memcpy(out, status, sizeof *status);
-    return MPI_SUCCESS;
-}
-
-int MPI_Status_f2c(const MPI_Fint *status, MPI_Status *out) {
-    memcpy(out, status, sizeof *out);
-    return MPI_SUCCESS;
-}
+#define STATUS(name, from, to)                                                                     \
+    int MPI_Status_##name(const from *status, to *out) {                                           \
+        memcpy(out, status, sizeof(MPI_Status));                                                   \
+        return MPI_SUCCESS;                                                                        \
+    }
+STATUS(c2f, MPI_Status, MPI_Fint)
+STATUS(f2c, MPI_Fint, MPI_Status)
+STATUS(c2f08, MPI_Status, MPI_F08_status)
+STATUS(f082c, MPI_F08_status, MPI_Status)
+STATUS(f082f, MPI_F08_status, MPI_Fint)
+STATUS(f2f08, MPI_Fint, MPI_F08_status)

@@ -107,8 +107,19 @@ typedef int MPI_Fint;
 #define MPI_INTEGER2         MPI_INT16_T
 #define MPI_INTEGER4         MPI_INT32_T
 #define MPI_INTEGER8         MPI_INT64_T
+#define MPI_COMPLEX8         MPI_C_FLOAT_COMPLEX
+#define MPI_COMPLEX16        MPI_C_DOUBLE_COMPLEX
 #define MPI_REAL4            MPI_FLOAT
 #define MPI_REAL8            MPI_DOUBLE
+
+// Those that MPI leaves out where a compiler has none.
+#define MPI_INTEGER16         MPI_DATATYPE_NULL
+#define MPI_REAL2             MPI_DATATYPE_NULL
+#define MPI_REAL16            MPI_DATATYPE_NULL
+#define MPI_COMPLEX4          MPI_DATATYPE_NULL
+#define MPI_COMPLEX32         MPI_DATATYPE_NULL
+#define MPI_2REAL             MPI_DATATYPE_NULL
+#define MPI_2DOUBLE_PRECISION MPI_DATATYPE_NULL
 
 // ---- Operations ---------------------------------------------------------------------------------
 #define LS_MPI_OP_(n) ((MPI_Op)(0x20000000 + (n)))
@@ -195,7 +206,13 @@ enum {
     MPI_COMBINER_STRUCT,
     MPI_COMBINER_SUBARRAY,
     MPI_COMBINER_DARRAY,
-    MPI_COMBINER_RESIZED
+    MPI_COMBINER_RESIZED,
+    MPI_COMBINER_F90_REAL,
+    MPI_COMBINER_F90_COMPLEX,
+    MPI_COMBINER_F90_INTEGER,
+    MPI_COMBINER_HVECTOR_INTEGER,
+    MPI_COMBINER_HINDEXED_INTEGER,
+    MPI_COMBINER_STRUCT_INTEGER
 };
 #define MPI_MAX_PROCESSOR_NAME         256
 #define MPI_MAX_ERROR_STRING           512
@@ -207,6 +224,7 @@ enum {
 #define MPI_BOTTOM                     ((void *)0)
 #define MPI_IN_PLACE                   ((void *)-1)
 #define MPI_ARGV_NULL                  ((char **)0)
+#define MPI_ARGVS_NULL                 ((char ***)0)
 #define MPI_UNWEIGHTED                 ((int *)1)
 #define MPI_WEIGHTS_EMPTY              ((int *)2)
 
@@ -318,6 +336,9 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define MPI_F_STATUS_SIZE     8  // integers
 #define MPI_F_STATUS_IGNORE   ((MPI_Fint *)1)
 #define MPI_F_STATUSES_IGNORE ((MPI_Fint *)1)
+typedef MPI_Status MPI_F08_status;
+#define MPI_F08_STATUS_IGNORE   ((MPI_F08_status *)1)
+#define MPI_F08_STATUSES_IGNORE ((MPI_F08_status *)1)
 
 #include <mpi_absent.h>
 #include <mpi_functions.h>

@@ -1,5 +1,5 @@
-// What MPI 3.1 has and lockstep has not: a program that names it builds and runs, and ends with a
-// sentence where it calls it.
+// What MPI 3.1 has and lockstep has not: a program that names it builds and runs. Where it calls
+// it, files answer with an error code, and the rest ends the run with a sentence.
 #ifndef LS_MPI_INCLUDE_MPI_ABSENT_H
 #define LS_MPI_INCLUDE_MPI_ABSENT_H
 
@@ -12,6 +12,9 @@ typedef int MPI_T_pvar_handle;
 typedef int MPI_T_pvar_session;
 typedef void MPI_File_errhandler_function(MPI_File *, int *, ...);
 typedef MPI_File_errhandler_function MPI_File_errhandler_fn;
+typedef int MPI_Datarep_conversion_function(void *, MPI_Datatype, int, void *, MPI_Offset, void *);
+typedef int MPI_Datarep_extent_function(MPI_Datatype, MPI_Aint *, void *);
+#define MPI_CONVERSION_FN_NULL   ((MPI_Datarep_conversion_function *)0)
 #define MPI_FILE_NULL            ((MPI_File)0)
 #define MPI_DISPLACEMENT_CURRENT (-54278278)
 #define MPI_MAX_DATAREP_STRING   128
@@ -30,6 +33,23 @@ enum {
     MPI_SEEK_END = 604
 };
 enum {
+    MPI_T_ERR_MEMORY = 59,
+    MPI_T_ERR_NOT_INITIALIZED,
+    MPI_T_ERR_CANNOT_INIT,
+    MPI_T_ERR_INVALID_INDEX,
+    MPI_T_ERR_INVALID_ITEM,
+    MPI_T_ERR_INVALID_HANDLE,
+    MPI_T_ERR_OUT_OF_HANDLES,
+    MPI_T_ERR_OUT_OF_SESSIONS,
+    MPI_T_ERR_INVALID_SESSION,
+    MPI_T_ERR_CVAR_SET_NOT_NOW,
+    MPI_T_ERR_CVAR_SET_NEVER,
+    MPI_T_ERR_PVAR_NO_STARTSTOP,
+    MPI_T_ERR_PVAR_NO_WRITE,
+    MPI_T_ERR_PVAR_NO_ATOMIC,
+    MPI_T_ERR_INVALID_NAME,
+    MPI_T_ERR_INVALID,
+    MPI_T_ERR_NOT_SUPPORTED,
     MPI_T_VERBOSITY_USER_BASIC = 221,
     MPI_T_VERBOSITY_USER_DETAIL,
     MPI_T_VERBOSITY_USER_ALL,
@@ -74,68 +94,101 @@ enum {
 #define MPI_T_PVAR_SESSION_NULL ((MPI_T_pvar_session)0)
 #define MPI_T_PVAR_ALL_HANDLES  ((MPI_T_pvar_handle)1)
 
-// Files.
-#define LS_MPI_ABSENT_FILES(X)                                                                     \
-    X(MPI_File_call_errhandler)                                                                    \
-    X(MPI_File_close)                                                                              \
-    X(MPI_File_create_errhandler)                                                                  \
-    X(MPI_File_delete)                                                                             \
-    X(MPI_File_get_amode)                                                                          \
-    X(MPI_File_get_atomicity)                                                                      \
-    X(MPI_File_get_byte_offset)                                                                    \
-    X(MPI_File_get_errhandler)                                                                     \
-    X(MPI_File_get_group)                                                                          \
-    X(MPI_File_get_info)                                                                           \
-    X(MPI_File_get_position)                                                                       \
-    X(MPI_File_get_position_shared)                                                                \
-    X(MPI_File_get_size)                                                                           \
-    X(MPI_File_get_type_extent)                                                                    \
-    X(MPI_File_get_view)                                                                           \
-    X(MPI_File_iread)                                                                              \
-    X(MPI_File_iread_all)                                                                          \
-    X(MPI_File_iread_at)                                                                           \
-    X(MPI_File_iread_at_all)                                                                       \
-    X(MPI_File_iread_shared)                                                                       \
-    X(MPI_File_iwrite)                                                                             \
-    X(MPI_File_iwrite_all)                                                                         \
-    X(MPI_File_iwrite_at)                                                                          \
-    X(MPI_File_iwrite_at_all)                                                                      \
-    X(MPI_File_iwrite_shared)                                                                      \
-    X(MPI_File_open)                                                                               \
-    X(MPI_File_preallocate)                                                                        \
-    X(MPI_File_read)                                                                               \
-    X(MPI_File_read_all)                                                                           \
-    X(MPI_File_read_all_begin)                                                                     \
-    X(MPI_File_read_all_end)                                                                       \
-    X(MPI_File_read_at)                                                                            \
-    X(MPI_File_read_at_all)                                                                        \
-    X(MPI_File_read_at_all_begin)                                                                  \
-    X(MPI_File_read_at_all_end)                                                                    \
-    X(MPI_File_read_ordered)                                                                       \
-    X(MPI_File_read_ordered_begin)                                                                 \
-    X(MPI_File_read_ordered_end)                                                                   \
-    X(MPI_File_read_shared)                                                                        \
-    X(MPI_File_seek)                                                                               \
-    X(MPI_File_seek_shared)                                                                        \
-    X(MPI_File_set_atomicity)                                                                      \
-    X(MPI_File_set_errhandler)                                                                     \
-    X(MPI_File_set_info)                                                                           \
-    X(MPI_File_set_size)                                                                           \
-    X(MPI_File_set_view)                                                                           \
-    X(MPI_File_sync)                                                                               \
-    X(MPI_File_write)                                                                              \
-    X(MPI_File_write_all)                                                                          \
-    X(MPI_File_write_all_begin)                                                                    \
-    X(MPI_File_write_all_end)                                                                      \
-    X(MPI_File_write_at)                                                                           \
-    X(MPI_File_write_at_all)                                                                       \
-    X(MPI_File_write_at_all_begin)                                                                 \
-    X(MPI_File_write_at_all_end)                                                                   \
-    X(MPI_File_write_ordered)                                                                      \
-    X(MPI_File_write_ordered_begin)                                                                \
-    X(MPI_File_write_ordered_end)                                                                  \
-    X(MPI_File_write_shared)                                                                       \
-    X(MPI_Register_datarep)
+// Files: each answers MPI_ERR_UNSUPPORTED_OPERATION; R() and F():
+// the request or file that it makes is null then.
+#define LS_MPI_ABSENT_FILES(X, R, F)                                                               \
+    X(MPI_File_call_errhandler, (MPI_File fh, int errorcode))                                      \
+    X(MPI_File_close, (MPI_File * fh))                                                             \
+    X(MPI_File_create_errhandler,                                                                  \
+      (MPI_File_errhandler_function * file_errhandler_fn, MPI_Errhandler * errhandler))            \
+    X(MPI_File_delete, (const char *filename, MPI_Info info))                                      \
+    X(MPI_File_get_amode, (MPI_File fh, int *amode))                                               \
+    X(MPI_File_get_atomicity, (MPI_File fh, int *flag))                                            \
+    X(MPI_File_get_byte_offset, (MPI_File fh, MPI_Offset offset, MPI_Offset * disp))               \
+    X(MPI_File_get_errhandler, (MPI_File file, MPI_Errhandler * errhandler))                       \
+    X(MPI_File_get_group, (MPI_File fh, MPI_Group * group))                                        \
+    X(MPI_File_get_info, (MPI_File fh, MPI_Info * info_used))                                      \
+    X(MPI_File_get_position, (MPI_File fh, MPI_Offset * offset))                                   \
+    X(MPI_File_get_position_shared, (MPI_File fh, MPI_Offset * offset))                            \
+    X(MPI_File_get_size, (MPI_File fh, MPI_Offset * size))                                         \
+    X(MPI_File_get_type_extent, (MPI_File fh, MPI_Datatype datatype, MPI_Aint * extent))           \
+    X(MPI_File_get_view, (MPI_File fh, MPI_Offset * disp, MPI_Datatype * etype,                    \
+                          MPI_Datatype * filetype, char *datarep))                                 \
+    R(MPI_File_iread,                                                                              \
+      (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))            \
+    R(MPI_File_iread_all,                                                                          \
+      (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))            \
+    R(MPI_File_iread_at, (MPI_File fh, MPI_Offset offset, void *buf, int count,                    \
+                          MPI_Datatype datatype, MPI_Request *request))                            \
+    R(MPI_File_iread_at_all, (MPI_File fh, MPI_Offset offset, void *buf, int count,                \
+                              MPI_Datatype datatype, MPI_Request *request))                        \
+    R(MPI_File_iread_shared,                                                                       \
+      (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))            \
+    R(MPI_File_iwrite,                                                                             \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))      \
+    R(MPI_File_iwrite_all,                                                                         \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))      \
+    R(MPI_File_iwrite_at, (MPI_File fh, MPI_Offset offset, const void *buf, int count,             \
+                           MPI_Datatype datatype, MPI_Request *request))                           \
+    R(MPI_File_iwrite_at_all, (MPI_File fh, MPI_Offset offset, const void *buf, int count,         \
+                               MPI_Datatype datatype, MPI_Request *request))                       \
+    R(MPI_File_iwrite_shared,                                                                      \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))      \
+    F(MPI_File_open,                                                                               \
+      (MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh))               \
+    X(MPI_File_preallocate, (MPI_File fh, MPI_Offset size))                                        \
+    X(MPI_File_read,                                                                               \
+      (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))              \
+    X(MPI_File_read_all,                                                                           \
+      (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))              \
+    X(MPI_File_read_all_begin, (MPI_File fh, void *buf, int count, MPI_Datatype datatype))         \
+    X(MPI_File_read_all_end, (MPI_File fh, void *buf, MPI_Status *status))                         \
+    X(MPI_File_read_at, (MPI_File fh, MPI_Offset offset, void *buf, int count,                     \
+                         MPI_Datatype datatype, MPI_Status *status))                               \
+    X(MPI_File_read_at_all, (MPI_File fh, MPI_Offset offset, void *buf, int count,                 \
+                             MPI_Datatype datatype, MPI_Status *status))                           \
+    X(MPI_File_read_at_all_begin,                                                                  \
+      (MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype))               \
+    X(MPI_File_read_at_all_end, (MPI_File fh, void *buf, MPI_Status *status))                      \
+    X(MPI_File_read_ordered,                                                                       \
+      (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))              \
+    X(MPI_File_read_ordered_begin, (MPI_File fh, void *buf, int count, MPI_Datatype datatype))     \
+    X(MPI_File_read_ordered_end, (MPI_File fh, void *buf, MPI_Status *status))                     \
+    X(MPI_File_read_shared,                                                                        \
+      (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))              \
+    X(MPI_File_seek, (MPI_File fh, MPI_Offset offset, int whence))                                 \
+    X(MPI_File_seek_shared, (MPI_File fh, MPI_Offset offset, int whence))                          \
+    X(MPI_File_set_atomicity, (MPI_File fh, int flag))                                             \
+    X(MPI_File_set_errhandler, (MPI_File file, MPI_Errhandler errhandler))                         \
+    X(MPI_File_set_info, (MPI_File fh, MPI_Info info))                                             \
+    X(MPI_File_set_size, (MPI_File fh, MPI_Offset size))                                           \
+    X(MPI_File_set_view, (MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, \
+                          const char *datarep, MPI_Info info))                                     \
+    X(MPI_File_sync, (MPI_File fh))                                                                \
+    X(MPI_File_write,                                                                              \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))        \
+    X(MPI_File_write_all,                                                                          \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))        \
+    X(MPI_File_write_all_begin, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype))  \
+    X(MPI_File_write_all_end, (MPI_File fh, const void *buf, MPI_Status *status))                  \
+    X(MPI_File_write_at, (MPI_File fh, MPI_Offset offset, const void *buf, int count,              \
+                          MPI_Datatype datatype, MPI_Status *status))                              \
+    X(MPI_File_write_at_all, (MPI_File fh, MPI_Offset offset, const void *buf, int count,          \
+                              MPI_Datatype datatype, MPI_Status *status))                          \
+    X(MPI_File_write_at_all_begin,                                                                 \
+      (MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype))         \
+    X(MPI_File_write_at_all_end, (MPI_File fh, const void *buf, MPI_Status *status))               \
+    X(MPI_File_write_ordered,                                                                      \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))        \
+    X(MPI_File_write_ordered_begin,                                                                \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype))                            \
+    X(MPI_File_write_ordered_end, (MPI_File fh, const void *buf, MPI_Status *status))              \
+    X(MPI_File_write_shared,                                                                       \
+      (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))        \
+    X(MPI_Register_datarep,                                                                        \
+      (const char *datarep, MPI_Datarep_conversion_function *read_conversion_fn,                   \
+       MPI_Datarep_conversion_function *write_conversion_fn,                                       \
+       MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state))
 
 // The tool information interface.
 #define LS_MPI_ABSENT_TOOLS(X)                                                                     \
@@ -190,13 +243,15 @@ enum {
     X(MPI_Type_create_f90_integer)                                                                 \
     X(MPI_Type_create_f90_real)
 
+#define LS_MPI_ABSENT_FILE(name, parameters) int name parameters;
+LS_MPI_ABSENT_FILES(LS_MPI_ABSENT_FILE, LS_MPI_ABSENT_FILE, LS_MPI_ABSENT_FILE)
+
 #ifndef LS_MPI_ABSENT_DEFINED
 #ifdef __cplusplus
 #define LS_MPI_ABSENT(name) int name(...);
 #else
 #define LS_MPI_ABSENT(name) int name();
 #endif
-LS_MPI_ABSENT_FILES(LS_MPI_ABSENT)
 LS_MPI_ABSENT_TOOLS(LS_MPI_ABSENT)
 LS_MPI_ABSENT_PROCESSES(LS_MPI_ABSENT)
 LS_MPI_ABSENT_FORTRAN(LS_MPI_ABSENT)

@@ -448,6 +448,12 @@ MPI_Fint MPI_Message_c2f(MPI_Message handle);
 MPI_Message MPI_Message_f2c(MPI_Fint handle);
 int MPI_Status_c2f(const MPI_Status *status, MPI_Fint *out);
 int MPI_Status_f2c(const MPI_Fint *status, MPI_Status *out);
+int MPI_Status_c2f08(const MPI_Status *status, MPI_F08_status *out);
+int MPI_Status_f082c(const MPI_F08_status *status, MPI_Status *out);
+int MPI_Status_f082f(const MPI_F08_status *status, MPI_Fint *out);
+int MPI_Status_f2f08(const MPI_Fint *status, MPI_F08_status *out);
+MPI_Fint MPI_File_c2f(MPI_File handle);
+MPI_File MPI_File_f2c(MPI_Fint handle);
 
 #include <mpi_functions4.h>
 #include <mpi_profile.h>

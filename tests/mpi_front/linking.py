@@ -27,6 +27,7 @@ def main():
     build = os.path.abspath(build)
     source = os.path.join(sources, "main.c")
     sent, asked = line_of(source, "MPI_Send(&rank"), line_of(source, "MPI_File_open(")
+    spawned = line_of(source, "MPI_Comm_spawn(")
     with tempfile.TemporaryDirectory() as folder:
         tool = os.path.join(folder, "tool")
         subprocess.run([os.path.join(build, "lockstep-cc"), source,
@@ -37,7 +38,9 @@ def main():
         code, text = run(build, tool, "tag")
         assert code == 1 and "deadlock.cycle" in text and sent in text, text
         code, text = run(build, tool, "file")
-        assert code == 1 and f"{asked}: MPI_File_open: lockstep has no files" in text, text
+        assert code == 0 and f"{asked}: MPI_File_open: lockstep has no files" in text, text
+        code, text = run(build, tool, "spawn")
+        assert code == 1 and f"{spawned}: MPI_Comm_spawn: lockstep has no processes" in text, text
 
         cxx = os.path.join(folder, "main.cpp")
         shutil.copy(source, cxx)

@@ -1,5 +1,5 @@
 // Sends by MPI's name; a tool that stands in for MPI_Send may count that. With "tag" nobody
-// receives what is sent, with "file" it asks for what is not there.
+// receives what is sent, with "file" and "spawn" it asks for what is not there.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +17,11 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "file") == 0) {
         MPI_File file;
         MPI_File_open(MPI_COMM_WORLD, "none", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    }
+    if (argc > 1 && strcmp(argv[1], "spawn") == 0) {
+        MPI_Comm made;
+        MPI_Comm_spawn("none", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &made,
+                       MPI_ERRCODES_IGNORE);
     }
     seen += rank;
     printf("rank %d saw %d\n", rank, seen);
