@@ -54,6 +54,7 @@ typedef struct mpi_op {
 } mpi_op;
 
 // ---- type.c, pack.c -----------------------------------------------------------------------------
+void ls_mpi__types_make(void);  // the constants, which all ranks share: before any rank starts
 void ls_mpi__types_open(mpi_rank *me);
 mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle);  // NULL: none
 const mpi_type *ls_mpi__basic(int number);
@@ -88,6 +89,7 @@ int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
 void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count);
 
 // ---- op.c ---------------------------------------------------------------------------------------
+void ls_mpi__ops_make(void);  // as ls_mpi__types_make
 void ls_mpi__ops_open(mpi_rank *me);
 mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle);
 const char *ls_mpi__op_name(const mpi_op *op);

@@ -177,7 +177,6 @@ static void close_images(launch *l) {
 static void open_rank(mpi_rank *me, ls_rank *rank) {
     ls_mpi__state.run = rank->run;
     me->rank = rank;
-    me->id = rank->id;
     ls_schedule__enter(rank);
     ls_mpi__types_open(me);
     ls_mpi__ops_open(me);
@@ -185,8 +184,6 @@ static void open_rank(mpi_rank *me, ls_rank *rank) {
     ls_mpi__handle_constant(me, MPI_KIND_GROUP, 1, ls_mpi__group_make(0));
     ls_mpi__comms_open(me);
     ls_schedule__leave(rank);
-    me->clock = ls_mpi__alloc((size_t)ls_mpi__state.rank_count * sizeof(uint64_t));
-    me->clock[me->id] = 1;
 }
 
 // What it prints goes to a file of its own: as a process, its thread has a table of open files.
@@ -261,13 +258,28 @@ static void close_rank(mpi_rank *me) {
     free(me->clock);
 }
 
+// Whatever a rank may look at of another, and all that they share: before any of them starts, since
+// the schedule may start any of them first.
+static void make_state(const ls_mpi_options *options) {
+    int count = options->spmd.ranks;
+    ls_mpi__state = (mpi_state){.options = options, .rank_count = count};
+    ls_mpi__state.ranks = ls_mpi__alloc((size_t)count * sizeof(mpi_rank));
+    ls_mpi__types_make();
+    ls_mpi__ops_make();
+    for (int r = 0; r < count; r++) {
+        mpi_rank *rank = &ls_mpi__state.ranks[r];
+        rank->id = r;
+        rank->clock = ls_mpi__alloc((size_t)count * sizeof(uint64_t));
+        rank->clock[r] = 1;
+    }
+}
+
 int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
     LS_ASSERT(ls_mpi__state.options == NULL);
     int count = options->spmd.ranks;
     launch l = {.options = options};
     *out = NULL;
-    ls_mpi__state = (mpi_state){.options = options, .rank_count = count};
-    ls_mpi__state.ranks = ls_mpi__alloc((size_t)count * sizeof(mpi_rank));
+    make_state(options);
     l.images = ls_mpi__alloc((size_t)count * sizeof *l.images);
     int status = open_images(&l);
     if (status == LS_OK) {

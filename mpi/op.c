@@ -15,11 +15,16 @@ static const char *const names[] = {"MPI_OP_NULL", "MPI_MAX",     "MPI_MIN",  "M
 #define OP_COUNT ((int)(sizeof names / sizeof names[0]))
 static mpi_op constants[OP_COUNT];
 
-void ls_mpi__ops_open(mpi_rank *me) {
+void ls_mpi__ops_make(void) {
     for (int n = 1; n < OP_COUNT; n++) {
         // What keeps one of two values (MPI_REPLACE, MPI_NO_OP) does not commute.
         constants[n] = (mpi_op){
             .handle = 0x20000000 + n, .constant = names[n], .commutes = n < NUMBER(MPI_REPLACE)};
+    }
+}
+
+void ls_mpi__ops_open(mpi_rank *me) {
+    for (int n = 1; n < OP_COUNT; n++) {
         ls_mpi__handle_constant(me, MPI_KIND_OP, n, &constants[n]);
     }
 }

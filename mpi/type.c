@@ -110,13 +110,14 @@ static void make_constant(int n) {
     };
 }
 
+void ls_mpi__types_make(void) {
+    for (int n = 1; n < BASIC_COUNT; n++) {
+        make_constant(n);
+    }
+}
+
 void ls_mpi__types_open(mpi_rank *me) {
     for (int n = 1; n < BASIC_COUNT; n++) {
-        if (me->id == 0) {
-            mpi_attribute *kept = NULL;
-            make_constant(n);
-            constants[n].attributes = kept;
-        }
         ls_mpi__handle_constant(me, MPI_KIND_TYPE, n, &constants[n]);
     }
 }

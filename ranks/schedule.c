@@ -8,6 +8,9 @@
 #include "ranks/internal.h"
 
 #define SCHEDULE_STREAM 0x7363686eu  // of random draws
+// A delayed rank runs after all others. Those may poll for what it does, so after so many polls it
+// has a turn.
+#define PASSED_OVER_MAX 1000
 
 static _Thread_local ls_rank *current;
 static _Thread_local int inside;  // of the library
@@ -151,9 +154,11 @@ static int ready_after(const ls_spmd *run, int set, int rank) {
 static ls_rank *choose(ls_spmd *run, int from) {
     for (int set = 0; set < 2; set++) {
         int count = run->ready_count[set], id = -1;
-        if (count == 0) {
+        bool due = run->passed_over >= PASSED_OVER_MAX && run->ready_count[1] > 0;
+        if (count == 0 || (set == 0 && due)) {
             continue;
         }
+        run->passed_over = set == 1 ? 0 : run->passed_over;
         if (run->options.schedule == LS_SCHEDULE_RANDOM) {
             uint64_t draw = ls_random_below((uint64_t)count, run->options.seed, SCHEDULE_STREAM, 0,
                                             run->switches);
@@ -270,6 +275,7 @@ void ls_schedule__give_way(ls_rank *rank) {
     }
     rank->state = LS_RANK_READY;
     set_ready(rank);
+    run->passed_over += 1;
     ls_rank *next = choose(run, rank->id);
     give(run, rank, next);
     if (next != rank) {

@@ -341,9 +341,10 @@ struct ls_spmd {
     ls_replica_set *replicas;  // declared, see replica.c
     ls_order_edge *edges;
     int edge_count;
-    uint64_t marks;  // searches for cycles so far
-    int held;        // receives from any member that wait for a choice, see p2p.c
-    int idle_polls;  // in a row, by all ranks, while nothing happened
+    uint64_t marks;   // searches for cycles so far
+    int held;         // receives from any member that wait for a choice, see p2p.c
+    int passed_over;  // polls since a delayed rank has run
+    int idle_polls;   // in a row, by all ranks, while nothing happened
     uint64_t idle_since;
     ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c

@@ -52,4 +52,5 @@ def main():
     assert count > 0 and not bad
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -54,4 +54,5 @@ def main():
     print(f"{len(CASES)} mistakes and their twins")
 
 
-main()
+if __name__ == "__main__":
+    main()
