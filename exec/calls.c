@@ -150,6 +150,8 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
     call->send = (const void *)(uintptr_t)message->send_address;
     call->recv = (void *)(uintptr_t)message->recv_address;
     op->call.tag = message->tag;
+    // Of no stream: 0.
+    op->call.issuer = (ls_issuer){.thread = message->thread, .stream = message->stream + 1};
     op->call.any_source = call->kind == LS_RECV && call->root == -1;
     op->grouped = (message->flags & LS_WIRE_GROUPED) != 0;
     op->group_ends = (message->flags & LS_WIRE_GROUP_ENDS) != 0;
@@ -197,6 +199,7 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
         ls_exec__free_op(op);
         return status != LS_OK ? status : LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
+    LS_TRY(ls_exec__caller(process, message->thread) != NULL ? LS_OK : LS_ERR_MEMORY);
     enqueue(op);
     return ls_exec__flight_call(exec, op, ls_exec__site(process, message->site));
 }

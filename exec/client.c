@@ -10,9 +10,11 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -152,8 +154,10 @@ int ls_client_wait(ls_client *client, uint32_t slot) {
     // A wait that is over at once is not worth the coordinator's time.
     sleep_on(client, slot, (struct timespec){.tv_nsec = UNTOLD_NS});
     bool waits = !ls_client_done(client, slot);
-    const ls_wire_wait wait = {.head = {LS_WIRE_WAIT, sizeof wait}, .slot = slot, .device = -1};
-    const ls_wire_head resume = {LS_WIRE_RESUME, sizeof resume};
+    const uint32_t thread = ls_client_thread();
+    const ls_wire_wait wait = {
+        .head = {LS_WIRE_WAIT, sizeof wait}, .slot = slot, .device = -1, .thread = thread};
+    const ls_wire_resume resume = {.head = {LS_WIRE_RESUME, sizeof resume}, .thread = thread};
     if (waits) {
         (void)ls_client_send(client, &wait, -1);
     }
@@ -181,11 +185,28 @@ static void fail_all(ls_client *client, const char *why) {
     }
 }
 
+// Whether the first thread sleeps on a lock without a time-out.
+static bool waits_for_a_thread(void) {
+    char path[64], text[160] = "";
+    (void)snprintf(path, sizeof path, "/proc/self/task/%ld/syscall", (long)getpid());
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : -1;
+    if (file >= 0) {
+        (void)close(file);
+    }
+    long number = -1;
+    unsigned long long timeout = 1;
+    // The number of the call, then its arguments: the fourth is the time-out.
+    return got > 0 && sscanf(text, "%ld 0x%*x 0x%*x 0x%*x 0x%llx", &number, &timeout) == 2 &&
+           number == SYS_futex && timeout == 0;
+}
+
 static void tell_place(ls_client *client) {
     ls_wire_place message = {.head = {LS_WIRE_PLACE, sizeof message}};
     ls_python_place place;
+    message.waits = waits_for_a_thread() ? LS_WIRE_WAITS_A_THREAD : LS_WIRE_WAITS_NOT;
     if (ls_python_first(&place)) {
-        message.waits = place.in_torch ? 1 : 0;
+        message.waits = place.in_torch ? LS_WIRE_WAITS_RANKS : message.waits;
         message.line = place.line;
         size_t length = strnlen(place.file, sizeof message.file - 1);
         memcpy(message.file, place.file, length);
@@ -373,6 +394,17 @@ ls_client *ls_client_peek(void) {
 
 uint32_t ls_client_comm_number(ls_client *client) {
     return __atomic_fetch_add(&client->comms, 1u, __ATOMIC_RELAXED);
+}
+
+uint32_t ls_client_thread(void) {
+    static _Thread_local uint32_t known;
+    char name[16] = "";
+    if (known == 0) {
+        (void)prctl(PR_GET_NAME, name);
+        bool autograd = strncmp(name, "pt_autograd", strlen("pt_autograd")) == 0;
+        known = (uint32_t)(autograd ? getpid() : syscall(SYS_gettid));
+    }
+    return known;
 }
 
 void ls_client_bye(ls_client *client, int status) {

@@ -101,6 +101,9 @@ LS_API const char *ls_client_said(void);
 LS_API const char *ls_client_dtype(uint32_t number);
 
 // ---- What is said -------------------------------------------------------------------------------
+// The thread that calls, as orders of calls and waits name it. Invariant: autograd's threads count
+// as the first thread, which waits in backward() while they call for it.
+LS_API uint32_t ls_client_thread(void);
 // The place in the program that calls this thread's front, for that purpose (NULL: none is known):
 // a site's number. exec/site.c.
 LS_API uint32_t ls_client_here(ls_client *client, const char *purpose);

@@ -51,6 +51,7 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
                                   .site = ls_client_here(client, call->purpose),
                                   .premul = 1,
                                   .tag = call->tag,
+                                  .thread = ls_client_thread(),
                                   .count = call->count,
                                   .stream = call->stream,
                                   .send_address = call->send_address,

@@ -343,8 +343,9 @@ static int loop(ls_exec *exec) {
         if (exec->no_memory) {
             return LS_FAIL(LS_ERR_MEMORY, "no memory for a call");
         }
-        for (ls_exec_process *p = exec->processes; p != NULL && exec->progress; p = p->next) {
-            if (p->waits && !p->gone && exec->run != NULL && !exec->over) {
+        for (ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
+            if ((exec->progress || p->caller_count > 1) && ls_exec__waits(p) && !p->gone &&
+                exec->run != NULL && !exec->over) {
                 ls_exec__wait(exec, p);
             }
         }
@@ -470,7 +471,6 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     ls_keeper keeper = {.pid = 0};
     double began = ls_exec__now();
     int status = ls_arena_create(&exec->arena);
-    // What cannot be written is told before anything runs.
     status = status == LS_OK ? ls_exec__flight_open(exec) : status;
     status = status == LS_OK ? ls_exec__record_open(exec) : status;
     if (status == LS_OK) {

@@ -2,8 +2,11 @@
 // new_group and init_process_group meet), or in another of its backends. When nothing moves while
 // somebody waits, processes are asked where they are; one that says twice that it is at the same
 // place inside of torch.distributed waits there.
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "exec/internal.h"
 
@@ -20,7 +23,8 @@ int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place 
         process->place_file = ls_arena_strdup(exec->arena, file);
         process->place_line = message->line;
     }
-    process->places = message->waits == 0 ? 0 : same ? process->places + 1 : 1;
+    process->places = message->waits == LS_WIRE_WAITS_NOT ? 0 : same ? process->places + 1 : 1;
+    process->place_waits = message->waits;
     return process->place_file != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
@@ -34,7 +38,8 @@ static ls_exec_process *process_of(const ls_exec *exec, int rank) {
 }
 
 static bool waits_elsewhere(const ls_exec_process *process) {
-    return process != NULL && !process->gone && process->places >= TIMES;
+    return process != NULL && !process->gone && process->places >= TIMES &&
+           process->place_waits == LS_WIRE_WAITS_RANKS;
 }
 
 static void ask(ls_exec *exec, double now) {
@@ -50,7 +55,9 @@ static void ask(ls_exec *exec, double now) {
 // The communicator for which the process waits to be made; NULL: none.
 static const ls_exec_joining *joins(const ls_exec *exec, const ls_exec_process *process) {
     for (const ls_exec_joining *at = exec->joining; at != NULL; at = at->next) {
-        if (at->process == process && process->waits && process->wait.slot == at->slot) {
+        const ls_exec_caller *first = process->callers;
+        if (at->process == process && first != NULL && first->waits &&
+            first->wait.slot == at->slot) {
             return at;
         }
     }
@@ -135,6 +142,63 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
     return (exec->joining != NULL && judge_joining(exec)) || (open && judge_calls(exec));
 }
 
+// ---- Threads ------------------------------------------------------------------------------------
+static bool has_ended(const ls_exec_process *process, const ls_exec_caller *caller) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%ld/task/%lu", (long)process->pid,
+                   (unsigned long)caller->thread);
+    return access(path, F_OK) != 0;
+}
+
+ls_exec_caller *ls_exec__caller(ls_exec_process *process, uint32_t thread) {
+    for (int i = 0; i < process->caller_count; i++) {
+        if (process->callers[i].thread == thread) {
+            return &process->callers[i];
+        }
+    }
+    for (int i = 1; i < process->caller_count; i++) {
+        if (has_ended(process, &process->callers[i])) {
+            process->callers[i] = (ls_exec_caller){.thread = thread};
+            return &process->callers[i];
+        }
+    }
+    int first = process->caller_count == 0 && thread != (uint32_t)process->pid ? 1 : 0;
+    int count = process->caller_count + first + 1;
+    ls_exec_caller *more = realloc(process->callers, (size_t)count * sizeof *more);
+    if (more == NULL) {
+        (void)LS_FAIL(LS_ERR_MEMORY, "no memory for a thread");
+        return NULL;
+    }
+    more[0] =
+        process->caller_count == 0 ? (ls_exec_caller){.thread = (uint32_t)process->pid} : more[0];
+    more[count - 1] = (ls_exec_caller){.thread = thread};
+    process->callers = more;
+    process->caller_count = count;
+    return &more[count - 1];
+}
+
+bool ls_exec__waits(const ls_exec_process *process) {
+    for (int i = 0; i < process->caller_count; i++) {
+        if (process->callers[i].waits) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Whether no thread of the process can make a call, as far as is known. The first thread may wait
+// for another one that waits.
+static bool all_wait(const ls_exec_process *process) {
+    bool joins = process->places >= TIMES && process->place_waits == LS_WIRE_WAITS_A_THREAD;
+    for (int i = 0; i < process->caller_count; i++) {
+        const ls_exec_caller *caller = &process->callers[i];
+        if (!caller->waits && !(i == 0 && joins) && !has_ended(process, caller)) {
+            return false;
+        }
+    }
+    return ls_exec__waits(process);
+}
+
 // ---- Who waits here -----------------------------------------------------------------------------
 static bool waits_for(const ls_wire_wait *wait, const ls_exec_op *op) {
     if (wait->slot != LS_WIRE_NONE) {
@@ -145,9 +209,9 @@ static bool waits_for(const ls_wire_wait *wait, const ls_exec_op *op) {
 
 #define AWAITED_MAX 256
 
-static void wait_of(const ls_wire_wait *wait, ls_exec_rank *rank) {
-    ls_request *requests[AWAITED_MAX];
-    int count = 0;
+// The calls of the rank that the thread waits for, behind the `count` in `requests`: all of them.
+static int awaited_by(ls_request **requests, int count, const ls_wire_wait *wait,
+                      const ls_exec_rank *rank) {
     bool queued = false;
     for (const ls_exec_op *op = rank->first; op != NULL; op = op->next) {
         queued = queued || waits_for(wait, op);
@@ -159,16 +223,25 @@ static void wait_of(const ls_wire_wait *wait, ls_exec_rank *rank) {
             requests[count++] = op->request;
         }
     }
-    ls_remote_wait(rank->rank, requests, count);
+    return count;
 }
 
 void ls_exec__wait(ls_exec *exec, ls_exec_process *process) {
+    const bool waits = all_wait(process);
     for (int r = 0; r < exec->rank_count; r++) {
         ls_exec_rank *rank = &exec->ranks[r];
-        if (rank->process == process && !rank->ended &&
-            (process->wait.device < 0 || process->wait.device == rank->device)) {
-            wait_of(&process->wait, rank);
+        ls_request *requests[AWAITED_MAX];
+        int count = 0;
+        if (rank->process != process || rank->ended) {
+            continue;
         }
+        for (int i = 0; i < process->caller_count && waits; i++) {
+            const ls_exec_caller *caller = &process->callers[i];
+            if (caller->waits && (caller->wait.device < 0 || caller->wait.device == rank->device)) {
+                count = awaited_by(requests, count, &caller->wait, rank);
+            }
+        }
+        ls_remote_wait(rank->rank, requests, count);
     }
 }
 

@@ -242,6 +242,7 @@ static ncclResult_t tell(const pending *call, ls_client *client, uint32_t flags)
         .slot = flight->slot,
         .site = call->site,
         .premul = call->premul,
+        .thread = ls_client_thread(),
         .count = what->count,
         .stream = (uint64_t)(uintptr_t)what->stream,
         .send_address = call->send_bytes > 0 ? (uint64_t)(uintptr_t)what->send : 0,

@@ -203,9 +203,13 @@ static ls_client *waiter(void) {
 
 void ls_front__tell_wait(bool begins) {
     ls_client *client = waiter();
-    const ls_wire_wait wait = {
-        .head = {LS_WIRE_WAIT, sizeof wait}, .slot = LS_WIRE_NONE, .device = -1, .all = 1};
-    const ls_wire_head resume = {LS_WIRE_RESUME, sizeof resume};
+    const ls_wire_wait wait = {.head = {LS_WIRE_WAIT, sizeof wait},
+                               .slot = LS_WIRE_NONE,
+                               .device = -1,
+                               .all = 1,
+                               .thread = ls_client_thread()};
+    const ls_wire_resume resume = {.head = {LS_WIRE_RESUME, sizeof resume},
+                                   .thread = ls_client_thread()};
     if (client != NULL) {
         (void)ls_client_send(client, begins ? (const void *)&wait : (const void *)&resume, -1);
     }

@@ -38,6 +38,13 @@ typedef struct ls_exec_comm {
     uint32_t subsets;      // made of it so far
 } ls_exec_comm;
 
+// A thread of a process that makes calls.
+typedef struct ls_exec_caller {
+    uint32_t thread;
+    bool waits;  // as this says
+    ls_wire_wait wait;
+} ls_exec_caller;
+
 struct ls_exec_process {
     ls_exec_process *next;
     int socket, watch;  // its connection, and its end (pidfd); -1: gone
@@ -57,8 +64,9 @@ struct ls_exec_process {
     int places;   // the same was told so many times, as nothing moved
     const char *place_file;
     int place_line;
-    bool waits;  // as this says
-    ls_wire_wait wait;
+    uint32_t place_waits;     // an ls_wire_waits
+    ls_exec_caller *callers;  // its threads that have made calls or waited, the first of all first
+    int caller_count;
 };
 
 // Of a stream of a rank: its calls go on one after another.
@@ -189,6 +197,9 @@ const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t site)
 
 // ---- elsewhere.c --------------------------------------------------------------------------------
 int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message);
+// The thread of the process, made known; NULL with a sentence: no memory.
+ls_exec_caller *ls_exec__caller(ls_exec_process *process, uint32_t thread);
+bool ls_exec__waits(const ls_exec_process *process);  // any of its threads, for a call
 // Nothing has moved for `quiet` seconds: asks processes where they are, and believes those that
 // wait inside of torch.distributed. Whether that ended the run.
 bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet);

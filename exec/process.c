@@ -162,6 +162,8 @@ static size_t least(uint32_t type) {
         return sizeof(ls_wire_call);
     case LS_WIRE_WAIT:
         return sizeof(ls_wire_wait);
+    case LS_WIRE_RESUME:
+        return sizeof(ls_wire_resume);
     case LS_WIRE_BYE:
         return sizeof(ls_wire_bye);
     case LS_WIRE_PLACE:
@@ -186,6 +188,22 @@ static int destroy(ls_exec_process *process, const ls_wire_comm_destroy *message
     return LS_OK;
 }
 
+static int wait_of(ls_exec_process *process, const ls_wire_wait *message) {
+    ls_exec_caller *caller = ls_exec__caller(process, message->thread);
+    LS_TRY(caller != NULL ? LS_OK : LS_ERR_MEMORY);
+    caller->waits = true;
+    caller->wait = *message;
+    return LS_OK;
+}
+
+static int resume(ls_exec *exec, ls_exec_process *process, const ls_wire_resume *message) {
+    ls_exec_caller *caller = ls_exec__caller(process, message->thread);
+    LS_TRY(caller != NULL ? LS_OK : LS_ERR_MEMORY);
+    caller->waits = false;
+    ls_exec__resume(exec, process);
+    return LS_OK;
+}
+
 static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *head, int descriptor) {
     const void *message = head;
     switch ((ls_wire_type)head->type) {
@@ -204,13 +222,9 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
     case LS_WIRE_CALL:
         return ls_exec__call(exec, process, message);
     case LS_WIRE_WAIT:
-        process->waits = true;
-        memcpy(&process->wait, message, sizeof process->wait);
-        return LS_OK;
+        return wait_of(process, message);
     case LS_WIRE_RESUME:
-        process->waits = false;
-        ls_exec__resume(exec, process);
-        return LS_OK;
+        return resume(exec, process, message);
     case LS_WIRE_STAGING:
         return ls_exec__staging(exec, process, message);
     case LS_WIRE_PLACE:
@@ -376,5 +390,6 @@ void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process) {
     ls_exec__free_stagings(exec, process);
     free(process->sites);
     free(process->comms);
+    free(process->callers);
     free(process);
 }

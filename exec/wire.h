@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define LS_WIRE_VERSION      1u
+#define LS_WIRE_VERSION      2u
 #define LS_WIRE_SOCKET       "LOCKSTEP_EXEC"            // of the environment: the socket's name
 #define LS_WIRE_SIMULATED    "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
 #define LS_WIRE_PAYLOAD      "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
@@ -141,7 +141,7 @@ typedef struct ls_wire_call {
     uint32_t slot, site;
     double premul;
     int32_t tag;      // of a message
-    uint32_t unused;  //
+    uint32_t thread;  // that issues it
     uint64_t count;
     uint64_t stream;                      // calls of one stream go on one after another; or none
     uint64_t send_address, recv_address;  // the program's own
@@ -155,17 +155,29 @@ typedef struct ls_wire_wait {
     int32_t device;   // those of this device; -1: of any
     uint64_t stream;  // of this stream
     uint32_t all;     // 1: of all streams
-    uint32_t unused;
+    uint32_t thread;  // that waits
 } ls_wire_wait;
+
+typedef struct ls_wire_resume {
+    ls_wire_head head;
+    uint32_t thread;
+    uint32_t unused;
+} ls_wire_resume;
 
 // What the coordinator says, a byte each: the answer to the greeting; and where is the program?,
 // asked when nothing moves.
 #define LS_WIRE_WELCOME 'W'
 #define LS_WIRE_ASK     'P'
 
+typedef enum ls_wire_waits {
+    LS_WIRE_WAITS_NOT,       // as far as is known
+    LS_WIRE_WAITS_RANKS,     // inside of torch.distributed, for other ranks
+    LS_WIRE_WAITS_A_THREAD,  // on a lock, without a time-out: for another thread of its process
+} ls_wire_waits;
+
 typedef struct ls_wire_place {
     ls_wire_head head;
-    uint32_t waits;  // 1: inside of torch.distributed, where it waits for other ranks
+    uint32_t waits;  // an ls_wire_waits
     int32_t line;
     char file[512];
 } ls_wire_place;

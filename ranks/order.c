@@ -1,6 +1,9 @@
 // Orders of calls over several communicators. A rank that calls on B while its call on A is still
 // open has put A before B; if another member of both put B before A, the program lives on luck:
 // with blocking calls, or where a machine runs one collective at a time, it hangs.
+//
+// Invariant: two calls of a rank are ordered only if one thread or one stream issued both. Calls of
+// different threads may come in any order on any rank of a correct program.
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +11,10 @@
 
 #define EDGES_MAX 4096  // open or kept at once
 #define LOOK_MAX  16    // open calls of a rank that a new one is compared with
+
+static bool ordered(const ls_issuer *a, const ls_issuer *b) {
+    return a->thread == b->thread || (a->stream != 0 && a->stream == b->stream);
+}
 
 static bool reported(const ls_spmd *run, const ls_order_edge *edge) {
     for (const ls_order_edge *at = run->edges; at != NULL; at = at->next) {
@@ -28,7 +35,8 @@ void ls_order__posted(ls_request *request) {
     }
     for (const ls_request *at = rank->open; at != NULL && looked < LOOK_MAX; at = at->next) {
         if (at == request || at->state != LS_REQUEST_POSTED || at->meet == NULL ||
-            at->comm->shared == request->comm->shared || run->edge_count >= EDGES_MAX) {
+            at->comm->shared == request->comm->shared || run->edge_count >= EDGES_MAX ||
+            !ordered(&at->issuer, &request->issuer)) {
             continue;
         }
         looked += 1;
@@ -54,7 +62,7 @@ void ls_order__posted(ls_request *request) {
 
 static void free_edge(ls_order_edge *edge) {
     for (int side = 0; side < 2; side++) {
-        ls_free(edge->number[side], (size_t)edge->comm[side]->comm->size, sizeof(uint64_t));
+        ls_free(edge->calls[side], (size_t)edge->comm[side]->comm->size, sizeof(ls_ordered_call));
     }
     ls_free(edge, 1, sizeof *edge);
 }
@@ -75,7 +83,9 @@ static void compare(ls_spmd *run, const ls_order_edge *edge, const ls_meet *last
     }
     for (int i = 0; i < a->size; i++) {
         int j = ls_comm_member(b, a->ranks[i]);
-        if (j < 0 || edge->number[0][i] < edge->number[1][j]) {
+        const ls_ordered_call *first = &edge->calls[0][i];
+        if (j < 0 || first->number < edge->calls[1][j].number ||
+            !ordered(&first->issuer, &edge->calls[1][j].issuer)) {
             continue;
         }
         int other = a->ranks[i];
@@ -106,15 +116,16 @@ static void compare(ls_spmd *run, const ls_order_edge *edge, const ls_meet *last
     }
 }
 
-static bool keep_numbers(ls_order_edge *edge, int side, const ls_meet *meet) {
+static bool keep_calls(ls_order_edge *edge, int side, const ls_meet *meet) {
     size_t size = (size_t)edge->comm[side]->comm->size;
     void *memory = NULL;
-    if (ls_alloc(&memory, size, sizeof(uint64_t)) != LS_OK) {
+    if (ls_alloc(&memory, size, sizeof(ls_ordered_call)) != LS_OK) {
         return false;
     }
-    edge->number[side] = memory;
+    edge->calls[side] = memory;
     for (size_t m = 0; m < size; m++) {
-        edge->number[side][m] = meet->requests[m]->number;
+        edge->calls[side][m] = (ls_ordered_call){.number = meet->requests[m]->number,
+                                                 .issuer = meet->requests[m]->issuer};
     }
     edge->meet[side] = NULL;
     return true;
@@ -132,7 +143,7 @@ void ls_order__met(ls_spmd *run, ls_meet *meet) {
             at = &edge->next;
             continue;
         }
-        bool kept = keep_numbers(edge, side, meet);
+        bool kept = keep_calls(edge, side, meet);
         if (kept && edge->meet[1 - side] != NULL) {
             at = &edge->next;
             continue;

@@ -41,13 +41,20 @@ int ls_remote_comm(ls_rank_comm **handles, ls_spmd *run, const int *ranks, int s
                    const char *name, const char *const *files, const int *lines);
 
 // ---- Calls of a rank ----------------------------------------------------------------------------
+// Where a rank issues a call.
+typedef struct ls_issuer {
+    uint64_t thread;  // 0: the rank's only one
+    uint64_t stream;  // of a GPU; 0: none
+} ls_issuer;
+
 typedef struct ls_remote_call {
     ls_call call;      // as ls_post_at takes it, with its file (static storage) and line
     const void *send;  // where its data is, and where its result goes
     void *recv;        //
     void *owner;       // what ls_remote_owner gives
-    int tag;           // messages meet those of their tag
-    bool any_source;   // a receive from whoever sends first, with root -1 until it has met
+    ls_issuer issuer;
+    int tag;          // messages meet those of their tag
+    bool any_source;  // a receive from whoever sends first, with root -1 until it has met
     // LS_COMM_SPLIT: what it asks for, and where this rank's new communicator goes.
     int color, key;
     ls_rank_comm **made;

@@ -13,8 +13,9 @@
 #include <stdatomic.h>
 
 #include "ranks/ranks.h"
+#include "ranks/remote.h"
 
-#define LS_RANKS_ABI 9
+#define LS_RANKS_ABI 10
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -91,9 +92,10 @@ struct ls_request {
     bool detached;   // nobody waits for it: the second of a call that a fault doubled
     ls_rank *rank;
     ls_rank_comm *comm;
-    uint64_t number;  // among all calls of the rank, from 0
-    ls_meet *meet;    // collectives, while POSTED
-    void *pending;    // the backend's, where it completes calls side by side
+    uint64_t number;   // among all calls of the rank, from 0
+    ls_issuer issuer;  // of a rank with several threads or streams; else all 0
+    ls_meet *meet;     // collectives, while POSTED
+    void *pending;     // the backend's, where it completes calls side by side
     size_t send_bytes, recv_bytes;
     bool recounted;                   // a fault changed its counts; before that it needed so many
     size_t send_before, recv_before;  // elements of its buffers
@@ -268,12 +270,18 @@ struct ls_shared_comm {
     ls_sites *sites;                // from which lines members met, see sites.c; NULL: not yet
 };
 
+// A call as its order with others is judged.
+typedef struct ls_ordered_call {
+    uint64_t number;  // of its rank
+    ls_issuer issuer;
+} ls_ordered_call;
+
 // An order of two communicators' calls that a rank made while the first was open, see order.c.
 typedef struct ls_order_edge {
     ls_shared_comm *comm[2];
     uint64_t round[2];
-    uint64_t *number[2];  // [size of comm] call numbers of its members, once it is complete
-    ls_meet *meet[2];     // while it is not
+    ls_ordered_call *calls[2];  // [size of comm] of its members, once it is complete
+    ls_meet *meet[2];           // while it is not
     int rank;
     struct ls_order_edge *next;
 } ls_order_edge;

@@ -1,7 +1,8 @@
 // A front of its own, for host memory: what a backend of another library does with the client.
 // Each rank sums a vector, exchanges uneven blocks, copies results for itself, and, as its one
-// argument says, waits for what the others never do.
+// argument says, calls from several threads or waits for what the others never do.
 #define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "exec/client.h"
 
 static ls_client *client;
-static uint32_t world;
+static uint32_t world, aside;
 static int rank, ranks;
 
 static void check(int status, int line) {
@@ -38,15 +39,16 @@ static uint32_t begin(uint32_t comm, const char *id, int members, uint32_t site)
     return message.slot;
 }
 
-static void join(const char *id) {
-    world = ls_client_comm_number(client);
-    uint32_t number = begin(world, id, ranks, ls_client_here(client, NULL));
+static uint32_t join(const char *id) {
+    uint32_t made = ls_client_comm_number(client);
+    uint32_t number = begin(made, id, ranks, ls_client_here(client, NULL));
     CHECK(ls_client_wait(client, number));
     const ls_wire_slot *slot = ls_client_slot(client, number);
     CHECK(slot->value[0] == rank && slot->value[1] == ranks && slot->value[3] == ranks
               ? LS_OK
               : LS_FAIL(LS_ERR_INVALID, "another place in the world"));
     ls_client_slot_give(client, number);
+    return made;
 }
 
 // A call whose data is in `send` and goes to `recv`, with counts for each rank or without.
@@ -181,12 +183,97 @@ static void wait_apart(const ls_client_region *in, const ls_client_region *out) 
     }
 }
 
+// ---- Threads ------------------------------------------------------------------------------------
+// A sum of nothing on one communicator, not waited for.
+static uint32_t begin_sum(uint32_t comm) {
+    const ls_client_call made = {.comm = comm,
+                                 .kind = LS_ALL_REDUCE,
+                                 .dtype = LS_F64,
+                                 .op = LS_SUM,
+                                 .send.memory = LS_WIRE_NONE,
+                                 .recv.memory = LS_WIRE_NONE,
+                                 .stream = LS_WIRE_NO_STREAM};
+    uint32_t slot = 0;
+    CHECK(ls_client_issue(&slot, client, &made));  // MARK opposite joins
+    return slot;
+}
+
+static void end_sum(uint32_t slot) {
+    CHECK(ls_client_wait(client, slot));
+    ls_client_slot_give(client, slot);
+}
+
+static void *begin_aside(void *out) {
+    *(uint32_t *)out = begin_sum(aside);
+    return NULL;
+}
+
+// One call on each communicator, in the opposite order on rank 1. threads: each by a thread of its
+// own.
+static void cross(bool threads) {
+    uint32_t slots[2];
+    for (int i = 0; i < 2; i++) {
+        bool is_aside = (i == 0) == (rank == 1);
+        if (is_aside && threads) {
+            pthread_t thread;
+            CHECK(pthread_create(&thread, NULL, begin_aside, &slots[i]));
+            CHECK(pthread_join(thread, NULL));
+        } else {
+            slots[i] = begin_sum(is_aside ? aside : world);
+        }
+    }
+    end_sum(slots[0]);
+    end_sum(slots[1]);
+}
+
+// Waits on the side while its first thread works, or works before it calls.
+static void *work_apart(void *nothing) {
+    end_sum(begin_sum(aside));
+    (void)sleep(rank == 1 ? 2 : 0);
+    end_sum(begin_sum(aside));
+    return nothing;
+}
+
+static void apart_in_time(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, work_apart, NULL));
+    end_sum(begin_sum(world));
+    (void)sleep(rank == 0 ? 2 : 0);
+    end_sum(begin_sum(world));
+    CHECK(pthread_join(thread, NULL));
+}
+
+static void *wait_crosswise(void *nothing) {
+    for (int i = 0; i < 2; i++) {
+        end_sum(begin_sum((i == 0) == (rank == 1) ? aside : world));
+    }
+    return nothing;
+}
+
+// What another thread waits for never comes.
+static void join_threads(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, wait_crosswise, NULL));
+    CHECK(pthread_join(thread, NULL));
+}
+
+static void call_from_threads(const char *bug) {
+    aside = join("aside");
+    if (strcmp(bug, "threads") == 0 || strcmp(bug, "opposite") == 0) {
+        cross(bug[0] == 't');
+    } else if (strcmp(bug, "working") == 0) {
+        apart_in_time();
+    } else if (strcmp(bug, "joins") == 0) {
+        join_threads();
+    }
+}
+
 int main(int argc, char **argv) {
     const char *bug = argc > 1 ? argv[1] : "";
     ls_client_launched(&rank, &ranks);
     client = ls_client_get();
     CHECK(client != NULL ? LS_OK : LS_ERR_BACKEND);
-    join(getenv("MEET"));
+    world = join(getenv("MEET"));
     ls_client_region in, out;
     CHECK(ls_client_region_take(&in, client, 100 * sizeof(double)));
     CHECK(ls_client_region_take(&out, client, 100 * sizeof(double)));
@@ -211,6 +298,9 @@ int main(int argc, char **argv) {
     }
     if (strcmp(bug, "apart") == 0) {
         wait_apart(&in, &out);
+    }
+    if (strcmp(bug, "alone") != 0 && strcmp(bug, "apart") != 0) {
+        call_from_threads(bug);
     }
     ls_client_region_give(client, &in);
     ls_client_region_give(client, &out);

@@ -84,7 +84,7 @@ static bool turn(ls_exec *exec, ls_exec_process *said) {
     }
     (void)ls_exec__advance(exec);
     for (ls_exec_process *p = exec->processes; p != NULL && exec->run != NULL; p = p->next) {
-        if (p->waits && !p->gone) {
+        if (ls_exec__waits(p) && !p->gone) {
             ls_exec__wait(exec, p);
         }
     }
