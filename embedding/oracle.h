@@ -61,13 +61,15 @@ void ls_oracle_free(ls_oracle *oracle);  // NULL is allowed
 // What one stage output must be. Either integers (lengths, ids) or numbers.
 typedef struct ls_expected {
     ls_shape shape;
-    size_t count;    // elements
-    int64_t *ints;   // [count] or NULL
-    double *values;  // [count] or NULL
-    double *bounds;  // [count] with values: largest |difference| that rounding explains
+    size_t count;            // elements
+    int64_t *ints;           // [count] or NULL
+    double *values;          // [count] or NULL
+    double *bounds;          // [count] with values: largest |difference| that rounding explains
+    unsigned char *vacuous;  // [count] with values: LS_BOUND_VACUOUS where the bound proves nothing
     // [count] What the sharding type is documented to give instead, with its bounds; NULL: nothing
     // else.
     double *documented, *documented_bounds;
+    unsigned char *documented_vacuous;
     bool reduces;    // false: every element must be exact
     bool moves;      // the data only moved: signs of zeros and the bits of NaN must be right too
     ls_dtype dtype;  // of the output
@@ -88,7 +90,8 @@ size_t ls_oracle_output_count(const ls_oracle *oracle);
 typedef struct ls_judgement {
     uint64_t elements;
     uint64_t unknown;        // of these, where no value would be wrong: rounding decides whether it
-                             // overflows, or whether 0 is divided by 0
+                             // overflows, or whether 0 is divided by 0; and the vacuous ones
+    uint64_t vacuous;        // of these, not the exact value, within a bound that proves nothing
     uint64_t differing;      // elements whose value is not the unsharded one, rounded to dtype
     uint64_t by_design;      // of these, elements that only the documented meaning explains
     uint64_t wrong;          // elements outside every bound; shape or dtype wrong: all

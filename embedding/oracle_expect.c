@@ -31,16 +31,20 @@ typedef struct column_span {
     int64_t first, end;
 } column_span;
 
-// A row [dim] as the batch finds it, in the span at least: its values and, where training went
-// before, what they may be off.
-static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, double *values,
-                    double *errors) {
+// A row as the batch finds it, in the span at least: its values [dim], what they may be off where
+// training went before [dim], and the sizes of what they are made of [dim].
+static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, double *values) {
     int t = of->table;
     const ls_table *table = &oracle->options.tables[t];
+    double *errors = values + table->dim, *sizes = errors + table->dim;
     if (table->row_format || (!oracle->options.previous && !(table->max_norm > 0))) {
         memset(errors + of->first, 0, (size_t)(of->end - of->first) * sizeof(*errors));
-        return ls_oracle__kept_row(oracle, t, of->sense, id, of->first, of->end - of->first,
-                                   values);
+        LS_TRY(
+            ls_oracle__kept_row(oracle, t, of->sense, id, of->first, of->end - of->first, values));
+        for (int64_t c = of->first; c < of->end; c++) {
+            sizes[c] = fabs(values[c]);
+        }
+        return LS_OK;
     }
     size_t size = ls_oracle__record_size(oracle, t, of->sense);
     oracle_range *record;
@@ -50,6 +54,7 @@ static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, 
     for (int64_t c = of->first; c < of->end; c++) {
         values[c] = record[c].mid;
         errors[c] = ls_range__bound(record[c]);
+        sizes[c] = fmax(fabs(record[c].mid), record[c].size);
     }
     ls_free(record, size, sizeof(*record));
     return status;
@@ -57,7 +62,7 @@ static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, 
 
 // What one pooled bag sums up to, per column of the span.
 typedef struct bag_sum {
-    double *sum, *magnitude, *largest, *error;  // [dim]
+    double *sum, *magnitude, *squares, *largest, *error;  // [dim]
     double divisor, divisor_magnitude;
     size_t counted;
 } bag_sum;
@@ -66,7 +71,7 @@ static int add_up(const ls_oracle *oracle, const column_span *of, const oracle_s
                   const oracle_bag *bag, double *row, bag_sum *out) {
     const ls_table *table = &oracle->options.tables[of->table];
     for (int64_t c = of->first; c < of->end; c++) {
-        out->sum[c] = out->magnitude[c] = out->error[c] = 0;
+        out->sum[c] = out->magnitude[c] = out->squares[c] = out->error[c] = 0;
         out->largest[c] = NAN;
     }
     out->divisor = out->divisor_magnitude = 0;
@@ -76,14 +81,15 @@ static int add_up(const ls_oracle *oracle, const column_span *of, const oracle_s
         if (!ls_oracle__counts(table, item->id)) {
             continue;
         }
-        LS_TRY(read_row(oracle, of, item->id, row, row + table->dim));
+        LS_TRY(read_row(oracle, of, item->id, row));
         out->counted++;
         out->divisor += item->weight;
         out->divisor_magnitude += fabs(item->weight);
         for (int64_t c = of->first; c < of->end; c++) {
-            double error = row[table->dim + c];
+            double error = row[table->dim + c], size = item->weight * row[2 * table->dim + c];
             out->sum[c] += item->weight * row[c];
             out->magnitude[c] += fabs(item->weight) * (fabs(row[c]) + error);
+            out->squares[c] += size * size;
             out->error[c] += fabs(item->weight) * error;
             if (isnan(out->largest[c]) || row[c] > out->largest[c]) {
                 out->largest[c] = row[c];
@@ -120,9 +126,15 @@ static size_t part_sums(const ls_oracle *oracle, const oracle_entry *entry, int6
     return parts;
 }
 
-// Divides a value and its bound, with what the divisor's error and the quotient's rounding add.
+// What one element must be.
+typedef struct element {
+    double value, bound, size;
+} element;
+
+// Divides an element, with what the divisor's error and the quotient's rounding add to its bound.
 static void divide(const ls_table *table, const bag_sum *bag, const oracle_divisor *by,
-                   double *value, double *bound) {
+                   element *out) {
+    double *value = &out->value, *bound = &out->bound;
     ls_dtype dtype = ls_oracle__dtype(table, LS_STAGE_FIELD_VALUES);
     double divisor = 1, error = 0;
     bool torchrec = ls_oracle__divides_as_torchrec(table, by);
@@ -139,6 +151,7 @@ static void divide(const ls_table *table, const bag_sum *bag, const oracle_divis
         by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(divisor)) : 0;  // rounded here and there
     error += torchrec ? ls_bound_roundoff(dtype) * fabs(divisor) : 0;
     *value /= divisor;
+    out->size /= fabs(divisor);
     double relative = error / fabs(divisor);
     *bound = relative < 1 ? (*bound / fabs(divisor) + fabs(*value) * relative) / (1 - relative)
                           : INFINITY;
@@ -146,17 +159,17 @@ static void divide(const ls_table *table, const bag_sum *bag, const oracle_divis
     *bound += dtype != LS_F32 && dtype != LS_F64 ? ls_bound_step(LS_F32, fabs(*value) + *bound) : 0;
 }
 
-// Value and bound of one column of one pooled bag, the sum of so many rounded ones. meaning: what
-// is divided after output_dist; NULL: before it.
-static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, size_t parts,
-                         const oracle_meaning *meaning, double when_empty, double *value,
-                         double *bound) {
+// One column of one pooled bag, the sum of so many rounded ones. meaning: what is divided after
+// output_dist; NULL: before it.
+static element pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, size_t parts,
+                            const oracle_meaning *meaning, double when_empty) {
     ls_dtype dtype = sum_dtype(table), out = ls_oracle__dtype(table, LS_STAGE_FIELD_VALUES);
-    *bound = 0;
+    element made = {.size = sqrt(bag->squares[c])};
+    double *value = &made.value, *bound = &made.bound;
     if (table->pooling == LS_POOL_MAX || (bag->counted == 0 && meaning)) {
         *value = bag->counted > 0 ? bag->largest[c] : when_empty;
         *bound = bag->error[c];  // the largest is off by no more than all of them
-        return;
+        return made;
     }
     // The sum that was formed, and this one in f64, both lie about the exact one.
     *value = bag->sum[c];
@@ -166,12 +179,32 @@ static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, s
     double size = (parts > 1 ? bag->magnitude[c] : fabs(*value)) + *bound;
     *bound += out != dtype ? ls_bound_sum_of_products(out, parts, size) : 0;
     for (int i = 0; meaning && i < meaning->count; i++) {
-        divide(table, bag, &meaning->divisors[i], value, bound);
+        divide(table, bag, &meaning->divisors[i], &made);
     }
     // Of rows that are known nothing but the exact result will do where a sum may overflow.
     if (!isfinite(*bound)) {
         *bound = isfinite(bag->error[c]) ? 0 : INFINITY;
     }
+    return made;
+}
+
+// The arrays of one meaning.
+typedef struct meant {
+    double *values, *bounds;
+    unsigned char *vacuous;
+} meant;
+
+static meant arrays_of(const ls_expected *out, oracle_sense sense) {
+    return sense == ORACLE_UNSHARDED
+               ? (meant){out->values, out->bounds, out->vacuous}
+               : (meant){out->documented, out->documented_bounds, out->documented_vacuous};
+}
+
+static void put(const meant *to, size_t at, element of) {
+    bool proves = isinf(of.bound) || ls_bound_proves(of.bound, fmax(fabs(of.value), of.size));
+    to->values[at] = of.value;
+    to->bounds[at] = of.bound;
+    to->vacuous[at] = proves ? LS_OVERFLOW_NONE : LS_BOUND_VACUOUS;
 }
 
 static bool all_zero(const double *values, size_t count) {
@@ -193,19 +226,19 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
     ls_oracle__unsharded(oracle, entry->table, &unsharded);
     (void)ls_oracle__documented(oracle, entry->table, &documented);
     bool marks_empty = !final && ls_oracle__node_ranks(oracle, entry->table) > 1;
-    bag_sum sum = {.sum = scratch + 2 * dim,
-                   .magnitude = scratch + 3 * dim,
-                   .largest = scratch + 4 * dim,
-                   .error = scratch + 5 * dim};
+    bag_sum sum = {.sum = scratch + 3 * dim,
+                   .magnitude = scratch + 4 * dim,
+                   .squares = scratch + 5 * dim,
+                   .largest = scratch + 6 * dim,
+                   .error = scratch + 7 * dim};
     size_t empty = SIZE_MAX;  // the first bag without an id, whose outputs are those of all such
     bool blank[ORACLE_SENSES] = {false};  // these are plain zeroes, as all is that is not written
     for (size_t i = 0; i < selection->bag_count * ORACLE_SENSES; i++) {
         size_t b = i / ORACLE_SENSES;
         oracle_sense sense = (oracle_sense)(i % ORACLE_SENSES);
         const oracle_meaning *meaning = sense == ORACLE_UNSHARDED ? &unsharded : &documented;
-        double *values = sense == ORACLE_UNSHARDED ? out->values : out->documented;
-        double *bounds = sense == ORACLE_UNSHARDED ? out->bounds : out->documented_bounds;
-        if (!values) {
+        const meant to = arrays_of(out, sense);
+        if (!to.values) {
             continue;
         }
         bool known = selection->bags[b].count == 0 && empty < b;
@@ -213,9 +246,9 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
             continue;
         }
         if (known) {
-            size_t bytes = (size_t)columns * sizeof(*values);
-            memcpy(values + b * (size_t)columns, values + empty * (size_t)columns, bytes);
-            memcpy(bounds + b * (size_t)columns, bounds + empty * (size_t)columns, bytes);
+            size_t bytes = (size_t)columns * sizeof(*to.values);
+            memcpy(to.values + b * (size_t)columns, to.values + empty * (size_t)columns, bytes);
+            memcpy(to.bounds + b * (size_t)columns, to.bounds + empty * (size_t)columns, bytes);
             continue;
         }
         empty = selection->bags[b].count == 0 ? b : empty;
@@ -223,13 +256,13 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
         LS_TRY(add_up(oracle, &of, selection, &selection->bags[b], scratch, &sum));
         for (int64_t c = 0; c < columns; c++) {
             size_t at = b * (size_t)columns + (size_t)c;
-            pooled_value(table, &sum, first + c, part_sums(oracle, entry, first + c),
-                         final ? meaning : NULL, marks_empty ? -(double)INFINITY : 0, &values[at],
-                         &bounds[at]);
+            put(&to, at,
+                pooled_value(table, &sum, first + c, part_sums(oracle, entry, first + c),
+                             final ? meaning : NULL, marks_empty ? -(double)INFINITY : 0));
         }
         if (empty == b) {
-            blank[sense] = all_zero(values + b * (size_t)columns, (size_t)columns) &&
-                           all_zero(bounds + b * (size_t)columns, (size_t)columns);
+            blank[sense] = all_zero(to.values + b * (size_t)columns, (size_t)columns) &&
+                           all_zero(to.bounds + b * (size_t)columns, (size_t)columns);
         }
     }
     return LS_OK;
@@ -242,16 +275,15 @@ static int expect_sequence(const ls_oracle *oracle, const oracle_entry *entry,
     for (size_t i = 0; i < selection->item_count * ORACLE_SENSES; i++) {
         size_t item = i / ORACLE_SENSES;
         oracle_sense sense = (oracle_sense)(i % ORACLE_SENSES);
-        double *values = sense == ORACLE_UNSHARDED ? out->values : out->documented;
-        double *bounds = sense == ORACLE_UNSHARDED ? out->bounds : out->documented_bounds;
-        if (!values) {
+        const meant to = arrays_of(out, sense);
+        if (!to.values) {
             continue;
         }
         const column_span of = {entry->table, sense, first, first + columns};
-        LS_TRY(read_row(oracle, &of, selection->items[item].id, row, row + dim));
-        for (int64_t c = 0; c < columns; c++) {
-            values[item * (size_t)columns + (size_t)c] = row[first + c];
-            bounds[item * (size_t)columns + (size_t)c] = row[dim + first + c];
+        LS_TRY(read_row(oracle, &of, selection->items[item].id, row));
+        for (int64_t c = first; c < first + columns; c++) {
+            put(&to, item * (size_t)columns + (size_t)(c - first),
+                (element){row[c], row[dim + c], row[2 * dim + c]});
         }
     }
     return LS_OK;
@@ -261,7 +293,7 @@ static int expect_values(const ls_oracle *oracle, const oracle_entry *entry,
                          const oracle_selection *selection, ls_expected *out) {
     const ls_table *table = &oracle->options.tables[entry->table];
     size_t scratch_count;
-    LS_TRY(ls_size_mul(&scratch_count, (size_t)table->dim, 6));
+    LS_TRY(ls_size_mul(&scratch_count, (size_t)table->dim, 8));
     double *scratch;
     LS_TRY(ls_alloc((void **)&scratch, scratch_count, sizeof(*scratch)));
     int status = table->pooling == LS_POOL_NONE
@@ -322,8 +354,10 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
         (trained && ls_oracle__departs(oracle, entry->table))) {
         LS_TRY(ls_alloc((void **)&out->documented, out->count, sizeof(double)));
         LS_TRY(ls_alloc((void **)&out->documented_bounds, out->count, sizeof(double)));
+        LS_TRY(ls_alloc((void **)&out->documented_vacuous, out->count, 1));
     }
     LS_TRY(ls_alloc((void **)&out->values, out->count, sizeof(*out->values)));
+    LS_TRY(ls_alloc((void **)&out->vacuous, out->count, 1));
     return ls_alloc((void **)&out->bounds, out->count, sizeof(*out->bounds));
 }
 
@@ -356,6 +390,8 @@ void ls_expected_free(ls_expected *expected) {
         ls_free(expected->ints, expected->count, sizeof(*expected->ints));
         ls_free(expected->values, expected->count, sizeof(*expected->values));
         ls_free(expected->bounds, expected->count, sizeof(*expected->bounds));
+        ls_free(expected->vacuous, expected->count, 1);
+        ls_free(expected->documented_vacuous, expected->count, 1);
         ls_free(expected->documented, expected->count, sizeof(double));
         ls_free(expected->documented_bounds, expected->count, sizeof(double));
         *expected = (ls_expected){0};

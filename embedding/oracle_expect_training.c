@@ -117,7 +117,7 @@ static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
     int64_t id = w->selection->items[item].id;
     ls_dtype dtype = w->table->dtype == LS_F64 ? LS_F64 : LS_F32;
     const oracle_range *gradient = gradient_of(w, bag, item);
-    double sum = 0, error = 0, size = 0;
+    double sum = 0, error = 0, size = 0, squares = 0;
     if (!ls_oracle__counts(w->table, id)) {
         *out = ls_range__point(0);
         return LS_OK;
@@ -129,10 +129,12 @@ static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
         sum += g.mid * record[c].mid;
         error += fabs(g.mid) * w_error + fabs(record[c].mid) * g_error + g_error * w_error;
         size += (fabs(g.mid) + g_error) * (fabs(record[c].mid) + w_error);
+        squares += g.size * g.size * record[c].size * record[c].size;
     }
     double own = ls_bound_sum_of_products(dtype, (size_t)w->columns, size) +
                  ls_bound_sum_of_products(LS_F64, (size_t)w->columns, size);
     *out = ls_range__about(sum, error, own);
+    out->size = sqrt(squares);
     bool returns = w->entry->stage == LS_STAGE_INPUT_DIST_BACKWARD;
     if (returns && w->oracle->options.training->division == LS_GRADIENTS_DIVIDED) {
         double ranks = w->oracle->options.plan->ranks;
@@ -264,14 +266,17 @@ static bool departs(const wanted *w) {
     return any;
 }
 
-static int expect_numbers(wanted *w, double **values, double **bounds, size_t count) {
+static int expect_numbers(wanted *w, double **values, double **bounds, unsigned char **vacuous,
+                          size_t count) {
     LS_TRY(ls_alloc((void **)values, count, sizeof(**values)));
     LS_TRY(ls_alloc((void **)bounds, count, sizeof(**bounds)));
+    LS_TRY(ls_alloc((void **)vacuous, count, 1));
     LS_TRY(ls_alloc((void **)&w->out, count, sizeof(*w->out)));
     int status = expect_sense(w);
     for (size_t i = 0; i < count && !status; i++) {
         (*values)[i] = w->out[i].mid;
         (*bounds)[i] = ls_range__bound(w->out[i]);
+        (*vacuous)[i] = ls_range__vacuous(w->out[i]);
     }
     ls_free(w->out, count, sizeof(*w->out));
     return status;
@@ -295,12 +300,13 @@ int ls_oracle__expect_training(const ls_oracle *oracle, const oracle_entry *entr
         }
         return LS_OK;
     }
-    LS_TRY(expect_numbers(&w, &out->values, &out->bounds, out->count));
+    LS_TRY(expect_numbers(&w, &out->values, &out->bounds, &out->vacuous, out->count));
     if (!departs(&w)) {
         return LS_OK;
     }
     w.sense = ORACLE_DOCUMENTED;
-    return expect_numbers(&w, &out->documented, &out->documented_bounds, out->count);
+    return expect_numbers(&w, &out->documented, &out->documented_bounds, &out->documented_vacuous,
+                          out->count);
 }
 
 // ---- Provenance ---------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ static double stored(double value, ls_dtype dtype) {
 
 typedef struct comparison {
     double got, expected, bound;  // integers too, for the text alone
-    bool differs, wrong, unknown;
+    bool differs, wrong, unknown, vacuous;
     double ratio;
     uint64_t ulps;
 } comparison;
@@ -181,8 +181,13 @@ static comparison compare_at(const ls_stage_output *output, const ls_expected *e
     }
     const double *values = documented ? expected->documented : expected->values;
     const double *bounds = documented ? expected->documented_bounds : expected->bounds;
-    return compare_float(ls_element_to_f64(element, output->dtype), values[i], bounds[i],
-                         expected->moves, output->dtype);
+    const unsigned char *vacuous = documented ? expected->documented_vacuous : expected->vacuous;
+    comparison out = compare_float(ls_element_to_f64(element, output->dtype), values[i], bounds[i],
+                                   expected->moves, output->dtype);
+    if (out.differs && !out.wrong && vacuous != NULL && vacuous[i] != 0) {
+        return (comparison){.unknown = true, .vacuous = true};
+    }
+    return out;
 }
 
 #define RUN 64  // values that are looked at together
@@ -210,7 +215,7 @@ static bool run_is_expected(const char *at, const double *expected) {
 
 // A whole output held against one meaning.
 typedef struct tally {
-    uint64_t differing, wrong, unknown, max_ulps;
+    uint64_t differing, wrong, unknown, vacuous, max_ulps;
     double ratio;
     size_t first_differing, first_wrong;
     comparison worst;  // at first_wrong
@@ -233,6 +238,7 @@ static tally hold_against(const ls_stage_output *output, const ls_expected *expe
         }
         comparison this = compare_at(output, expected, documented, i);
         out.unknown += this.unknown;
+        out.vacuous += this.vacuous;
         if (this.differs && out.differing++ == 0) {
             out.first_differing = i;
         }
@@ -453,6 +459,7 @@ int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_j
         held = hold_against(output, &expected, true);
     }
     out->unknown = held.unknown;
+    out->vacuous = held.vacuous;
     out->bound_ratio = held.ratio;
     ls_text text = {0};
     if (held.wrong > 0) {

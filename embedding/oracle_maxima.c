@@ -50,7 +50,7 @@ static oracle_range value_at(const candidates *of, int64_t i, int64_t column) {
 // makes both uncertain.
 static void give(const candidates *of, const ls_table *table, int64_t column, oracle_range g,
                  oracle_range *out) {
-    const oracle_range either = {0, fmin(g.lo, 0), fmax(g.hi, 0)};
+    const oracle_range either = {0, fmin(g.lo, 0), fmax(g.hi, 0), fabs(g.mid)};
     int64_t best = -1, dim = table->dim;
     bool sure = true;
     for (int64_t i = 0; i < of->count; i++) {
@@ -67,7 +67,8 @@ static void give(const candidates *of, const ls_table *table, int64_t column, or
         }
     }
     if (best >= 0) {
-        out[best * dim + column] = sure ? g : (oracle_range){g.mid, either.lo, either.hi};
+        out[best * dim + column] =
+            sure ? g : (oracle_range){g.mid, either.lo, either.hi, either.size};
     }
 }
 

@@ -87,7 +87,7 @@ static oracle_range between_corners(const stepper *p, oracle_range g, oracle_ran
     lo = lo > 0 ? lo / more : lo * more;
     hi = hi > 0 ? hi * more : hi / more;
     return (oracle_range){whole.mid, fmax(whole.lo, fmin(lo, whole.mid)),
-                          fmin(whole.hi, fmax(hi, whole.mid))};
+                          fmin(whole.hi, fmax(hi, whole.mid)), whole.size};
 }
 
 static void step_adagrad(const stepper *p) {
@@ -150,7 +150,7 @@ static void step_moments(const stepper *p, bool per_row, bool lerps) {
         if (lerps) {
             // As m + (1 - beta1) (g - m), or from g, whose differences are rounded.
             double error = 2 * ls_bound_step(p->t, size);
-            m = (oracle_range){m.mid, m.lo - error, m.hi + error};
+            m = (oracle_range){m.mid, m.lo - error, m.hi + error, m.size};
         }
         p->s->states[0][c] = m;
         if (!per_row) {
@@ -242,6 +242,7 @@ static decay_rate rate_of(double beta, ls_dtype t, int64_t step, bool given) {
     double exact = given ? beta : stored.mid;
     oracle_range power = ls_range__point(pow(exact, (double)step));
     oracle_range rest = ls_range__sub(ls_range__point(1), ls_range__point(exact), t);
+    rest.size = fabs(rest.mid);
     if (!given) {
         power = ls_range__point(ls_range__constant(power.mid, t).mid);
     }

@@ -22,7 +22,17 @@ static double step_of(double value, ls_dtype dtype) {
 }
 
 static oracle_range unknown(double guess) {
-    return (oracle_range){guess, -INFINITY, INFINITY};
+    return (oracle_range){guess, -INFINITY, INFINITY, fabs(guess)};
+}
+
+static oracle_range sized(oracle_range a, double size) {
+    a.size = size;
+    return a;
+}
+
+// Not hypot: the oracle asks this for every operation.
+static double together(oracle_range a, oracle_range b) {
+    return sqrt(a.size * a.size + b.size * b.size);
 }
 
 static bool is_unknown(oracle_range a) {
@@ -35,20 +45,21 @@ static bool is_nan(oracle_range a) {
 
 static oracle_range widened(double mid, double lo, double hi, ls_dtype dtype) {
     if ((isnan(lo) && isnan(hi)) || (isinf(lo) && lo == hi)) {
-        return (oracle_range){lo, lo, lo};
+        return ls_range__point(lo);
     }
     lo -= step_of(lo, dtype);
     hi += step_of(hi, dtype);
     double least = rounded(lo, dtype), most = rounded(hi, dtype);
     if (isinf(least) && least == most) {
-        return (oracle_range){least, least, least};
+        return ls_range__point(least);
     }
-    return isfinite(least) && isfinite(most) ? (oracle_range){rounded(mid, dtype), lo, hi}
-                                             : unknown(rounded(mid, dtype));
+    double near = rounded(mid, dtype);
+    return isfinite(least) && isfinite(most) ? (oracle_range){near, lo, hi, fabs(near)}
+                                             : unknown(near);
 }
 
 oracle_range ls_range__point(double value) {
-    return (oracle_range){value, value, value};
+    return (oracle_range){value, value, value, fabs(value)};
 }
 
 oracle_range ls_range__about(double value, double of_inputs, double own) {
@@ -56,21 +67,22 @@ oracle_range ls_range__about(double value, double of_inputs, double own) {
         return ls_range__point(value);
     }
     double error = of_inputs + own;
-    return isfinite(value) && isfinite(error) ? (oracle_range){value, value - error, value + error}
-                                              : unknown(value);
+    return isfinite(value) && isfinite(error)
+               ? (oracle_range){value, value - error, value + error, fabs(value)}
+               : unknown(value);
 }
 
 oracle_range ls_range__constant(double value, ls_dtype dtype) {
     double stored = rounded(value, dtype);
-    return (oracle_range){stored, fmin(stored, value), fmax(stored, value)};
+    return (oracle_range){stored, fmin(stored, value), fmax(stored, value), fabs(stored)};
 }
 
 oracle_range ls_range__add(oracle_range a, oracle_range b, ls_dtype dtype) {
-    return widened(a.mid + b.mid, a.lo + b.lo, a.hi + b.hi, dtype);
+    return sized(widened(a.mid + b.mid, a.lo + b.lo, a.hi + b.hi, dtype), together(a, b));
 }
 
 oracle_range ls_range__sub(oracle_range a, oracle_range b, ls_dtype dtype) {
-    return widened(a.mid - b.mid, a.lo - b.hi, a.hi - b.lo, dtype);
+    return sized(widened(a.mid - b.mid, a.lo - b.hi, a.hi - b.lo, dtype), together(a, b));
 }
 
 // The smallest and the largest of four corners. Of some that are NaN nothing is known.
@@ -90,7 +102,7 @@ oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype) {
         return unknown(rounded(a.mid * b.mid, dtype));
     }
     const double corner[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
-    return corners(a.mid * b.mid, corner, dtype);
+    return sized(corners(a.mid * b.mid, corner, dtype), a.size * b.size);
 }
 
 oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype) {
@@ -102,7 +114,7 @@ oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype) {
         return unknown(rounded(a.mid / b.mid, dtype));
     }
     const double corner[] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
-    return corners(a.mid / b.mid, corner, dtype);
+    return sized(corners(a.mid / b.mid, corner, dtype), a.size / fabs(b.mid));
 }
 
 double ls_range__least_size(oracle_range a) {
@@ -113,20 +125,21 @@ oracle_range ls_range__square(oracle_range a, ls_dtype dtype) {
     double largest = fmax(fabs(a.lo), fabs(a.hi)), smallest = ls_range__least_size(a);
     oracle_range out = widened(a.mid * a.mid, smallest * smallest, largest * largest, dtype);
     out.lo = isfinite(out.hi) ? fmax(out.lo, 0) : out.lo;  // no rounding makes it negative
-    return out;
+    return sized(out, a.size * a.size);
 }
 
 oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype) {
     double least = a.lo < 0 && a.hi >= 0 ? 0 : sqrt(a.lo);
     oracle_range out = widened(sqrt(a.mid), least, sqrt(a.hi), dtype);
     out.lo = out.lo < 0 && isfinite(out.lo) ? 0 : out.lo;
-    return out;
+    return sized(out, sqrt(a.size));
 }
 
 oracle_range ls_range__limit(oracle_range a, double limit) {
     if (isfinite(limit) && fabs(a.mid) <= limit) {
         a.lo = fmax(a.lo, -limit);
         a.hi = fmin(a.hi, limit);
+        a.size = fmin(a.size, limit);
     }
     return a;
 }
@@ -145,7 +158,8 @@ oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype) {
     if (!isfinite(sum->hi) || !isfinite(error)) {
         return widened(sum->mid, sum->lo, isnan(sum->hi) ? sum->hi : INFINITY, dtype);
     }
-    return (oracle_range){rounded(sum->mid, dtype), fmax(sum->lo - error, 0), sum->hi + error};
+    double mid = rounded(sum->mid, dtype);
+    return (oracle_range){mid, fmax(sum->lo - error, 0), sum->hi + error, mid};
 }
 
 oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_side) {
@@ -158,11 +172,17 @@ oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_sid
         out.lo -= ls_bound_step(dtype, fabs(a.lo));
         out.hi += ls_bound_step(dtype, fabs(a.hi));
     }
-    return out.lo < -largest || out.hi > largest ? unknown(out.mid) : out;
+    return out.lo < -largest || out.hi > largest ? unknown(out.mid) : sized(out, a.size);
 }
 
 double ls_range__bound(oracle_range a) {
     return is_nan(a) || (isinf(a.lo) && a.lo == a.hi)            ? 0
            : isfinite(a.lo) && isfinite(a.hi) && isfinite(a.mid) ? fmax(a.hi - a.mid, a.mid - a.lo)
                                                                  : INFINITY;
+}
+
+unsigned char ls_range__vacuous(oracle_range a) {
+    double bound = ls_range__bound(a);
+    bool proves = isinf(bound) || ls_bound_proves(bound, fmax(fabs(a.mid), a.size));
+    return proves ? LS_OVERFLOW_NONE : LS_BOUND_VACUOUS;
 }

@@ -11,6 +11,7 @@
 // infinity: that is what it is.
 typedef struct oracle_range {
     double mid, lo, hi;
+    double size;  // of what it is made of: of a sum, the root of its terms' squares
 } oracle_range;
 
 oracle_range ls_range__point(double value);
@@ -39,6 +40,8 @@ oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype);
 oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_side);
 // Largest distance from mid; INFINITY: nothing is known.
 double ls_range__bound(oracle_range a);
+// LS_BOUND_VACUOUS where that distance proves nothing.
+unsigned char ls_range__vacuous(oracle_range a);
 
 // One row under one step of an optimizer.
 typedef struct oracle_row_step {

@@ -167,7 +167,7 @@ static oracle_range norm_of(const ls_table *table, const oracle_range *row, ls_d
         hi = pow(hi * (1 + error), 1 / p);
     }
     // Of a row of which nothing but the likeliest is known, that is all that is known of the norm.
-    return ls_range__add((oracle_range){mid, lo, hi}, ls_range__point(0), dtype);
+    return ls_range__add((oracle_range){mid, lo, hi, mid}, ls_range__point(0), dtype);
 }
 
 // Scales a row down to max_norm, or not, or perhaps.

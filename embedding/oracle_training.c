@@ -102,6 +102,7 @@ static int sum_samples(ls_oracle *oracle, int t, const ls_keyed_jagged *input, i
         double error =
             n > 1 ? ls_bound_sum(adds, n, sizes[i]) + ls_bound_sum(LS_F64, n, sizes[i]) : 0;
         out[i] = ls_range__about(out[i].mid, 0, error);
+        out[i].size = n > 0 ? sizes[i] / sqrt((double)n) : 0;
         out[i] = adds != dtype && n > 1 ? ls_range__stored(out[i], dtype, false) : out[i];
     }
     ls_free(sizes, numbers, sizeof(*sizes));
@@ -228,13 +229,14 @@ static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence 
     oracle_range share = ls_oracle__share(oracle, output_dtype(oracle, t));
     bool shared = oracle->options.training->division == LS_GRADIENTS_DIVIDED &&
                   oracle->options.plan->ranks > 1;
-    double sum = 0, error = 0, own, size = 0;
+    double sum = 0, error = 0, own, size = 0, squares = 0;
     for (size_t i = 0; i < count; i++) {
         oracle_range g = of[i].gradient[column];
         g = shared ? ls_range__mul(g, share, output_dtype(oracle, t)) : g;
         sum += of[i].weight * g.mid;
         error += fabs(of[i].weight) * ls_range__bound(g);
         size += fabs(of[i].weight) * fmax(fabs(g.lo), fabs(g.hi));
+        squares += of[i].weight * of[i].weight * g.size * g.size;
     }
     if (table->weighted) {
         own = ls_bound_sum_of_products(dtype, count, size) +
@@ -242,7 +244,9 @@ static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence 
     } else {
         own = ls_bound_sum(dtype, count, size) + ls_bound_sum(LS_F64, count, size);
     }
-    return ls_range__about(sum, error, own);
+    oracle_range out = ls_range__about(sum, error, own);
+    out.size = sqrt(squares);
+    return out;
 }
 
 int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense, int rank,

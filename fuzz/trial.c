@@ -121,7 +121,7 @@ static const ls_stage_result *worst_stage(const ls_case_result *result) {
 static uint64_t unjudged_of(const ls_case_result *result) {
     uint64_t count = 0;
     for (int i = 0; i < result->stage_count; i++) {
-        count += result->stages[i].unjudged;
+        count += result->stages[i].unjudged - result->stages[i].vacuous;
     }
     return count;
 }

@@ -90,6 +90,10 @@ double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes) {
     return expm1((double)roundings * log1p(ls_bound_roundoff(dtype))) * magnitudes;
 }
 
+bool ls_bound_proves(double bound, double size) {
+    return bound == 0.0 || 2.0 * bound < size;
+}
+
 double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes) {
     return sum_bound(dtype, terms > 0 ? terms - 1 : 0, terms, magnitudes);
 }
@@ -219,11 +223,16 @@ static double products_error(const double *terms, const double *factors, double 
            summation_error(scratch->second, count, slack, total, dtype, scratch->sort, largest);
 }
 
+static unsigned char vacuous(double bound, double size) {
+    return ls_bound_proves(bound, size) ? LS_OVERFLOW_NONE : LS_BOUND_VACUOUS;
+}
+
 static ls_bound_element bound_sum(const double *terms, size_t count, const ls_reduction *reduction,
                                   const double *factors, element_scratch *scratch) {
     ls_dtype dtype = reduction->dtype;
     pair sum = {0.0, 0.0};
     double magnitudes = 0.0;
+    double ranks = (double)count;
     for (size_t i = 0; i < count; i++) {
         pair term = {terms[i], 0.0};
         if (reduction->op == LS_PREMUL_SUM) {
@@ -241,7 +250,6 @@ static ls_bound_element bound_sum(const double *terms, size_t count, const ls_re
     }
     if (reduction->op == LS_AVG) {
         // Either divided at the end, or every term multiplied by the rounded reciprocal.
-        double ranks = (double)count;
         double sum_exact = fabs(sum.hi);
         double divided = error / ranks;
         divided += ls_bound_step(dtype, sum_exact / ranks + divided);
@@ -252,11 +260,13 @@ static ls_bound_element bound_sum(const double *terms, size_t count, const ls_re
         multiplied += fabs(fma(reciprocal, ranks, -1.0)) * sum_exact / ranks;
         error = fmax(divided, multiplied);
         sum = pair_divide(sum, ranks);
+        magnitudes /= ranks;
     }
     error += saturation_error(dtype, fmax(largest.up, largest.down));
     error += 0x1p-100 * magnitudes;  // of the double-double value itself
     return (ls_bound_element){sum.hi, sum.lo, error,
-                              ls_bound_overflow(dtype, largest.up, largest.down)};
+                              (unsigned char)(ls_bound_overflow(dtype, largest.up, largest.down) |
+                                              vacuous(error, 2.0 * magnitudes / ranks))};
 }
 
 static ls_bound_element bound_product(const double *terms, size_t count, ls_dtype dtype) {
@@ -279,7 +289,8 @@ static ls_bound_element bound_product(const double *terms, size_t count, ls_dtyp
     error += 0x1p-100 * fabs(product.hi) + DBL_TRUE_MIN;
     // A partial product may have either sign.
     return (ls_bound_element){product.hi, product.lo, error,
-                              ls_bound_overflow(dtype, largest, largest)};
+                              (unsigned char)(ls_bound_overflow(dtype, largest, largest) |
+                                              vacuous(error, fabs(product.hi)))};
 }
 
 // Operations without rounding: the fold itself, through the kernel.
@@ -356,8 +367,9 @@ static double difference(const ls_bound_element *element, ls_dtype dtype, const 
 }
 
 double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow) {
+    const unsigned char either = LS_OVERFLOW_UP | LS_OVERFLOW_DOWN;
     if (isnan(actual)) {
-        bool can = isnan(exact) || overflow == (LS_OVERFLOW_UP | LS_OVERFLOW_DOWN);
+        bool can = isnan(exact) || (overflow & either) == either;
         return isnan(exact) ? 0.0 : can ? 1.0 : INFINITY;
     }
     if (actual == exact) {

@@ -36,6 +36,8 @@ typedef enum ls_overflow {
     LS_OVERFLOW_NONE = 0,
     LS_OVERFLOW_UP = 1,
     LS_OVERFLOW_DOWN = 2,
+    // Beside them in the bits of an element: its bound does not prove anything (ls_bound_proves).
+    LS_BOUND_VACUOUS = 4,
 } ls_overflow;
 
 // The ways in which partial results of these magnitudes, above and below zero, overflow. Saturating
@@ -47,12 +49,19 @@ unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down);
 // magnitudes. Not counted: products that underflow, half a subnormal each.
 double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes);
 
+// Whether a result within the bound proves anything. size: of a sum of many values of one rank, the
+// larger of its magnitude and the root of its terms' squares, which is how large a sum of such
+// terms of either sign is: a bound of half that lets 0 and the double pass. Of a sum of one term
+// from each rank, twice the mean magnitude of the terms: a bound of half that lets a sum pass that
+// lacks a rank. A result beyond such a bound is wrong all the same.
+bool ls_bound_proves(double bound, double size);
+
 // One element of a reduction: its exact value, as the unevaluated sum hi + lo, and the bound.
 typedef struct ls_bound_element {
     double hi;
     double lo;
     double bound;            // >= 0, of the results that are finite
-    unsigned char overflow;  // bits of ls_overflow
+    unsigned char overflow;  // bits of ls_overflow, with LS_BOUND_VACUOUS
 } ls_bound_element;
 
 // out [length] = elements [first, first + length) of `reduction`: exact value and bound over every

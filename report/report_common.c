@@ -49,6 +49,19 @@ static void put_lines(ls_text *out, const char *text, const char *indent) {
     }
 }
 
+void ls_report__unjudged(ls_text *out, const ls_stage_result *stage) {
+    uint64_t others = stage->unjudged - stage->vacuous;
+    if (stage->vacuous > 0) {
+        ls_report__number(out, stage->vacuous);
+        ls_text_puts(out, " elements within a bound so wide that it proves nothing");
+        ls_text_puts(out, others > 0 ? "; " : "");
+    }
+    if (stage->vacuous == 0 || others > 0) {
+        ls_report__number(out, others);
+        ls_text_puts(out, " elements that nothing is known to compare with");
+    }
+}
+
 // "error: sentence", wrapped at spaces, what follows the first line indented by two more.
 static void put_wrapped(ls_text *out, const char *head, const char *text, const char *indent) {
     size_t column = strlen(indent) + strlen(head);
@@ -72,8 +85,8 @@ static void explain_stage(ls_text *out, const ls_stage_result *stage, const char
     ls_text_plain(out, stage->name, strlen(stage->name));
     ls_text_printf(out, " is %s: ", ls_class_name(stage->class_));
     if (stage->class_ == LS_CLASS_UNJUDGED) {
-        ls_report__number(out, stage->unjudged);
-        ls_text_puts(out, " elements that nothing is known to compare with\n");
+        ls_report__unjudged(out, stage);
+        ls_text_puts(out, "\n");
         return;
     }
     ls_report__number(out, stage->differing);

@@ -6,6 +6,8 @@
 
 // "1,234,567"
 void ls_report__number(ls_text *out, uint64_t value);
+// How many elements of a stage nothing judges, and why.
+void ls_report__unjudged(ls_text *out, const ls_stage_result *stage);
 // "0, 2, 5-9"
 void ls_report__ranks(ls_text *out, const int *ranks, int count);
 // A failed case in plain words, one indented block: its error, its worst stages with their first

@@ -154,8 +154,8 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
         put_stage(out, stage, widths, p);
         if (stage->unjudged > 0) {
             ls_text_printf(out, "          %snot judged: ", p->dim);
-            ls_report__number(out, stage->unjudged);
-            ls_text_printf(out, " elements that nothing is known to compare with%s\n", p->off);
+            ls_report__unjudged(out, stage);
+            ls_text_printf(out, "%s\n", p->off);
         }
         if (result->pass && ls_report__tells_design(result, s)) {
             ls_text_puts(out, "          ");

@@ -64,6 +64,7 @@ typedef struct ls_stage_result {
     ls_class class_;
     uint64_t elements;  // compared
     uint64_t unjudged;  // elements of the stage that nothing is known to compare with
+    uint64_t vacuous;   // of these, elements within a bound that proves nothing
     uint64_t differing;
     uint64_t max_ulps;
     double bound_ratio;      // largest |difference| / derived bound; 0 when nothing differs

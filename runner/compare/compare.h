@@ -101,7 +101,13 @@ void ls_comparison__place(ls_comparison *comparison, const ls_stage_result *stag
 void ls_comparison_stop(const ls_comparison *comparison, int index,
                         const ls_scenario_oracle *oracle);
 
+// Once all is compared: of a stage with elements within bounds that prove nothing, and none that is
+// wrong, the class is unjudged. Of the oracle's, where they are half of what it judges.
+void ls_comparison_settle(ls_comparison *comparison);
 // The worst class of the stages; unjudged when nothing was compared.
 ls_class ls_comparison_class(const ls_comparison *comparison);
+// Whether a stage differs in elements that an order of its sums may explain: it is not bit_exact,
+// or some lie within a bound that proves nothing.
+bool ls_stage_wants_order(const ls_stage_result *stage);
 
 #endif

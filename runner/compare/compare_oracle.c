@@ -57,6 +57,7 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
     LS_TRY(status);
     ls_stage_result_compared(stage, judgement.elements - judgement.unknown);
     stage->unjudged += judgement.unknown;
+    stage->vacuous += judgement.vacuous;
     stage->differing += judgement.differing;
     if (judgement.max_ulps > stage->max_ulps) {
         stage->max_ulps = judgement.max_ulps;

@@ -244,11 +244,14 @@ static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_compari
             .exact = ours->exact, .bounds = ours->bounds, .overflow = ours->overflow};
         ls_difference_compute(&difference, ours->data, theirs->data, ours->dtype, stage->elements,
                               ours->sums ? &allowed : NULL);
+        stage->elements -= difference.unjudged;
+        stage->unjudged = difference.unjudged;
+        stage->vacuous = difference.vacuous;
         stage->differing = difference.differing;
         stage->max_ulps = difference.max_ulps;
         stage->bound_ratio = difference.bound_ratio;
         place->theirs = theirs->data;
-        bool wrong = difference.first_wrong < stage->elements;
+        bool wrong = difference.first_wrong < difference.elements;
         place->element = wrong ? difference.first_wrong : difference.first;
         if (wrong) {
             size_t bytes = ls_dtype_bytes(ours->dtype);

@@ -56,6 +56,20 @@ ls_class ls_comparison_class(const ls_comparison *comparison) {
     return class_;
 }
 
+void ls_comparison_settle(ls_comparison *comparison) {
+    for (int i = 0; i < comparison->stage_count; i++) {
+        ls_stage_result *stage = &comparison->stages[i];
+        bool most = stage->judge != LS_JUDGE_ORACLE || stage->vacuous >= stage->elements;
+        if (stage->vacuous > 0 && most && stage->class_ <= LS_CLASS_WITHIN_BOUND) {
+            stage->class_ = LS_CLASS_UNJUDGED;
+        }
+    }
+}
+
+bool ls_stage_wants_order(const ls_stage_result *stage) {
+    return stage->class_ > LS_CLASS_BIT_EXACT || stage->vacuous > 0;
+}
+
 // ---- Where it went wrong ------------------------------------------------------------------------
 static bool same_name(const char *a, const char *b) {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;

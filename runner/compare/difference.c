@@ -59,7 +59,15 @@ static double ratio_of(const void *element, ls_dtype dtype, const ls_allowance *
                              allowed->overflow != NULL ? allowed->overflow[i] : 0);
 }
 
-static void note_difference(ls_difference *out, size_t index, uint64_t ulps, double ratio) {
+static void note_difference(ls_difference *out, size_t index, uint64_t ulps, double ratio,
+                            const ls_allowance *allowed) {
+    bool vacuous = allowed != NULL && allowed->overflow != NULL && !allowed->proven &&
+                   (allowed->overflow[index] & LS_BOUND_VACUOUS) != 0;
+    if (vacuous && ratio <= 1.0) {
+        out->unjudged += 1;
+        out->vacuous += 1;
+        return;
+    }
     if (out->differing == 0) {
         out->first = index;
     }
@@ -94,7 +102,7 @@ void ls_difference_compute(ls_difference *out, const void *a, const void *b, ls_
             continue;
         }
         note_difference(out, i, ls_element_ulps(x, y, dtype),
-                        allowed != NULL ? ratio_of(y, dtype, allowed, i) : INFINITY);
+                        allowed != NULL ? ratio_of(y, dtype, allowed, i) : INFINITY, allowed);
     }
 }
 
@@ -110,6 +118,7 @@ void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype d
             (element_is_nan(x, dtype) && element_is_nan(wanted, dtype))) {
             continue;
         }
-        note_difference(out, i, ls_element_ulps(x, wanted, dtype), ratio_of(x, dtype, allowed, i));
+        note_difference(out, i, ls_element_ulps(x, wanted, dtype), ratio_of(x, dtype, allowed, i),
+                        allowed);
     }
 }

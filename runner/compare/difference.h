@@ -18,6 +18,7 @@ typedef struct ls_difference {
     double bound_ratio;  // largest ratio of differing elements; infinite: wrong whatever the bound
     size_t first_wrong;  // of the first element with a ratio above 1; elements when none
     uint64_t unjudged;   // elements that differ and may be anything; not among those above
+    uint64_t vacuous;    // of these, elements within a bound that proves nothing
 } ls_difference;
 
 // What correct elements may be, all [count]: their exact values, how far from them rounding can
@@ -25,7 +26,8 @@ typedef struct ls_difference {
 typedef struct ls_allowance {
     const double *exact;
     const double *bounds;
-    const unsigned char *overflow;  // NULL: it cannot
+    const unsigned char *overflow;  // with LS_BOUND_VACUOUS; NULL: neither
+    bool proven;                    // the order is known: a vacuous bound leaves nothing unjudged
     bool anything;                  // an infinite bound lets an element be anything; false: nothing
 } ls_allowance;
 

@@ -460,8 +460,11 @@ int ls_order_search_tell(const ls_order_search *search, ls_comparison *compariso
         if (stage == NULL) {
             return LS_ERR_MEMORY;
         }
-        if (k != NULL && now->class_ <= LS_CLASS_BIT_EXACT && stage->class_ > LS_CLASS_BIT_EXACT) {
+        if (k != NULL && !ls_stage_wants_order(now) && ls_stage_wants_order(stage)) {
             stage->class_ = LS_CLASS_REORDERED;
+            stage->elements = now->elements;
+            stage->unjudged = now->unjudged;
+            stage->vacuous = 0;
             stage->order = ls_arena_strdup(comparison->arena, ls_order_text(k->order));
             stage->divergence = ls_arena_strdup(comparison->arena, k->sentence);
             stage->bound_ratio = stage->bound_ratio <= 1.0 ? stage->bound_ratio : 0.0;
@@ -472,7 +475,7 @@ int ls_order_search_tell(const ls_order_search *search, ls_comparison *compariso
             stage->name = name;
             comparison->places[stage - comparison->stages] = again->places[i];
         }
-        exact = exact && now->class_ <= LS_CLASS_BIT_EXACT;
+        exact = exact && !ls_stage_wants_order(now);
     }
     return LS_OK;
 }

@@ -312,6 +312,14 @@ static int compare_reordered(ls_comparison *again, bool *fits, ls_case_run *run)
                            run->result.real);
 }
 
+static bool any_wants_order(const ls_comparison *comparison) {
+    bool wants = false;
+    for (int i = 0; i < comparison->stage_count; i++) {
+        wants = wants || ls_stage_wants_order(&comparison->stages[i]);
+    }
+    return wants;
+}
+
 static int search_orders(ls_case_run *run) {
     ls_comparison again;
     bool fits = false;
@@ -322,11 +330,12 @@ static int search_orders(ls_case_run *run) {
         LS_TRY(ls_order_search_tell(run->search, &run->comparison, &again));
     }
     bool guesses = ls_order_search_guesses(run->search) &&
-                   (!fits || ls_comparison_class(&again) == LS_CLASS_WITHIN_BOUND);
+                   (!fits || (ls_comparison_class(&again) <= LS_CLASS_WITHIN_BOUND &&
+                              any_wants_order(&again)));
     for (int i = 0; guesses && ls_order_common(i) != NULL; i++) {
         ls_order_search_restart(run->search, ls_order_common(i));
         LS_TRY(compare_reordered(&again, &fits, run));
-        if (fits && ls_comparison_class(&again) <= LS_CLASS_BIT_EXACT) {
+        if (fits && !any_wants_order(&again)) {
             return ls_order_search_tell(run->search, &run->comparison, &again);
         }
     }
@@ -335,8 +344,8 @@ static int search_orders(ls_case_run *run) {
 
 // Sums that differ: looks for the orders that give exactly these bits.
 static int explain_sums(ls_case_run *run) {
-    ls_class class_ = ls_comparison_class(&run->comparison);
-    if ((class_ != LS_CLASS_WITHIN_BOUND && class_ != LS_CLASS_WRONG) || run->clean != NULL ||
+    if (!any_wants_order(&run->comparison) ||
+        ls_comparison_class(&run->comparison) > LS_CLASS_WRONG || run->clean != NULL ||
         ls_stages_bytes(run->simulated) > EXPLAIN_BYTES_MAX) {
         return LS_OK;
     }

@@ -53,7 +53,8 @@ static const bool *find_failing(bool *any, const ls_case_run *run) {
     for (int i = 0; fails != NULL && i < count; i++) {
         ls_stage_result *stage = &run->comparison.stages[i];
         ls_class allowed = allowed_class(run, stage);
-        fails[i] = stage->class_ > allowed;
+        bool differs = stage->vacuous > 0 && allowed < LS_CLASS_WITHIN_BOUND;
+        fails[i] = stage->class_ > allowed || differs;
         if (fails[i] && stage->divergence == NULL) {
             stage->divergence = ls_arena_printf(run->arena, "the scenario's checks want %s",
                                                 ls_class_name(allowed));
@@ -123,15 +124,39 @@ static bool decide(const char **why, ls_case_run *run) {
     return true;
 }
 
+// A stage whose bounds prove nothing, of another run's values or where no other stage proves
+// anything; NULL: there is none.
+static const ls_stage_result *unproven_stage(const ls_case_run *run) {
+    bool all = run->result.class_ == LS_CLASS_UNJUDGED;
+    for (int i = 0; i < run->comparison.stage_count; i++) {
+        const ls_stage_result *stage = &run->comparison.stages[i];
+        if ((all || stage->judge != LS_JUDGE_ORACLE) && stage->vacuous > 0 &&
+            stage->class_ == LS_CLASS_UNJUDGED) {
+            return stage;
+        }
+    }
+    return NULL;
+}
+
 // What passes although it proves nothing is skipped.
 static void skip_unproven(ls_case_run *run) {
     ls_case_result *result = &run->result;
+    const ls_stage_result *unproven = unproven_stage(run);
     if (!result->pass || run->record_only || result->finding_count > 0) {
         return;  // what was to be found is
     }
     if (result->real != NULL && run->scenario->checks.real_off) {
         result->skipped = true;
         result->skip_reason = "nothing was compared with the real run: checks say real: off";
+    }
+    if (unproven != NULL) {
+        result->skipped = true;
+        result->skip_reason = ls_arena_printf(
+            run->arena,
+            "unjudged: %llu of %llu elements of %s differ within bounds so wide that they prove "
+            "nothing; compare in a wider type, or name the order of the sums",
+            (unsigned long long)unproven->vacuous,
+            (unsigned long long)(unproven->elements + unproven->unjudged), unproven->name);
     }
     ls_case_result_skip_unjudged(result);
 }
@@ -144,6 +169,7 @@ void ls_case__decide(ls_case_run *run) {
         result->skip_reason = run->unjudged;
         return;
     }
+    ls_comparison_settle(&run->comparison);
     ls_class class_ = ls_comparison_class(&run->comparison);
     result->class_ = class_ > result->class_ ? class_ : result->class_;
     result->pass = decide(&why, run);

@@ -442,6 +442,7 @@ int ls_diff_run(ls_results *results, ls_diff_left_out *left_out, const ls_captur
               .comparison = {.arena = results->arena, .main = LS_JUDGE_REAL}};
     *left_out = (ls_diff_left_out){0};
     LS_TRY(compare_all(&d, left_out));
+    ls_comparison_settle(&d.comparison);
     ls_case_result result = {
         .name = ls_arena_printf(results->arena, "%s (%d ranks) against %s (%d)", run->path,
                                 run->ranks, ref->path, ref->ranks),

@@ -3,6 +3,7 @@
 #include "runner/program/program.h"
 
 #include "kernels/kernels.h"
+#include "orders/bound.h"
 #include "runner/steps/step.h"
 
 static int emit(const ls_stage_sink *sink, const ls_stage_output *output) {
@@ -69,9 +70,17 @@ int ls_program__axis(ls_axis **out, ls_program *program, int axis) {
 int ls_program__emit_cells(const ls_program *program, const ls_scenario_step *step,
                            const char *table, const char *field, int rank, const ls_cells *cells,
                            ls_dtype dtype) {
+    const double *exact = cells->bits == NULL ? cells->exact : NULL;
+    unsigned char *overflow = ls_arena_alloc(program->arena, cells->count, 1);
+    if (overflow == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t i = 0; exact != NULL && i < cells->count; i++) {
+        bool proves = ls_bound_proves(cells->bounds[i], cells->sizes[i]);
+        overflow[i] = cells->overflow[i] | (proves ? LS_OVERFLOW_NONE : LS_BOUND_VACUOUS);
+    }
     return ls_program__emit_expected(program, step, table, field, rank, dtype, &cells->shape,
-                                     cells->bits, cells->bits == NULL ? cells->exact : NULL,
-                                     cells->bounds, cells->overflow);
+                                     cells->bits, exact, cells->bounds, overflow);
 }
 
 // A rank whose program has no tensors has no backend of its own.

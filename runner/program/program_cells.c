@@ -19,9 +19,10 @@ static int make(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype 
     if (real) {
         out->exact = ls_arena_alloc(arena, out->count, sizeof(double));
         out->bounds = ls_arena_alloc(arena, out->count, sizeof(double));
+        out->sizes = ls_arena_alloc(arena, out->count, sizeof(double));
         out->overflow = ls_arena_alloc(arena, out->count, 1);
-        LS_TRY(out->exact != NULL && out->bounds != NULL && out->overflow != NULL ? LS_OK
-                                                                                  : LS_ERR_MEMORY);
+        bool all = out->exact != NULL && out->bounds != NULL && out->sizes != NULL;
+        LS_TRY(all && out->overflow != NULL ? LS_OK : LS_ERR_MEMORY);
     }
     return LS_OK;
 }
@@ -40,6 +41,7 @@ int ls_cells__of(ls_cells *out, ls_arena *arena, const void *data, const ls_shap
     LS_TRY(make(out, arena, shape, dtype, true));
     for (size_t i = 0; i < out->count && out->exact != NULL; i++) {
         out->exact[i] = ls_element_to_f64((const char *)data + i * bytes, dtype);
+        out->sizes[i] = fabs(out->exact[i]);
     }
     if (out->count > 0) {
         memcpy(out->bits, data, out->count * bytes);
@@ -60,6 +62,7 @@ void ls_cells__set(ls_cells *cells, size_t index, ls_dtype dtype, double value) 
     if (cells->exact != NULL) {
         cells->exact[index] = ls_element_to_f64(element, dtype);
         cells->bounds[index] = 0;
+        cells->sizes[index] = fabs(cells->exact[index]);
         cells->overflow[index] = LS_OVERFLOW_NONE;
     }
 }
@@ -78,6 +81,7 @@ int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op
                               : op == LS_MAX ? -(double)INFINITY
                               : op == LS_MIN ? (double)INFINITY
                                              : 0.0;
+            cells->sizes[i] = op == LS_PROD ? 1.0 : 0.0;
             continue;
         }
         uint64_t value = op == LS_PROD   ? 1
@@ -108,6 +112,7 @@ void ls_cells__copy(ls_cells *to, size_t at, const ls_cells *from, size_t index,
     if (to->exact != NULL) {
         to->exact[at] = from->exact[index];
         to->bounds[at] = from->bounds[index];
+        to->sizes[at] = from->sizes[index];
         to->overflow[at] = from->overflow[index];
     }
 }
@@ -227,6 +232,8 @@ typedef struct terms {
     double up, down;         // of those above and of those below zero
     double low, high;        // the least and the greatest finite one
     double growth, reach;    // prod: of the sizes, and of those above 1
+    double total, product;   // of what the terms are made of
+    double largest;          //
     bool zero;               // prod: one may be zero
     unsigned char overflow;  // the ways in which one may be infinite that its value does not tell
     unsigned char any, all;  // the ways in which one is or may be, and in which all are or may be
@@ -325,16 +332,30 @@ static int fold_integers(void *out, const ls_cell *in, int count, ls_dtype dtype
     return LS_OK;
 }
 
+// Of a sum, twice the mean of its terms.
+static double size_of(const terms *t, ls_op op) {
+    double n = (double)t->count,
+           of_each = op == LS_AVG ? 2.0 * t->total / (n * n) : 2.0 * t->total / n;
+    return t->count == 1                  ? t->total
+           : op == LS_PROD                ? t->product
+           : op == LS_MAX || op == LS_MIN ? t->largest
+                                          : of_each;
+}
+
 int ls_cells__fold(ls_cells *out, size_t to, const ls_cell *in, int count, ls_dtype dtype,
                    ls_op op) {
     LS_ASSERT(count >= 1);
     if (out->exact == NULL) {
         return fold_integers(bits_at(out, to, dtype), in, count, dtype, op);
     }
-    terms t = {.growth = 1, .reach = 1, .low = INFINITY, .high = -INFINITY, .all = EITHER};
+    terms t = {
+        .growth = 1, .reach = 1, .product = 1, .low = INFINITY, .high = -INFINITY, .all = EITHER};
     for (int m = 0; m < count; m++) {
         size_t i = in[m].index;
         add_term(&t, in[m].of->exact[i], in[m].of->bounds[i], in[m].of->overflow[i], op);
+        t.total += in[m].of->sizes[i];
+        t.product *= in[m].of->sizes[i];
+        t.largest = fmax(t.largest, in[m].of->sizes[i]);
     }
     double value = t.value, bound = t.bound;
     unsigned char overflow = t.overflow;
@@ -347,6 +368,7 @@ int ls_cells__fold(ls_cells *out, size_t to, const ls_cell *in, int count, ls_dt
     }
     out->exact[to] = value;
     out->bounds[to] = isfinite(value) ? bound : 0;
+    out->sizes[to] = size_of(&t, op);
     out->overflow[to] = overflow;
     return LS_OK;
 }
@@ -386,42 +408,17 @@ int ls_cells__scale(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype
     return ls_cells__reduce(out, arena, both, members, 2, dtype, LS_PROD);
 }
 
-// One element of a product: `inner` elements of a from i on, and of b from j on, `stride` apart.
-static void multiply(ls_cells *out, size_t to, const ls_cells *a, size_t i, const ls_cells *b,
-                     size_t j, size_t stride, size_t inner, ls_dtype dtype) {
-    double sum = 0, brought = 0, magnitude = 0;
-    bool unsure = false;
-    for (size_t k = 0; k < inner; k++, i++, j += stride) {
-        double x = fabs(a->exact[i]), x_bound = a->bounds[i];
-        double y = fabs(b->exact[j]), y_bound = b->bounds[j];
-        sum += a->exact[i] * b->exact[j];
-        if (isfinite(x) && isfinite(y)) {
-            brought += x * y_bound + y * x_bound + x_bound * y_bound;
-            magnitude += (x + x_bound) * (y + y_bound);
-        } else {
-            unsure = unsure || (x_bound > 0 && x <= x_bound) || (y_bound > 0 && y <= y_bound);
-        }
-        unsure = unsure || a->overflow[i] != 0 || b->overflow[j] != 0;
+// All terms are one rank's: not each of them need show.
+static void size_of_line(ls_cells *out, size_t to, const ls_cell *in, size_t count, ls_op op) {
+    double squares = 0;
+    if (out->exact == NULL || count == 1 || (op != LS_SUM && op != LS_AVG)) {
+        return;
     }
-    double error = ls_bound_roundings(dtype, inner, magnitude);
-    unsure = unsure || ls_bound_overflow(dtype, magnitude + error, 0) != 0;
-    out->exact[to] = sum;
-    out->overflow[to] = unsure ? EITHER : LS_OVERFLOW_NONE;
-    out->bounds[to] = brought + error + (double)inner * ls_bound_step(dtype, 0) +
-                      ls_bound_roundings(LS_F64, inner, magnitude);
-}
-
-int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
-                     ls_dtype dtype) {
-    size_t rows = (size_t)a->shape.dim[0], inner = (size_t)a->shape.dim[1];
-    size_t columns = (size_t)b->shape.dim[1];
-    LS_TRY(ls_cells__new(out, arena, &LS_SHAPE((int64_t)rows, (int64_t)columns), dtype));
-    for (size_t r = 0; r < rows; r++) {
-        for (size_t c = 0; c < columns; c++) {
-            multiply(out, r * columns + c, a, r * inner, b, c, columns, inner, dtype);
-        }
+    for (size_t k = 0; k < count; k++) {
+        squares += pow(in[k].of->sizes[in[k].index], 2);
     }
-    return LS_OK;
+    double root = sqrt(squares) / (op == LS_AVG ? (double)count : 1.0);
+    out->sizes[to] = fmax(fabs(out->exact[to]), root);
 }
 
 int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
@@ -449,6 +446,7 @@ int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int d
             terms_of[k] = (ls_cell){in, (i / inner * length + k) * inner + i % inner};
         }
         LS_TRY(ls_cells__fold(out, i, terms_of, (int)length, dtype, op));
+        size_of_line(out, i, terms_of, length, op);
     }
     return LS_OK;
 }
@@ -458,6 +456,7 @@ void ls_cells__divide(ls_cells *cells, ls_dtype dtype, int64_t count) {
     for (size_t i = 0; cells->exact != NULL && i < cells->count; i++) {
         double value = cells->exact[i] / n;
         cells->exact[i] = value;
+        cells->sizes[i] /= n;
         if (isfinite(value)) {
             double reach = fabs(value) + cells->bounds[i] / n;
             cells->bounds[i] = cells->bounds[i] / n + ls_bound_roundings(dtype, 1, reach) +

@@ -50,6 +50,7 @@ typedef struct ls_cell {
 } ls_cell;
 
 // out[to] = op over in [count], of which out[to] may be one.
+// Its size is that of a term from each rank.
 int ls_cells__fold(ls_cells *out, size_t to, const ls_cell *in, int count, ls_dtype dtype,
                    ls_op op);
 // The same for whole arrays of one shape.
@@ -59,14 +60,14 @@ int ls_cells__elementwise(ls_cells *out, ls_arena *arena, const ls_cells *a, con
                           ls_dtype dtype, ls_op op);
 int ls_cells__scale(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype,
                     double factor);
-int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
-                     ls_dtype dtype);
 // Folds one dimension, which disappears; of no elements: what changes nothing.
 int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
                        ls_op op);
 // Every float divided by a count, with one rounding.
 void ls_cells__divide(ls_cells *cells, ls_dtype dtype, int64_t count);
 // ---- program_cells_math.c -----------------------------------------------------------------------
+int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
+                     ls_dtype dtype);
 // Every element converted. *known false: a float that was computed may round to either of two
 // integers.
 int ls_cells__cast(ls_cells *out, bool *known, ls_arena *arena, const ls_cells *in, ls_dtype from,

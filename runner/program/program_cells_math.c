@@ -1,5 +1,6 @@
-// Arrays of the oracle of programs: casts, dropout, softmax, cross entropy, norms and rows scaled
-// to a norm, of whole arrays, plain in f64, with the distance that a sharded one may come to.
+// Arrays of the oracle of programs: products, casts, dropout, softmax, cross entropy, norms and
+// rows scaled to a norm, of whole arrays, plain in f64, with the distance that a sharded one may
+// come to.
 #include "runner/program/program_cells.h"
 
 #include <math.h>
@@ -16,12 +17,54 @@
 static void set_rounded(ls_cells *out, size_t i, ls_dtype dtype, double value, double error) {
     double reach = fabs(value) + error;
     out->exact[i] = value;
+    out->sizes[i] = fabs(value);
     out->bounds[i] = !isfinite(value) ? 0
                                       : error + ls_bound_roundings(dtype, 1, reach) +
                                             ls_bound_roundings(LS_F64, F64_STEPS, reach) +
                                             ls_bound_step(dtype, 0);
     out->overflow[i] = isfinite(reach) ? ls_bound_overflow(dtype, reach + out->bounds[i], reach)
                                        : (isnan(value) ? LS_OVERFLOW_NONE : EITHER);
+}
+
+// ---- Products -----------------------------------------------------------------------------------
+// One element of a product: `inner` elements of a from i on, and of b from j on, `stride` apart.
+static void multiply(ls_cells *out, size_t to, const ls_cells *a, size_t i, const ls_cells *b,
+                     size_t j, size_t stride, size_t inner, ls_dtype dtype) {
+    double sum = 0, brought = 0, magnitude = 0, squares = 0;
+    bool unsure = false;
+    for (size_t k = 0; k < inner; k++, i++, j += stride) {
+        double x = fabs(a->exact[i]), x_bound = a->bounds[i];
+        double y = fabs(b->exact[j]), y_bound = b->bounds[j];
+        sum += a->exact[i] * b->exact[j];
+        squares += pow(a->sizes[i] * b->sizes[j], 2);
+        if (isfinite(x) && isfinite(y)) {
+            brought += x * y_bound + y * x_bound + x_bound * y_bound;
+            magnitude += (x + x_bound) * (y + y_bound);
+        } else {
+            unsure = unsure || (x_bound > 0 && x <= x_bound) || (y_bound > 0 && y <= y_bound);
+        }
+        unsure = unsure || a->overflow[i] != 0 || b->overflow[j] != 0;
+    }
+    double error = ls_bound_roundings(dtype, inner, magnitude);
+    unsure = unsure || ls_bound_overflow(dtype, magnitude + error, 0) != 0;
+    out->exact[to] = sum;
+    out->sizes[to] = fmax(fabs(sum), sqrt(squares));
+    out->overflow[to] = unsure ? EITHER : LS_OVERFLOW_NONE;
+    out->bounds[to] = brought + error + (double)inner * ls_bound_step(dtype, 0) +
+                      ls_bound_roundings(LS_F64, inner, magnitude);
+}
+
+int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
+                     ls_dtype dtype) {
+    size_t rows = (size_t)a->shape.dim[0], inner = (size_t)a->shape.dim[1];
+    size_t columns = (size_t)b->shape.dim[1];
+    LS_TRY(ls_cells__new(out, arena, &LS_SHAPE((int64_t)rows, (int64_t)columns), dtype));
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t c = 0; c < columns; c++) {
+            multiply(out, r * columns + c, a, r * inner, b, c, columns, inner, dtype);
+        }
+    }
+    return LS_OK;
 }
 
 // ---- Casts --------------------------------------------------------------------------------------
@@ -56,6 +99,7 @@ int ls_cells__cast(ls_cells *out, bool *known, ls_arena *arena, const ls_cells *
             value = copysign(largest, value);
         }
         set_rounded(out, i, to, value, bound);
+        out->sizes[i] = in->sizes[i];
         out->overflow[i] |= saturates ? LS_OVERFLOW_NONE : in->overflow[i];
         *known = *known && !(saturates && in->overflow[i] != LS_OVERFLOW_NONE);
     }
@@ -72,6 +116,7 @@ int ls_cells__drop(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype 
             continue;
         }
         set_rounded(out, i, dtype, in->exact[i] / (1 - p), in->bounds[i] / (1 - p));
+        out->sizes[i] = in->sizes[i] / (1 - p);
         out->overflow[i] |= in->overflow[i];
     }
     return LS_OK;
@@ -172,6 +217,7 @@ int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int di
             double value = logarithm ? above - log(n.sum) : exp(above) / n.sum;
             double up = value > 0 ? value * expm1(error) : exp(above + error) / n.sum;
             set_rounded(out, e, dtype, value, logarithm ? error : up);
+            out->sizes[e] = logarithm ? fmax(1, fabs(value)) : value;  // the sum of powers is >= 1
             out->overflow[e] |= n.overflow;
         }
     }
@@ -242,6 +288,7 @@ int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells_loss 
             own.error = (1 - smoothing) * own.error + smoothing / classes * all.error;
         }
         set_rounded(out, i, dtype, own.value, own.error);
+        out->sizes[i] = fmax(weight_of(loss, (size_t)target).value, fabs(own.value));
         out->overflow[i] |= logits->overflow[e];
     }
     return LS_OK;
@@ -250,7 +297,7 @@ int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells_loss 
 int ls_cells__sum_losses(ls_cells *out, ls_arena *arena, const ls_cells *losses,
                          const ls_cells_loss *loss, bool mean, ls_dtype dtype) {
     about sum = {0, 0}, by = {0, 0};
-    double size = 0, weights = 0;
+    double size = 0, weights = 0, squares = 0;
     LS_TRY(ls_cells__new(out, arena, &(ls_shape){.ndim = 0}, dtype));
     for (size_t i = 0; i < losses->count; i++) {
         int64_t target = ((const int64_t *)loss->targets->bits)[i];
@@ -261,6 +308,7 @@ int ls_cells__sum_losses(ls_cells *out, ls_arena *arena, const ls_cells *losses,
         by.value += w.value;
         by.error += w.error;
         weights += fabs(w.value) + w.error;
+        squares += pow(losses->sizes[i], 2);
         out->overflow[0] |= losses->overflow[i];
     }
     sum.error +=
@@ -274,6 +322,7 @@ int ls_cells__sum_losses(ls_cells *out, ls_arena *arena, const ls_cells *losses,
     }
     unsigned char overflow = out->overflow[0];
     set_rounded(out, 0, dtype, sum.value, sum.error);
+    out->sizes[0] = fmax(fabs(sum.value), sqrt(squares) / (mean ? fabs(by.value) : 1));
     out->overflow[0] |= overflow;
     return LS_OK;
 }
@@ -286,19 +335,21 @@ int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, 
     LS_TRY(ls_cells__new(out, arena, &lines, dtype));
     for (size_t i = 0; i < out->count; i++) {
         line of = line_at(in, dim, i);
-        double sum = 0, moved = 0;
+        double sum = 0, moved = 0, size = 0;
         unsigned char overflow = LS_OVERFLOW_NONE;
         for (size_t k = 0; k < of.length; k++) {
             double x = fabs(in->exact[at(&of, k)]);
             sum = isinf(p) ? (x > sum || isnan(x) ? x : sum) : sum + pow(x, p);
             moved = isinf(p) ? fmax(moved, in->bounds[at(&of, k)])
                              : moved + pow(in->bounds[at(&of, k)], p);
+            size += pow(in->sizes[at(&of, k)], 2);
             overflow |= in->overflow[at(&of, k)];
         }
         double value = isinf(p) ? sum : pow(sum, 1 / p);
         double error = (isinf(p) ? moved : pow(moved, 1 / p)) +
                        ls_bound_roundings(LS_F64, of.length + F64_STEPS, value);
         set_rounded(out, i, dtype, value, error);
+        out->sizes[i] = fmax(value, sqrt(size));
         out->overflow[i] |= overflow != 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_NONE;
     }
     return LS_OK;
@@ -323,10 +374,11 @@ static void scale_row(ls_cells *out, size_t row, double max_norm, double p, doub
     double factor = norm > max_norm ? max_norm / (norm + eps) : 1;
     for (size_t c = 0; c < columns; c++) {
         size_t i = row * columns + c;
-        double value = out->exact[i] * factor, size = fabs(value);
+        double value = out->exact[i] * factor, size = fabs(value), made_of = out->sizes[i] * factor;
         double error = out->bounds[i] + ls_bound_roundings(wide, 4, size) +
                        (fabs(norm - max_norm) <= unsure ? size * (unsure + eps) / norm : 0);
         set_rounded(out, i, dtype, value, error);
+        out->sizes[i] = made_of;
     }
 }
 

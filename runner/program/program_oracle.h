@@ -14,6 +14,7 @@ typedef struct ls_cells {
     ls_shape shape;
     size_t count;
     double *exact, *bounds;   // [count]; integers: NULL
+    double *sizes;            // [count] of what they are made of (ls_bound_proves); integers: NULL
     unsigned char *overflow;  // [count] of ls_overflow; integers: NULL
     void *bits;               // [count] of the type; floats that were computed: NULL
 } ls_cells;

@@ -7,6 +7,7 @@
 #include "case.h"
 
 #include "embedding/oracle_range.h"
+#include "orders/bound.h"
 
 // Row r of the table is (r + 1, -0.1f).
 static int row(void *arg, int table, int64_t r, int64_t column, int64_t columns, double *out) {
@@ -187,8 +188,8 @@ Test(oracle, a_row_scaled_down_by_hand) {
 Test(oracle, adam_begins_with_its_rate) {
     ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_ADAM, LS_OPTIMIZER_FUSED);
     optimizer.lr = 0.5;
-    oracle_range weight = {1, 1, 1}, mean = {0, 0, 0}, square = {0, 0, 0};
-    const oracle_range gradient = {0.25, -1, 1};
+    oracle_range weight = {1, 1, 1, 1}, mean = {0, 0, 0, 0}, square = {0, 0, 0, 0};
+    const oracle_range gradient = {0.25, -1, 1, 0.25};
     ls_oracle__update_row(&(oracle_row_step){.optimizer = &optimizer,
                                              .dtype = LS_F32,
                                              .step = 1,
@@ -198,14 +199,15 @@ Test(oracle, adam_begins_with_its_rate) {
                                              .gradients = &gradient});
     cr_expect(fabs(weight.mid - 0.5) < 1e-4, "%g", weight.mid);
     cr_expect(weight.lo > 0.4999 && weight.hi < 1.5001, "%g to %g", weight.lo, weight.hi);
+    cr_expect(ls_range__vacuous(weight) == LS_BOUND_VACUOUS);  // 0 lies within its bound
 }
 
 // torch.optim's moment may be made as m + (1 - beta1) (g - m), whose difference is rounded too: by
 // half a place of the larger of them, however small the moment.
 Test(oracle, moments_of_dense_adam_may_be_interpolated) {
     ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_ADAM, LS_OPTIMIZER_DENSE);
-    oracle_range weight = {1, 1, 1}, mean = {1, 1, 1}, square = {1, 1, 1};
-    const oracle_range gradient = {-9, -9, -9};  // 0.9 * 1 - 0.1 * 9 = 0
+    oracle_range weight = {1, 1, 1, 1}, mean = {1, 1, 1, 1}, square = {1, 1, 1, 1};
+    const oracle_range gradient = {-9, -9, -9, 9};  // 0.9 * 1 - 0.1 * 9 = 0
     ls_oracle__update_row(&(oracle_row_step){.optimizer = &optimizer,
                                              .dtype = LS_F32,
                                              .step = 2,

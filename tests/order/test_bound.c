@@ -375,3 +375,111 @@ Test(bound, vacuous_where_zero_would_pass_for_most) {
     cr_expect(!ls_bound_is_vacuous((double[]){0, 0}, (double[]){0, 0}, 2));
     cr_expect(!ls_bound_is_vacuous(NULL, NULL, 0));
 }
+
+// ---- Bounds that prove nothing ------------------------------------------------------------------
+enum { MANY = 4096, WIDE = 64 };
+
+typedef struct crowd {
+    unsigned char *in;  // [ranks, WIDE] of the type
+    const void *pointers[MANY];
+    ls_bound_element bounds[WIDE];
+    ls_reduction reduction;
+} crowd;
+
+static crowd *gather_crowd(ls_dtype dtype, int ranks, bool positive) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    crowd *c = calloc(1, sizeof *c);
+    cr_assert(c != NULL);
+    c->in = calloc((size_t)ranks * WIDE, bytes);
+    cr_assert(c->in != NULL);
+    for (int r = 0; r < ranks; r++) {
+        c->pointers[r] = c->in + (size_t)r * WIDE * bytes;
+        for (size_t i = 0; i < WIDE; i++) {
+            double value = ls_random_normal(7, 1, (uint32_t)r, i);
+            ls_element_from_f64(c->in + ((size_t)r * WIDE + i) * bytes, dtype,
+                                positive ? fabs(value) : value);
+        }
+    }
+    c->reduction = (ls_reduction){c->pointers, ranks, dtype, LS_SUM, NULL, WIDE, NULL};
+    cr_assert(ls_bound_reduction(c->bounds, &c->reduction, 0, WIDE) == LS_OK);
+    return c;
+}
+
+static void free_crowd(crowd *c) {
+    free(c->in);
+    free(c);
+}
+
+// A wrong result of an element, as a program gives it.
+static double wrong_result(const crowd *c, int defect, size_t i) {
+    ls_dtype dtype = c->reduction.dtype;
+    size_t at = i * ls_dtype_bytes(dtype);
+    double exact = c->bounds[i].hi;
+    double own = ls_element_to_f64((const char *)c->pointers[1] + at, dtype);
+    return defect == 0   ? 0.0
+           : defect == 1 ? 2 * exact
+           : defect == 2 ? -exact
+           : defect == 3 ? exact - own  // rank 1 is left out
+                         : own;         // rank 1's own values
+}
+
+// A wrong sum is found, or nothing is said of it: no element of it counts as judged. That holds for
+// every type and for any number of ranks; where they are few, every element is judged.
+Test(bound, a_wrong_sum_is_found_or_unjudged) {
+    static const int sizes[] = {2, 4, 8, 16, 24, 32, 64, 128, 512, 4096};
+    for (size_t t = 1; t < 6; t++) {
+        for (size_t s = 0; s < 20; s++) {
+            int ranks = sizes[s / 2];
+            crowd *c = gather_crowd(floats[t], ranks, s % 2 != 0);
+            int proven = 0;
+            for (size_t i = 0; i < WIDE; i++) {
+                proven += (c->bounds[i].overflow & LS_BOUND_VACUOUS) == 0 ? 1 : 0;
+            }
+            for (int defect = 0; defect < 5; defect++) {
+                bool found = false;
+                for (size_t i = 0; i < WIDE; i++) {
+                    const ls_bound_element *e = &c->bounds[i];
+                    found = found || ls_bound_ratio_of(wrong_result(c, defect, i), e->hi, e->bound,
+                                                       e->overflow) > 1;
+                }
+                cr_expect(found || proven == 0, "%s of %d ranks, defect %d: %d elements pass",
+                          ls_dtype_name(floats[t]), ranks, defect, proven);
+            }
+            bool few = ranks <= 8 && ls_dtype_bytes(floats[t]) > 1;
+            cr_expect(proven == WIDE || !few, "%s of %d", ls_dtype_name(floats[t]), ranks);
+            cr_expect(proven == 0 || ranks < 512 || floats[t] == LS_F32, "%s of %d",
+                      ls_dtype_name(floats[t]), ranks);
+            free_crowd(c);
+        }
+    }
+}
+
+// A sum whose terms cancel has a bound beyond its own size, and yet it proves something. One that
+// is exact proves everything; an average and a product are judged as a sum is.
+Test(bound, what_cancels_is_judged) {
+    const float up[3] = {1, 1, 1e-20f}, down[3] = {-1, -0.9999999f, -1e-20f}, rest[3] = {1e-8f};
+    const void *in[3] = {up, down, rest};
+    ls_bound_element e[3];
+    for (int op = 0; op < 2; op++) {
+        ls_reduction r = {in, 3, LS_F32, op == 0 ? LS_SUM : LS_AVG, NULL, 3, NULL};
+        cr_assert(ls_bound_reduction(e, &r, 0, 3) == LS_OK);
+        for (int i = 0; i < 2; i++) {
+            cr_expect(e[i].bound > fabs(e[i].hi) / 4);
+            cr_expect((e[i].overflow & LS_BOUND_VACUOUS) == 0, "op %d, element %d", op, i);
+        }
+    }
+    cr_expect(ls_bound_proves(0, 0) && ls_bound_proves(0.49, 1));
+    cr_expect(!ls_bound_proves(0.5, 1) && !ls_bound_proves(INFINITY, 1));
+    ls_reduction product = {in, 2, LS_F8E5M2, LS_PROD, NULL, 1, NULL};
+    const unsigned char one = 0x3c;  // of e5m2
+    const void *ones[40];
+    for (int i = 0; i < 40; i++) {
+        ones[i] = &one;
+    }
+    product.in = ones;
+    cr_assert(ls_bound_reduction(e, &product, 0, 1) == LS_OK);
+    cr_expect(e[0].hi == 1 && (e[0].overflow & LS_BOUND_VACUOUS) == 0);
+    product.in_count = 40;
+    cr_assert(ls_bound_reduction(e, &product, 0, 1) == LS_OK);
+    cr_expect(e[0].hi == 1 && (e[0].overflow & LS_BOUND_VACUOUS) != 0);
+}

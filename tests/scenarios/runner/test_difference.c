@@ -162,3 +162,24 @@ Test(difference, what_may_be_anything_is_not_judged) {
     cr_expect(difference.differing == 1 && difference.unjudged == 1 && difference.first == 2);
     cr_expect(difference.first_wrong == 3 && difference.bound_ratio == 0.5);
 }
+
+// Within a bound that proves nothing an element is not judged, beyond it it is wrong. Where the
+// order of the sum is known, no bound excuses it.
+Test(difference, a_bound_that_proves_nothing_judges_nothing) {
+    const float a[3] = {4, 4, 4}, b[3] = {4, 0, 40};
+    const double exact[3] = {4, 4, 4}, bounds[3] = {8, 8, 8};
+    const unsigned char vacuous[3] = {LS_BOUND_VACUOUS, LS_BOUND_VACUOUS, LS_BOUND_VACUOUS};
+    for (int kind = 0; kind < 4; kind++) {
+        const ls_allowance allowed = {
+            .exact = exact, .bounds = bounds, .overflow = vacuous, .proven = kind % 2 != 0};
+        ls_difference difference;
+        if (kind < 2) {
+            ls_difference_compute(&difference, a, b, LS_F32, 3, &allowed);
+        } else {
+            ls_difference_from_exact(&difference, b, LS_F32, 3, &allowed);
+        }
+        uint64_t unjudged = allowed.proven ? 0 : 1;
+        cr_expect(difference.unjudged == unjudged && difference.vacuous == unjudged, "%d", kind);
+        cr_expect(difference.differing == 2 - unjudged && difference.first_wrong == 2, "%d", kind);
+    }
+}

@@ -218,6 +218,32 @@ Test(verdict, what_proves_nothing_is_skipped) {
     end(&f);
 }
 
+// Elements within bounds that prove nothing leave a real run unjudged, however few they are, and
+// fail it where its bits are to be equal. Of the oracle's they do where they are half of a stage.
+Test(verdict, what_a_bound_does_not_prove_is_unjudged) {
+    for (int kind = 0; kind < 6; kind++) {
+        fixture f;
+        begin(&f);
+        bool real = kind < 3;
+        ls_judge judge = real ? LS_JUDGE_REAL : LS_JUDGE_ORACLE;
+        ls_stage_result *stage =
+            add(&f, judge, 0, kind == 2 ? LS_CLASS_WRONG : LS_CLASS_WITHIN_BOUND);
+        stage->elements = 9;
+        stage->unjudged = stage->vacuous = kind == 4 ? 9 : 1;
+        f.scenario.checks.real = kind == 1 ? LS_CLASS_BIT_EXACT : LS_CLASS_WITHIN_BOUND;
+        f.scenario.checks.oracle = kind == 5 ? LS_CLASS_BIT_EXACT : LS_CLASS_BY_DESIGN;
+        const ls_case_result *result = decide(&f);
+        const ls_class wanted[] = {LS_CLASS_UNJUDGED,     LS_CLASS_UNJUDGED, LS_CLASS_WRONG,
+                                   LS_CLASS_WITHIN_BOUND, LS_CLASS_UNJUDGED, LS_CLASS_WITHIN_BOUND};
+        bool fails = kind == 1 || kind == 2 || kind == 5;
+        cr_expect(f.run.comparison.stages[0].class_ == wanted[kind], "kind %d", kind);
+        cr_expect(result->pass == !fails, "kind %d", kind);
+        cr_expect(result->skipped == (kind == 0 || kind == 4), "kind %d", kind);
+        cr_expect(!result->skipped || strstr(result->skip_reason, "prove nothing") != NULL);
+        end(&f);
+    }
+}
+
 // A recording that is only made fails by a finding, and by nothing that is compared.
 Test(verdict, a_recording_is_not_judged) {
     for (int finds = 0; finds < 2; finds++) {
