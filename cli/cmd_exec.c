@@ -1,6 +1,5 @@
 // lockstep exec [-n RANKS] -- PROGRAM [ARGUMENTS]: a program written for NCCL, as it is, with every
 // call of its ranks checked.
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +101,8 @@ static const cli_option options[] = {
     CLI_CHECKS_OPTION(given.program),
     CLI_FAULTS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
-    CLI_DEADLINE_OPTION(given.program, "Explain and end a run in which ranks wait and nothing "
-                                       "moves for so long (default: 300; 0: never)"),
+    CLI_DEADLINE_OPTION(given.program, "Explain and end a run in which nothing moves for so "
+                                       "long (default: 300, where ranks wait; 0: never)"),
     CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
@@ -152,6 +151,7 @@ static int options_of(settings *out) {
     out->exec.flight = given.flight;
     out->exec.deadline_seconds =
         given.program.deadline_given ? given.program.deadline_seconds : 300;
+    out->exec.deadline_given = given.program.deadline_given;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
     size_t room = sizeof out->python;
@@ -265,8 +265,9 @@ static ls_call_row *calls_of(ls_arena *arena, const ls_exec_result *result) {
 static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
     if (result->failed_rank >= 0) {
         return given.program.ranks > 0
-                   ? ls_arena_printf(arena, "the process of rank %d ended with exit code %d",
-                                     result->failed_rank, result->failed_code)
+                   ? ls_arena_printf(arena, "the process of rank %d ended with exit code %d%s%s",
+                                     result->failed_rank, result->failed_code,
+                                     result->failed_line[0] != 0 ? ": " : "", result->failed_line)
                    : ls_arena_printf(arena, "the program ended with exit code %d",
                                      result->failed_code);
     }

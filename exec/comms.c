@@ -53,7 +53,7 @@ void ls_exec__answer_comm(ls_exec *exec, const ls_exec_process *process, uint32_
 }
 
 // ---- The run ------------------------------------------------------------------------------------
-static int open_run(ls_exec *exec, int ranks) {
+int ls_exec__open_run(ls_exec *exec, int ranks) {
     ls_spmd_options options = exec->options->spmd;
     options.ranks = ranks;
     exec->remote = (ls_remote){.arg = exec, .met = ls_exec__met};
@@ -109,7 +109,7 @@ static int open_for(ls_exec *exec, const ls_exec_joining *of, bool processes) {
     if (processes && told > ranks) {
         ranks = told;
     }
-    return open_run(exec, ranks);
+    return ls_exec__open_run(exec, ranks);
 }
 
 // The rank that a member is.
@@ -207,7 +207,7 @@ static int disagree(ls_exec *exec, const ls_exec_joining *a, const ls_exec_joini
                    b->site->file, b->site->line);
     if (exec->run == NULL) {
         int most = a->ranks > b->ranks ? a->ranks : b->ranks;
-        LS_TRY(open_run(exec, a->process->ranks > most ? a->process->ranks : most));
+        LS_TRY(ls_exec__open_run(exec, a->process->ranks > most ? a->process->ranks : most));
     }
     int who =
         b->process->rank >= 0 && b->process->rank < exec->rank_count ? b->process->rank : b->rank;
@@ -342,9 +342,9 @@ static int tell_joining(ls_text *text, const ls_exec *exec, const ls_exec_joinin
 
 bool ls_exec__explain_joining(ls_exec *exec) {
     const ls_exec_joining *of = next_untold(exec);
-    if (of == NULL || (exec->run == NULL &&
-                       open_run(exec, of->process->ranks > of->ranks ? of->process->ranks
-                                                                     : of->ranks) != LS_OK)) {
+    if (of == NULL || (exec->run == NULL && ls_exec__open_run(exec, of->process->ranks > of->ranks
+                                                                        ? of->process->ranks
+                                                                        : of->ranks) != LS_OK)) {
         return false;
     }
     ls_text text = {0};

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -28,12 +27,6 @@
 #define SETTLE_SECONDS 0.5  // nothing is said for so long: then who waits is believed to wait
 #define GRACE_SECONDS  2.0  // for a program to end by itself when the run is over
 #define SPINS          200  // looks at what streams write, before the loop begins to sleep
-
-typedef struct ls_exec_child {
-    pid_t pid;
-    int watch;  // pidfd; -1: it has ended
-    int status;
-} ls_exec_child;
 
 double ls_exec__now(void) {
     struct timespec now;
@@ -61,163 +54,7 @@ static int listen_here(ls_exec *exec) {
     return LS_OK;
 }
 
-static void set(const char *name, const char *value) {
-    (void)setenv(name, value, 1);
-}
-
-static void set_number(const char *name, int value) {
-    char text[16];
-    (void)snprintf(text, sizeof text, "%d", value);
-    set(name, text);
-}
-
-// Before what a list of paths has already.
-static void set_first(const char *name, const char *path) {
-    const char *before = getenv(name);
-    char list[8192];
-    (void)snprintf(list, sizeof list, "%s%s%s", path, before != NULL && before[0] != 0 ? ":" : "",
-                   before != NULL ? before : "");
-    set(name, list);
-}
-
-// A port that nobody has now, for programs that meet at one.
-static int free_port(void) {
-    struct sockaddr_in6_like {
-        sa_family_t family;
-        unsigned char port[2];
-        unsigned char rest[28];
-    } address = {.family = AF_INET};
-    socklen_t bytes = 16;
-    int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 29500;
-    if (made >= 0 && bind(made, (const struct sockaddr *)(const void *)&address, 16) == 0 &&
-        getsockname(made, (struct sockaddr *)(void *)&address, &bytes) == 0) {
-        port = address.port[0] * 256 + address.port[1];
-    }
-    if (made >= 0) {
-        (void)close(made);
-    }
-    return port;
-}
-
-// What every process of the program finds in its environment. rank < 0: of a launcher.
-static void set_environment(const ls_exec *exec, const char *dir, int rank, int port) {
-    const ls_exec_options *options = exec->options;
-    set_first("LD_PRELOAD", options->preload);
-    if (options->python != NULL) {
-        set_first("PYTHONPATH", options->python);
-    }
-    set(LS_PROCESSES_VARIABLE, dir);
-    set(LS_WIRE_SOCKET, exec->socket);
-    set(LS_WIRE_SIMULATED, options->observe ? "0" : "1");
-    bool kept = options->kept != LS_EXEC_KEPT_NOTHING;
-    if (options->observe && options->real != NULL) {
-        set(LS_WIRE_REAL, options->real);
-    } else {
-        (void)unsetenv(LS_WIRE_REAL);
-    }
-    set(LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
-    ls_exec__set_device(options);
-    if (rank < 0) {
-        return;
-    }
-    set_number(LS_WIRE_RANK, rank);
-    set_number(LS_WIRE_RANKS, options->processes);
-    set_number("RANK", rank);
-    set_number("LOCAL_RANK", rank);
-    set_number("WORLD_SIZE", options->processes);
-    set_number("LOCAL_WORLD_SIZE", options->processes);
-    set("MASTER_ADDR", "127.0.0.1");
-    set_number("MASTER_PORT", port);
-}
-
-_Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (exec->options->quiet_stdout) {
-        (void)dup2(2, 1);
-    }
-    set_environment(exec, dir, rank, port);
-    (void)execvp(exec->options->argv[0], (char *const *)(uintptr_t)exec->options->argv);
-    static const char text[] = "lockstep exec: the program cannot be started\n";
-    (void)!write(2, text, sizeof text - 1);
-    _exit(127);
-}
-
-static int start(ls_exec *exec, const char *dir) {
-    int count = exec->options->processes > 0 ? exec->options->processes : 1, port = free_port();
-    exec->children = ls_arena_alloc(exec->arena, (size_t)count, sizeof *exec->children);
-    LS_TRY(exec->children != NULL ? LS_OK : LS_ERR_MEMORY);
-    for (int i = 0; i < count; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            become(exec, dir, exec->options->processes > 0 ? i : -1, port);
-        }
-        if (child < 0) {
-            return LS_FAIL(LS_ERR_RESOURCE, "no process for rank %d: %s", i, strerror(errno));
-        }
-        exec->children[i] =
-            (ls_exec_child){.pid = child, .watch = (int)syscall(SYS_pidfd_open, child, 0)};
-        exec->child_count = i + 1;
-    }
-    return LS_OK;
-}
-
 // ---- Ends ---------------------------------------------------------------------------------------
-static void reap(ls_exec *exec, ls_exec_child *child, bool block) {
-    int status = 0;
-    if (child->watch < 0 || waitpid(child->pid, &status, block ? 0 : WNOHANG) != child->pid) {
-        return;
-    }
-    (void)close(child->watch);
-    child->watch = -1;
-    child->status = status;
-    exec->progress = true;
-    int rank = (int)(child - exec->children);
-    if (exec->over || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
-        return;
-    }
-    if (exec->failed_rank < 0 && WIFEXITED(status)) {
-        exec->failed_rank = rank;
-        exec->failed_code = WEXITSTATUS(status);
-    }
-    exec->died = exec->died || (WIFSIGNALED(status) && !exec->planted);
-}
-
-bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status) {
-    for (int i = 0; i < exec->child_count; i++) {
-        if (exec->children[i].pid == pid) {
-            reap(exec, &exec->children[i], true);  // its end was seen
-            *status = exec->children[i].status;
-            return true;
-        }
-    }
-    return false;
-}
-
-int ls_exec__living_children(const ls_exec *exec) {
-    int count = 0;
-    for (int i = 0; i < exec->child_count; i++) {
-        count += exec->children[i].watch >= 0 ? 1 : 0;
-    }
-    return count;
-}
-
-int ls_exec__ended_child(const ls_exec *exec, ls_text *out, bool *died) {
-    int first = -1;
-    *died = false;
-    for (int i = 0; i < exec->child_count && exec->options->processes > 0; i++) {
-        int status = exec->children[i].status;
-        if (exec->children[i].watch >= 0) {
-            continue;
-        }
-        ls_text_printf(out, "the process of rank %d ended %s %d\n", i,
-                       WIFSIGNALED(status) ? "by signal" : "with exit code",
-                       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-        *died = first < 0 ? WIFSIGNALED(status) : *died;
-        first = first < 0 ? i : first;
-    }
-    return first;
-}
-
 // Whether the launcher was killed: then nobody is left who would end its ranks.
 static bool is_abandoned(const ls_exec *exec) {
     const ls_exec_child *launcher = &exec->children[0];
@@ -229,7 +66,7 @@ static bool anybody(const ls_exec *exec) {
         return true;
     }
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        if (!at->gone) {
+        if (!at->gone && ls_exec__takes_part(at)) {
             return true;
         }
     }
@@ -238,7 +75,7 @@ static bool anybody(const ls_exec *exec) {
 
 // ---- The loop -----------------------------------------------------------------------------------
 static int poll_all(ls_exec *exec, int64_t nanoseconds) {
-    size_t count = 1 + 2 * (size_t)exec->process_count + (size_t)exec->child_count, at = 0;
+    size_t count = 1 + 2 * ((size_t)exec->process_count + (size_t)exec->child_count), at = 0;
     struct pollfd *fds = calloc(count, sizeof *fds);
     if (fds == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory");
@@ -250,6 +87,7 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
     }
     for (int i = 0; i < exec->child_count; i++) {
         fds[at++] = (struct pollfd){.fd = exec->children[i].watch, .events = POLLIN};
+        fds[at++] = (struct pollfd){.fd = exec->children[i].errors, .events = POLLIN};
     }
     const struct timespec most = {.tv_sec = nanoseconds / 1000000000,
                                   .tv_nsec = nanoseconds % 1000000000};
@@ -270,10 +108,16 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
             }
         }
         for (int c = 0; c < exec->child_count; c++) {
-            reap(exec, &exec->children[c], false);
+            ls_exec__reap(exec, &exec->children[c], false);
         }
         if (status == LS_OK && fds[0].revents != 0) {
             status = ls_exec__accept(exec);
+        }
+    }
+    for (int c = 0; c < exec->child_count; c++) {
+        if (exec->children[c].length > 0 ||
+            fds[at - 2 * (size_t)(exec->child_count - c) + 1].revents != 0) {
+            ls_exec__hear(&exec->children[c], ls_exec__now());
         }
     }
     free(fds);
@@ -281,7 +125,7 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
 }
 
 void ls_exec__judge(ls_exec *exec, double quiet) {
-    if (ls_exec__judge_elsewhere(exec, quiet)) {
+    if (ls_exec__judge_elsewhere(exec, quiet) || ls_exec__judge_early(exec, quiet)) {
         return;
     }
     const double most = exec->options->deadline_seconds;
@@ -330,6 +174,14 @@ static void note_over(ls_exec *exec) {
     ls_exec__tell_all(exec, sentence);
 }
 
+// Whether the deadline that the user gave is over, whatever ranks do. The default one ends only
+// those that wait: a program may compute for long.
+static bool is_late(const ls_exec *exec, double quiet) {
+    const ls_exec_options *options = exec->options;
+    return options->deadline_given && options->deadline_seconds > 0 &&
+           quiet > options->deadline_seconds;
+}
+
 static int loop(ls_exec *exec) {
     exec->moved = ls_exec__now();
     for (int idle = 0; anybody(exec) && !is_abandoned(exec); idle++) {
@@ -360,6 +212,9 @@ static int loop(ls_exec *exec) {
         }
         ls_exec__judge(exec, now - exec->moved);
         note_over(exec);
+        if (!exec->over && is_late(exec, now - exec->moved)) {
+            return ls_exec__fail_late(exec);
+        }
         if (idle > 0 && idle < SPINS && exec->jobs != NULL) {
             (void)sched_yield();
         }
@@ -373,7 +228,8 @@ static void end_processes(ls_exec *exec, const char *dir) {
     ls_processes_end(dir);  // which finds nobody where there is no memory
     for (int i = 0; i < exec->child_count; i++) {
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
-        reap(exec, &exec->children[i], true);
+        ls_exec__reap(exec, &exec->children[i], true);
+        ls_exec__hear(&exec->children[i], ls_exec__now());  // who else has its pipe has ended, too
     }
 }
 
@@ -408,6 +264,10 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     out->ranks = exec->rank_count;
     out->failed_rank = exec->failed_rank;
     out->failed_code = exec->failed_code;
+    if (exec->failed_rank >= 0) {
+        (void)snprintf(out->failed_line, sizeof out->failed_line, "%s",
+                       exec->children[exec->failed_rank].last);
+    }
     out->status = status;
     keep_places(exec, out);
     if (exec->run != NULL) {
@@ -452,8 +312,9 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
 
 static int run(ls_exec *exec, const char *dir) {
     LS_TRY(ls_exec_memory__create(&exec->memory));
+    exec->dir = dir;
     LS_TRY(listen_here(exec));
-    LS_TRY(start(exec, dir));
+    LS_TRY(ls_exec__start(exec, dir));
     int status = loop(exec);
     end_processes(exec, dir);
     return status;

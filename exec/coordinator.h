@@ -27,6 +27,7 @@ typedef struct ls_exec_options {
     const char *flight;  // what the names of the flight recorder's files begin with; NULL: none
     bool quiet_stdout;   // the program's stdout goes to stderr
     double deadline_seconds;  // nothing moves for so long: the run ends; at most 0: never
+    bool deadline_given;      // also where no rank is known to wait
     // Opens the device that moves what lies in GPUs' memory, when there is some; NULL: nothing
     // does.
     int (*open_device)(struct ls_device **out);
@@ -64,11 +65,12 @@ typedef struct ls_exec_result {
     int status;                   // of the run
     char why[LS_ERROR_TEXT_MAX];  // its sentence
     uint64_t calls;
-    double seconds;   // wall time
-    bool died;        // a process ended otherwise than by itself, which nobody had planted
-    int failed_rank;  // the first process that ended with an exit status; -1: none
-    int failed_code;  //
-    ls_arena *arena;  // of what follows
+    double seconds;         // wall time
+    bool died;              // a process ended otherwise than by itself, which nobody had planted
+    int failed_rank;        // the first process that ended with an exit status; -1: none
+    int failed_code;        //
+    char failed_line[256];  // the last that it wrote to stderr; "": nothing
+    ls_arena *arena;        // of what follows
     const struct ls_exec_place *places;
     int place_count;
     const ls_exec_calls *made;  // in the order in which the first of each was done

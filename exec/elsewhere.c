@@ -64,10 +64,20 @@ static const ls_exec_joining *joins(const ls_exec *exec, const ls_exec_process *
     return NULL;
 }
 
+bool ls_exec__waits_outside(const ls_exec *exec, const ls_exec_process *process) {
+    return waits_elsewhere(process) || (!process->gone && joins(exec, process) != NULL);
+}
+
+const char *ls_exec__outside_place(const ls_exec *exec, const ls_exec_process *process, int *line) {
+    const ls_exec_joining *at = joins(exec, process);
+    *line = at != NULL ? at->site->line : process->place_line;
+    return at != NULL ? at->site->file : process->place_file;
+}
+
 // Whether the process could still make a call, as far as is known.
 static bool runs(const ls_exec *exec, const ls_exec_process *process) {
     bool bound = false;
-    if (waits_elsewhere(process) || joins(exec, process) != NULL) {
+    if (ls_exec__waits_outside(exec, process)) {
         return false;
     }
     for (int r = 0; r < exec->rank_count; r++) {
@@ -85,7 +95,7 @@ static bool runs(const ls_exec *exec, const ls_exec_process *process) {
 static bool judge_joining(ls_exec *exec) {
     int living = 0, expected = ls_exec__living_children(exec);
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        if (at->gone) {
+        if (at->gone || !ls_exec__takes_part(at)) {
             continue;
         }
         if (runs(exec, at)) {
@@ -116,11 +126,9 @@ static bool judge_calls(ls_exec *exec) {
     }
     for (int r = 0; r < exec->rank_count && any; r++) {
         if (ls_remote_runs(exec->ranks[r].rank)) {
-            const ls_exec_process *process = process_of(exec, r);
-            const ls_exec_joining *at = joins(exec, process);
-            ls_remote_elsewhere(exec->ranks[r].rank,
-                                at != NULL ? at->site->file : process->place_file,
-                                at != NULL ? at->site->line : process->place_line);
+            int line = 0;
+            const char *file = ls_exec__outside_place(exec, process_of(exec, r), &line);
+            ls_remote_elsewhere(exec->ranks[r].rank, file, line);
         }
     }
     return any && ls_remote_explain(exec->run);
@@ -128,7 +136,8 @@ static bool judge_calls(ls_exec *exec) {
 
 bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
     bool open = exec->run != NULL && ls_remote_status(exec->run, NULL) == LS_OK;
-    bool waits = exec->joining != NULL || (open && ls_remote_waited_for(exec->run));
+    bool waits = exec->joining != NULL || (open && ls_remote_waited_for(exec->run)) ||
+                 ls_exec__any_ended_early(exec);
     if (exec->over || !waits || quiet < QUIET_SECONDS) {
         for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
             at->places = 0;

@@ -49,6 +49,7 @@ struct ls_exec_process {
     ls_exec_process *next;
     int socket, watch;  // its connection, and its end (pidfd); -1: gone
     pid_t pid;
+    bool own;         // of the job's processes
     int rank, ranks;  // as whoever started it says, or -1
     ls_wire_control *control;
     ls_exec_staging *stagings;
@@ -129,9 +130,24 @@ typedef struct ls_exec_joining {
     char name[LS_WIRE_NAME_BYTES];
 } ls_exec_joining;
 
+// A process that the coordinator has started.
+typedef struct ls_exec_child {
+    pid_t pid;
+    int watch;  // pidfd; -1: it has ended
+    int status;
+    int errors;  // what it writes to stderr comes here; -1: it is closed
+    char text[8192];
+    size_t length;  // of that, which is not passed on yet
+    double heard;   // when it last wrote
+    char line[256];
+    size_t columns;  // of that
+    char last[256];  // line that is not empty
+} ls_exec_child;
+
 struct ls_exec {
     const ls_exec_options *options;
     ls_arena *arena;
+    const char *dir;  // of the job; its processes have it in their environment
     int listening;
     char socket[64];
     ls_exec_process *processes;
@@ -147,7 +163,7 @@ struct ls_exec {
     bool progress;    // something moved since it was last looked at
     double moved;     // seconds; when that was
     double asked;     // when processes were last asked where they are
-    struct ls_exec_child *children;
+    ls_exec_child *children;
     int child_count;
     bool over;                 // the run has failed, and everybody knows
     struct ls_device *device;  // for what lies in GPUs' memory; NULL: not open
@@ -171,12 +187,29 @@ struct ls_exec {
 
 double ls_exec__now(void);  // seconds
 
-// ---- coordinator.c ------------------------------------------------------------------------------
+// ---- children.c ---------------------------------------------------------------------------------
+int ls_exec__start(ls_exec *exec, const char *dir);
+void ls_exec__reap(ls_exec *exec, ls_exec_child *child, bool block);
+// Passes what the process has written to stderr on to this one's, in whole lines, so that those of
+// two ranks do not mix; and keeps the last one.
+void ls_exec__hear(ls_exec_child *child, double now);
+void ls_exec__warn(const char *sentence);  // on stderr
 // How a process ended that this one has started; false: it has not, or is none of those.
 bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status);
 int ls_exec__living_children(const ls_exec *exec);
 // Tells of the ranks whose processes have ended; the first of them, -1: none. *died: by a signal.
 int ls_exec__ended_child(const ls_exec *exec, ls_text *out, bool *died);
+// How the process ended, behind "rank R"; and the last line of its stderr, if it failed.
+void ls_exec__describe_end(ls_text *out, const ls_exec_child *child);
+void ls_exec__describe_stderr(ls_text *out, const ls_exec_child *child, int rank);
+
+// ---- early.c ------------------------------------------------------------------------------------
+bool ls_exec__any_ended_early(const ls_exec *exec);  // before it joined a communicator
+// Ends the run where a rank has, and the others wait or it failed; whether it did.
+bool ls_exec__judge_early(ls_exec *exec, double quiet);
+int ls_exec__fail_late(const ls_exec *exec);  // LS_ERR_TIMEOUT, with where the ranks are
+
+// ---- coordinator.c ------------------------------------------------------------------------------
 // Ends the run where it cannot go on, nothing having moved for `quiet` seconds.
 void ls_exec__judge(ls_exec *exec, double quiet);
 // What is left when the processes have ended, with how: the result, and all memory given back.
@@ -193,6 +226,8 @@ void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process);
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);
 // The run is over: everybody is told why.
 void ls_exec__tell_all(ls_exec *exec, const char *why);
+// Whether the process takes part: it has greeted and is of the job, or has joined a communicator.
+bool ls_exec__takes_part(const ls_exec_process *process);
 const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t site);
 
 // ---- elsewhere.c --------------------------------------------------------------------------------
@@ -203,8 +238,12 @@ bool ls_exec__waits(const ls_exec_process *process);  // any of its threads, for
 // Nothing has moved for `quiet` seconds: asks processes where they are, and believes those that
 // wait inside of torch.distributed. Whether that ended the run.
 bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet);
+// Whether the process waits in torch.distributed, or for a communicator to be made; and where.
+bool ls_exec__waits_outside(const ls_exec *exec, const ls_exec_process *process);
+const char *ls_exec__outside_place(const ls_exec *exec, const ls_exec_process *process, int *line);
 
 // ---- comms.c ------------------------------------------------------------------------------------
+int ls_exec__open_run(ls_exec *exec, int ranks);
 int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_init *message);
 int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_subset *message);
 int ls_exec__keep_comm(ls_exec_process *process, uint32_t number, ls_rank_comm *handle,

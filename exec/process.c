@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 #include "exec/internal.h"
+#include "runner/launch/processes.h"
 
-#define SITES_MAX 4096u
+#define SITES_MAX     4096u
+#define STRANGERS_MAX 64  // connections of processes that take no part
 
 // ---- Answers ------------------------------------------------------------------------------------
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status) {
@@ -45,8 +47,8 @@ void ls_exec__tell_all(ls_exec *exec, const char *why) {
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
-static int bad(const ls_exec_process *process, const char *what) {
-    return LS_FAIL(LS_ERR_FORMAT, "process %ld says what it may not: %s", (long)process->pid, what);
+static int bad(const char *what) {
+    return LS_FAIL(LS_ERR_FORMAT, "it sends a malformed message: %s", what);
 }
 
 static int map(void **out, int descriptor, uint64_t bytes) {
@@ -90,10 +92,10 @@ static void welcome(const ls_exec *exec, const ls_exec_process *process) {
 static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_hello *message,
                  int descriptor) {
     if (process->control != NULL || message->version != LS_WIRE_VERSION) {
-        return bad(process, "another version's greeting");
+        return bad("another version's greeting");
     }
     if (message->ranks > LS_WIRE_RANKS_MAX || message->rank >= LS_WIRE_RANKS_MAX) {
-        return bad(process, "it is one of too many ranks");
+        return bad("it is one of too many ranks");
     }
     void *at = NULL;
     LS_TRY(map(&at, descriptor, sizeof(ls_wire_control)));
@@ -117,7 +119,7 @@ static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *mes
     }
     if (!good || message->head.bytes != bytes || message->site != process->site_count ||
         message->site >= SITES_MAX) {
-        return bad(process, "a site out of order");
+        return bad("a site out of order");
     }
     ls_exec_site *more = realloc(process->sites, (process->site_count + 1) * sizeof *more);
     if (more == NULL) {
@@ -234,7 +236,7 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
         process->status = ((const ls_wire_bye *)message)->status;
         return LS_OK;
     default:
-        return bad(process, "a message of no known type");
+        return bad("a message of no known type");
     }
 }
 
@@ -257,6 +259,41 @@ static ssize_t receive(ls_exec *exec, const ls_exec_process *process, int *descr
     return got;
 }
 
+bool ls_exec__takes_part(const ls_exec_process *process) {
+    return process->comm_room > 0 || (process->own && process->control != NULL);
+}
+
+// Closes the connection. Of one that takes no part nothing else is waited for.
+static void hang_up(ls_exec_process *process) {
+    (void)close(process->socket);
+    process->socket = -1;
+    if (!process->own && !ls_exec__takes_part(process)) {
+        (void)close(process->watch);
+        process->watch = -1;
+        process->gone = true;
+    }
+}
+
+// What the process says cannot be taken. A rank's ends the run; the connection of one that takes no
+// part is closed, and the run goes on.
+static int refuse(ls_exec_process *process) {
+    char text[LS_ERROR_TEXT_MAX], who[64];
+    (void)snprintf(text, sizeof text, "%s", ls_error_last()->text);
+    (void)snprintf(who, sizeof who, "process %ld", (long)process->pid);
+    if (process->rank >= 0) {
+        (void)snprintf(who, sizeof who, "rank %d (process %ld)", process->rank, (long)process->pid);
+    }
+    if (ls_exec__takes_part(process)) {
+        return LS_FAIL(ls_error_last()->code, "%s: %s", who, text);
+    }
+    char line[LS_ERROR_TEXT_MAX + 128];
+    (void)snprintf(line, sizeof line, "the connection of %s is closed, and the run continues: %s",
+                   who, text);
+    ls_exec__warn(line);
+    hang_up(process);
+    return LS_OK;
+}
+
 int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
     for (int i = 0; i < 256 && process->socket >= 0; i++) {  // others have something to say, too
         int descriptor = -1;
@@ -265,29 +302,57 @@ int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
             return LS_OK;
         }
         if (got <= 0) {
-            (void)close(process->socket);
-            process->socket = -1;
+            hang_up(process);
             return LS_OK;
         }
         const ls_wire_head *head = (const void *)exec->buffer;
-        exec->progress = exec->progress || head->type != LS_WIRE_PLACE;
+        exec->progress =
+            exec->progress || (head->type != LS_WIRE_PLACE && ls_exec__takes_part(process));
         int status = LS_OK;
         if ((size_t)got < sizeof *head || head->bytes != (size_t)got ||
             head->bytes < least(head->type) ||
             (process->control == NULL && head->type != LS_WIRE_HELLO)) {
-            status = bad(process, "a message cut short");
+            status = bad("a message cut short");
         } else {
             status = take(exec, process, head, descriptor);
         }
         if (descriptor >= 0) {
             (void)close(descriptor);
         }
-        LS_TRY(status);
+        if (status != LS_OK) {
+            return refuse(process);
+        }
     }
     return LS_OK;
 }
 
 // ---- Beginning and end --------------------------------------------------------------------------
+static bool is_joining(const ls_exec *exec, const ls_exec_process *process) {
+    const ls_exec_joining *at = exec->joining;
+    while (at != NULL && at->process != process) {
+        at = at->next;
+    }
+    return at != NULL;
+}
+
+// How many are connected that take no part. Those that were are forgotten.
+static int strangers(ls_exec *exec) {
+    int count = 0;
+    for (ls_exec_process **at = &exec->processes; *at != NULL;) {
+        ls_exec_process *here = *at;
+        bool stranger = !here->own && !ls_exec__takes_part(here) && !is_joining(exec, here);
+        count += stranger && !here->gone ? 1 : 0;
+        if (!stranger || !here->gone) {
+            at = &here->next;
+            continue;
+        }
+        *at = here->next;
+        exec->process_count -= 1;
+        ls_exec__free_process(exec, here);
+    }
+    return count;
+}
+
 int ls_exec__accept(ls_exec *exec) {
     int made = accept4(exec->listening, NULL, NULL, SOCK_CLOEXEC);
     if (made < 0) {
@@ -297,11 +362,17 @@ int ls_exec__accept(ls_exec *exec) {
     socklen_t bytes = sizeof who;
     (void)getsockopt(made, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
     bool own = who.uid == geteuid();  // nobody else's
-    ls_exec_process *process = own ? calloc(1, sizeof *process) : NULL;
+    bool of_job = own && ls_processes_has(exec->dir, who.pid);
+    if (!own || (!of_job && strangers(exec) >= STRANGERS_MAX)) {
+        (void)close(made);
+        return LS_OK;
+    }
+    ls_exec_process *process = calloc(1, sizeof *process);
     if (process == NULL) {
         (void)close(made);
-        return own ? LS_FAIL(LS_ERR_MEMORY, "no memory for a process") : LS_OK;
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for a process");
     }
+    process->own = of_job;
     process->socket = made;
     process->pid = who.pid;
     process->watch = (int)syscall(SYS_pidfd_open, who.pid, 0);
@@ -360,7 +431,7 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
     bool single = true;
     for (int r = 0; r < exec->rank_count; r++) {
         ls_exec_rank *rank = &exec->ranks[r];
-        if (rank->process == NULL && r == process->rank && single) {
+        if (rank->process == NULL && r == process->rank && process->own && single) {
             rank->process = process;  // it joined no communicator
         }
         if (rank->process != process || rank->ended) {

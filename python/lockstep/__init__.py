@@ -44,7 +44,7 @@ def install():
     from lockstep import torch_backend
 
     torch_backend.register()
-    make = c10d._new_process_group_helper
+    make, rendezvous = c10d._new_process_group_helper, c10d.rendezvous
 
     def replaced(size, rank, members, backend, *arguments, **options):
         ours = _replaced(backend)
@@ -59,7 +59,11 @@ def install():
             c10d._world.pg_map[group] = (asked, c10d._world.pg_map[group][1])
         return made
 
-    c10d._new_process_group_helper = replaced
+    def connected(*arguments, **options):
+        torch_backend.client.get()  # a rank that waits for the others here can be asked where it is
+        return rendezvous(*arguments, **options)
+
+    c10d._new_process_group_helper, c10d.rendezvous = replaced, connected
 
 
 class _Finder:

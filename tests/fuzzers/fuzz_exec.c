@@ -40,6 +40,7 @@ static ls_exec_process *add_process(ls_exec *exec, int number) {
                               .socket = pair[0],
                               .watch = -1,
                               .pid = INT_MAX - number,
+                              .own = true,
                               .rank = -1,
                               .ranks = -1};
     ends[number] = pair[1];

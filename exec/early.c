@@ -1,0 +1,160 @@
+// Ranks that end before they take part, while the others wait for them to join; and runs in which
+// nothing moves for as long as --deadline says.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "exec/internal.h"
+
+#define FAILED_SECONDS 10.0  // after a rank failed to start; then the others are ended, too
+#define SOURCE_COLUMNS 60    // of a line that a rank waits in
+
+// ---- What is known of a rank -------------------------------------------------------------------
+// The process of the rank; NULL: it has not connected.
+static const ls_exec_process *process_of(const ls_exec *exec, int rank) {
+    const ls_exec_process *found = NULL;
+    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        bool own = at->pid == exec->children[rank].pid || at->rank == rank;
+        found = own && (found == NULL || found->gone) ? at : found;
+    }
+    return found;
+}
+
+static bool has_joined(const ls_exec *exec, int rank) {
+    const ls_exec_process *process = process_of(exec, rank);
+    bool joins = process != NULL && process->comm_room > 0;
+    for (const ls_exec_joining *at = exec->joining; at != NULL && process != NULL; at = at->next) {
+        joins = joins || at->process == process;
+    }
+    return joins;
+}
+
+static bool ended_early(const ls_exec *exec, int rank) {
+    return exec->children[rank].watch < 0 && !has_joined(exec, rank);
+}
+
+bool ls_exec__any_ended_early(const ls_exec *exec) {
+    bool any = false;
+    for (int r = 0; r < exec->options->processes && r < exec->child_count; r++) {
+        any = any || ended_early(exec, r);
+    }
+    return any;
+}
+
+// The line of the program that a rank waits in; "torch.distributed" where it cannot be read.
+static void read_source(char *out, size_t bytes, const char *file, int line) {
+    char text[512] = "";
+    FILE *source = fopen(file, "r");
+    for (int i = 0; source != NULL && i < line && fgets(text, sizeof text, source) != NULL;) {
+        i += strchr(text, '\n') != NULL ? 1 : 0;
+    }
+    if (source != NULL) {
+        (void)fclose(source);
+    }
+    size_t skip = strspn(text, " \t"), length = strcspn(text + skip, "\n#");
+    length = length < SOURCE_COLUMNS ? length : 0;
+    while (length > 0 && text[skip + length - 1] == ' ') {
+        length -= 1;
+    }
+    (void)snprintf(out, bytes, "%.*s", (int)(length > 0 ? length : strlen("torch.distributed")),
+                   length > 0 ? text + skip : "torch.distributed");
+}
+
+// Whether the living rank waits for others, as far as is known.
+static bool waits(const ls_exec *exec, int rank) {
+    const ls_exec_process *process = process_of(exec, rank);
+    return process != NULL && ls_exec__waits_outside(exec, process);
+}
+
+// "rank 0 waits in LINE OF THE PROGRAM at FILE:LINE"; the place, or NULL: none is known.
+static const char *tell_living(ls_text *out, const ls_exec *exec, int rank, int *line) {
+    const ls_exec_process *process = process_of(exec, rank);
+    const char *file = waits(exec, rank) ? ls_exec__outside_place(exec, process, line) : NULL;
+    if (file != NULL) {
+        char source[SOURCE_COLUMNS + 1];
+        read_source(source, sizeof source, file, *line);
+        ls_text_printf(out, "rank %d waits in %s at %s:%d", rank, source, file, *line);
+    } else {
+        ls_text_printf(out, "rank %d %s", rank,
+                       has_joined(exec, rank) ? "runs" : "has not made a call");
+    }
+    return file;
+}
+
+// ---- A rank that does not take part ------------------------------------------------------------
+static bool explain(ls_exec *exec, int who) {
+    const ls_exec_child *child = &exec->children[who];
+    ls_text text = {0};
+    const char *place = NULL;
+    int place_line = 0;
+    if (exec->run == NULL && ls_exec__open_run(exec, exec->options->processes) != LS_OK) {
+        return false;
+    }
+    ls_text_printf(&text, "rank %d ", who);
+    ls_exec__describe_end(&text, child);
+    ls_text_puts(&text, " before it made a call");
+    for (int r = 0; r < exec->child_count; r++) {
+        int line = 0;
+        if (exec->children[r].watch >= 0) {
+            ls_text_puts(&text, place == NULL ? "; " : "\n");
+            const char *file = tell_living(&text, exec, r, &line);
+            place_line = place == NULL ? line : place_line;
+            place = place == NULL ? file : place;
+        }
+    }
+    ls_text_puts(&text, "\n");
+    ls_exec__describe_stderr(&text, child, who);
+    for (int r = who + 1; r < exec->child_count; r++) {
+        if (ended_early(exec, r)) {
+            ls_text_printf(&text, "rank %d ", r);
+            ls_exec__describe_end(&text, &exec->children[r]);
+            ls_text_puts(&text, ", too\n");
+            ls_exec__describe_stderr(&text, &exec->children[r], r);
+        }
+    }
+    bool died = WIFSIGNALED(child->status);
+    ls_remote_finding(exec->run, died ? LS_FINDING_RANK_DIED : LS_FINDING_RANK_EXITED_EARLY, &who,
+                      who < exec->rank_count ? 1 : 0, place != NULL ? place : "", place_line,
+                      ls_text_string(&text));
+    ls_text_free(&text);
+    return true;
+}
+
+bool ls_exec__judge_early(ls_exec *exec, double quiet) {
+    bool all_wait = true, failed = false;
+    int who = -1, living = 0;
+    if (exec->over || (exec->run != NULL && ls_remote_status(exec->run, NULL) != LS_OK)) {
+        return false;
+    }
+    for (int r = 0; r < exec->options->processes && r < exec->child_count; r++) {
+        bool fails = ended_early(exec, r) && exec->children[r].status != 0;
+        if (ended_early(exec, r) && (who < 0 || (fails && !failed))) {
+            who = r;
+        }
+        failed = failed || fails;
+        if (exec->children[r].watch >= 0) {
+            living += 1;
+            all_wait = all_wait && waits(exec, r);
+        }
+    }
+    bool hopeless = all_wait || (failed && quiet > FAILED_SECONDS);
+    return who >= 0 && living > 0 && hopeless && explain(exec, who);
+}
+
+// ---- Nothing moves -----------------------------------------------------------------------------
+int ls_exec__fail_late(const ls_exec *exec) {
+    ls_text text = {0};
+    bool launched = exec->options->processes == 0;
+    for (int r = 0; r < exec->child_count && !launched; r++) {
+        int line = 0;
+        if (exec->children[r].watch >= 0) {
+            ls_text_puts(&text, text.length > 0 ? "; " : ": ");
+            (void)tell_living(&text, exec, r, &line);
+        }
+    }
+    int status = LS_FAIL(LS_ERR_TIMEOUT, "nothing moved for %g s (--deadline)%s",
+                         exec->options->deadline_seconds, ls_text_string(&text));
+    ls_text_free(&text);
+    return status;
+}

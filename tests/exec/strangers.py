@@ -1,0 +1,113 @@
+"""Processes that say to the coordinator what no front says: strangers.py LOCKSTEP HOST STAND_IN
+
+A stranger's connection is closed and the run continues; a rank of the run is named."""
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+VERSION, CONTROL_BYTES = 2, 1 << 20
+HELLO, SITE, CALL = 1, 2, 7
+
+
+def connect(name):
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.connect("\0" + name)
+    return made
+
+
+def send(to, *packets):
+    for packet in packets:
+        try:
+            to.send(packet)
+        except OSError:  # it is closed already
+            return
+
+
+def greet(name, version, rank):
+    """With memory as large as a front's."""
+    made = connect(name)
+    memory = os.memfd_create("stranger")
+    os.ftruncate(memory, CONTROL_BYTES)
+    hello = struct.pack("=IIIiii", HELLO, 24, version, os.getpid(), rank, 4)
+    try:
+        socket.send_fds(made, [hello], [memory])
+    except OSError:  # there are too many strangers
+        pass
+    os.close(memory)
+    return made
+
+
+def disturb(name):
+    """All that a stranger may do; the connections that stay open."""
+    for packet in (b"x", b"\0" * 64, struct.pack("=II", 99, 8), struct.pack("=II", CALL, 4000),
+                   struct.pack("=II", SITE, 40) + b"\xff" * 32):
+        send(connect(name), packet)
+    greet(name, VERSION + 1, 0)
+    other = greet(name, VERSION, 0)
+    send(other, struct.pack("=II", CALL, 128) + b"\xff" * 120)
+    for _ in range(300):
+        send(connect(name), b"flood")
+    return [connect(name), greet(name, VERSION, 1)]
+
+
+def socket_of(pid):
+    """The name of the coordinator's socket, once it listens."""
+    while True:
+        with open("/proc/net/unix", encoding="utf-8") as file:
+            if found := re.search(rf"@(lockstep-exec-{pid}-\w+)", file.read()):
+                return found.group(1)
+        time.sleep(0.02)
+
+
+def strangers(lockstep, host, stand_in, folder):
+    """The ranks wait until the strangers have done what they do."""
+    ranks = f'while [ ! -e "{folder}/go" ]; do sleep 0.05; done; exec "{host}"'
+    run = subprocess.Popen([lockstep, "exec", "-n", "4", "--json", f"{folder}/report.json", "--",
+                            "sh", "-c", ranks], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, env=dict(os.environ, MEET="strangers",
+                                               LD_LIBRARY_PATH=stand_in))
+    open_ones = disturb(socket_of(run.pid))
+    with open(f"{folder}/go", "w", encoding="utf-8"):
+        pass
+    out, err = run.communicate()
+    for at in open_ones:
+        at.close()
+    print(out, err)
+    return [] if run.returncode == 0 and "is closed, and the run continues" in err else [
+        f"strangers: exit code {run.returncode}"]
+
+
+def own_rank(lockstep, folder):
+    """A rank that breaks the protocol ends its run, which names it."""
+    done = subprocess.run([lockstep, "exec", "-n", "2", "--json", f"{folder}/own.json", "--",
+                           sys.executable, os.path.abspath(__file__), "rank"],
+                          capture_output=True, text=True)
+    with open(f"{folder}/own.json", encoding="utf-8") as file:
+        error = json.load(file)["cases"][0].get("error", "")
+    print(done.stdout, done.stderr)
+    named = re.match(r"rank 1 \(process \d+\): it sends a malformed message", error)
+    return [] if done.returncode == 3 and named else [f"own: {done.returncode}, {error}"]
+
+
+def main():
+    if sys.argv[1] == "rank":
+        rank = int(os.environ["RANK"])
+        made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, rank)
+        if rank == 1:
+            send(made, struct.pack("=II", 99, 8))
+        time.sleep(1000)
+    lockstep, host, stand_in = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = strangers(lockstep, host, stand_in, folder) + own_rank(lockstep, folder)
+    print(*wrong, sep="\n")
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
