@@ -7,7 +7,8 @@
 
 static struct {
     double tolerance;
-    bool has_tolerance, all;
+    const char *ignore;
+    bool has_tolerance, all, exact;
 } given;
 
 static const cli_option options[] = {
@@ -17,11 +18,20 @@ static const cli_option options[] = {
      .value = &given.tolerance,
      .value_name = "X",
      .given = &given.has_tolerance,
-     .help = "Let tensors of which no bound is derived differ by X of their largest value"},
+     .help = "Let tensors without a derived bound differ by X of their largest value"},
+    {.type = CLI_SWITCH,
+     .long_name = "exact",
+     .value = &given.exact,
+     .help = "Every bit of every tensor counts, as after a checkpoint was resharded"},
+    {.type = CLI_STRING,
+     .long_name = "ignore",
+     .value = &given.ignore,
+     .value_name = "PATTERNS",
+     .help = "Do not compare tensors whose names match one of these patterns, separated by commas"},
     {.type = CLI_SWITCH,
      .long_name = "all",
      .value = &given.all,
-     .help = "Go on after the first tensor that is wrong"},
+     .help = "Continue after the first tensor that is wrong"},
     {.long_name = NULL},
 };
 
@@ -30,6 +40,12 @@ static const char *reproduce(ls_arena *arena, const char *ref, const char *run) 
     ls_text_puts(&text, "lockstep diff ");
     if (given.has_tolerance) {
         ls_text_printf(&text, "--tolerance %.17g ", given.tolerance);
+    }
+    ls_text_puts(&text, given.exact ? "--exact " : "");
+    if (given.ignore != NULL) {
+        ls_text_puts(&text, "--ignore ");
+        ls_text_shell(&text, given.ignore);
+        ls_text_puts(&text, " ");
     }
     ls_text_puts(&text, given.all ? "--all " : "");
     ls_text_shell(&text, ref);
@@ -40,25 +56,31 @@ static const char *reproduce(ls_arena *arena, const char *ref, const char *run) 
     return kept;
 }
 
+// Fills how->ignored with the patterns, in `arena`.
+static int split_patterns(ls_diff_options *how, ls_arena *arena) {
+    size_t length = given.ignore != NULL ? strlen(given.ignore) : 0;
+    const char **patterns = ls_arena_alloc(arena, length + 1, sizeof *patterns);
+    char *words = ls_arena_strdup(arena, length > 0 ? given.ignore : ""), *rest = NULL;
+    if (patterns == NULL || words == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (char *at = strtok_r(words, ",", &rest); at != NULL; at = strtok_r(NULL, ",", &rest)) {
+        patterns[how->ignored_count++] = at;
+    }
+    how->ignored = patterns;
+    return LS_OK;
+}
+
 static int diff(const ls_capture *ref, const ls_capture *run) {
     ls_results *results = NULL;
-    ls_diff_left_out left_out;
+    ls_diff_options how = {given.all, given.exact, given.has_tolerance, given.tolerance, NULL, 0};
     int status = ls_results_create(&results, "diff");
+    status = status == LS_OK ? split_patterns(&how, results->arena) : status;
     if (status == LS_OK) {
-        const ls_diff_options how = {given.all, given.has_tolerance, given.tolerance};
         const char *again = reproduce(results->arena, ref->path, run->path);
-        status =
-            again != NULL ? ls_diff_run(results, &left_out, ref, run, &how, again) : LS_ERR_MEMORY;
+        status = again != NULL ? ls_diff_run(results, ref, run, &how, again) : LS_ERR_MEMORY;
     }
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
-    if (status == LS_OK && left_out.first != NULL) {
-        cli_note("not compared: %zu tensors of the reference alone and %zu of the run alone, the "
-                 "first '%s'",
-                 left_out.ref, left_out.run, left_out.first);
-    }
-    if (status == LS_OK && left_out.after > 0) {
-        cli_note("not compared: %zu tensors after the first that is wrong (--all)", left_out.after);
-    }
     ls_results_free(results);
     return code;
 }
@@ -78,12 +100,13 @@ const cli_command cli_cmd_diff = {
     .arguments = "REF RUN",
     .arguments_min = 2,
     .arguments_max = 2,
-    .summary = "Hold a model's tensors on many ranks against those on one",
+    .summary = "Compare a model's tensors from a multi-rank run with a single-rank run",
     .details = "Reads what lockstep.capture() kept of two runs of a program, or checkpoints as "
-               ".safetensors, puts each tensor together by its placements, and says of each, in "
-               "program order, whether it is bit exact, within the bound that is derived of it, "
-               "not judged, or wrong; of the first that is wrong also where, by how much, and what "
-               "it looks like: a factor, a sum that was not taken, a shard left out.",
+               ".safetensors, assembles each tensor by its placements, and reports for each, in "
+               "program order, whether it is bit exact, within its derived bound, unjudged, or "
+               "wrong. For the first that is wrong it also reports where, by how much, and a "
+               "likely reason: a factor, a missing sum, a shard left out. The report lists the "
+               "tensors that were not compared.",
     .common = CLI_COMMON_REPORTS,
     .options = options,
     .run = run,

@@ -158,3 +158,36 @@ void ls_report__norms(ls_text *out, const ls_case_result *result, int step) {
         ls_text_printf(out, ", of the weights after it %.6g", norms->weights);
     }
 }
+
+#define OMITTED_NAMES_MAX 4  // of a reason, in texts for people
+
+void ls_report__omitted(ls_text *out, const ls_case_result *result, const char *indent) {
+    if (result->omitted_count == 0) {
+        return;
+    }
+    ls_text_printf(out, "%snot compared: %zu", indent, result->omitted_count);
+    for (size_t i = 0; i < result->omitted_count; i++) {
+        const char *why = result->omitted[i].why;
+        bool seen = false;
+        size_t count = 0;
+        for (size_t k = 0; k < i; k++) {
+            seen = seen || strcmp(result->omitted[k].why, why) == 0;
+        }
+        for (size_t k = i; !seen && k < result->omitted_count; k++) {
+            if (strcmp(result->omitted[k].why, why) != 0) {
+                continue;
+            }
+            if (count < OMITTED_NAMES_MAX) {
+                ls_text_puts(out, count == 0 ? " (" : ", ");
+                ls_text_plain(out, result->omitted[k].name, strlen(result->omitted[k].name));
+            }
+            count++;
+        }
+        if (!seen) {
+            ls_text_puts(out, count > OMITTED_NAMES_MAX ? ", ...: " : ": ");
+            ls_text_plain(out, why, strlen(why));
+            ls_text_puts(out, ")");
+        }
+    }
+    ls_text_puts(out, "\n");
+}

@@ -17,6 +17,8 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
 // otherwise be told stage by stage and step by step.
 bool ls_report__tells_design(const ls_case_result *result, int stage);
 // "step 2: norm of the gradients 0.25, of the weights after it 7.5"
+// One line: how many tensors were not compared, and why; nothing where there are none.
+void ls_report__omitted(ls_text *out, const ls_case_result *result, const char *indent);
 void ls_report__norms(ls_text *out, const ls_case_result *result, int step);
 // "pass", "fail" or "skip"
 const char *ls_report__verdict(const ls_case_result *result);

@@ -38,6 +38,21 @@ static void write_finding(ls_json *json, const ls_finding *finding) {
     ls_json_object_close(json);
 }
 
+static void write_omitted(ls_json *json, const ls_case_result *result) {
+    if (result->omitted_count == 0) {
+        return;
+    }
+    ls_json_key(json, "not_compared");
+    ls_json_array_open(json);
+    for (size_t i = 0; i < result->omitted_count; i++) {
+        ls_json_object_open(json);
+        ls_json_member_string(json, "name", result->omitted[i].name);
+        ls_json_member_string(json, "why", result->omitted[i].why);
+        ls_json_object_close(json);
+    }
+    ls_json_array_close(json);
+}
+
 static void write_norms(ls_json *json, const ls_case_result *result) {
     if (result->norm_count == 0) {
         return;
@@ -100,6 +115,7 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     ls_json_array_close(json);
     write_norms(json, result);
     write_calls(json, result);
+    write_omitted(json, result);
     ls_json_key(json, "findings");
     ls_json_array_open(json);
     for (int f = 0; f < result->finding_count; f++) {
@@ -117,6 +133,7 @@ static void write_skip(ls_json *json, const ls_case_result *result) {
     ls_json_member_string(json, "file", result->file);
     ls_json_member_string(json, "reason", result->skip_reason);
     write_calls(json, result);
+    write_omitted(json, result);
     ls_json_object_close(json);
 }
 

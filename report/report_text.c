@@ -139,6 +139,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
         ls_text_plain(out, result->skip_reason, strlen(result->skip_reason));
         ls_text_printf(out, "%s\n", p->off);
         put_calls(out, result);
+        ls_report__omitted(out, result, "        ");
         return;
     }
     ls_text_puts(out, "  ");
@@ -164,6 +165,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
         }
     }
     put_calls(out, result);
+    ls_report__omitted(out, result, "        ");
     for (int s = 0; s < result->norm_count; s++) {
         ls_text_printf(out, "        %s", p->dim);
         ls_report__norms(out, result, s);

@@ -101,6 +101,11 @@ typedef struct ls_call_set {
     const char **where;  // [timeline_ranks], "FILE:LINE"; NULL: the rank has no part in it
 } ls_call_set;
 
+// A tensor that was not compared, and why.
+typedef struct ls_omitted {
+    const char *name, *why;
+} ls_omitted;
+
 typedef struct ls_case_result {
     const char *name;
     const char *file;     // the scenario or recorded file
@@ -120,6 +125,8 @@ typedef struct ls_case_result {
     int timeline_count, timeline_ranks;
     ls_finding *findings;
     int finding_count;
+    const ls_omitted *omitted;  // [omitted_count] the tensors that were not compared
+    size_t omitted_count;
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL

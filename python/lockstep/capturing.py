@@ -1,7 +1,7 @@
-"""What a model has, tensor by tensor in program order, for `lockstep diff` to hold against another run of it.
+"""A model's tensors in program order, for `lockstep diff` to compare with another run of the model.
 
-Each rank writes rank_00000.safetensors and beside it rank_00000.json, which says of each tensor how it lies on the
-ranks (of a DTensor its own mesh and placements) and, where that is known, of what it was computed.
+Each rank writes rank_00000.safetensors and beside it rank_00000.json, which names each tensor's placement (a DTensor's
+own mesh and placements) and, where that is known, what it was computed from.
 """
 
 import atexit
@@ -10,6 +10,7 @@ import fnmatch
 import json
 import os
 import re
+import sys
 import weakref
 
 import torch
@@ -18,17 +19,16 @@ from torch import nn
 
 from lockstep import tensor_files
 
+PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
 WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.", "module.")
 
 
 def _type(dtype):
-    """What safetensors calls a type: F16 of float16, BF16 of bfloat16, F8_E5M2 of float8_e5m2. None: not compared."""
+    """The name that safetensors has for a type: F16 for float16, BF16 for bfloat16, F8_E5M2 for float8_e5m2; None: it has none."""
     if dtype is torch.bool:
         return "BOOL"
     of = re.fullmatch(r"torch\.(b?)(f|u|i)(?:loat|int|nt)(8|16|32|64)(_e\d+m\d+)?(?:fn)?", str(dtype))
-    if of is None or (of[2] != "f" and of[3] == "16"):
-        return None
-    return (of[1] + of[2] + of[3] + (of[4] or "")).upper()
+    return (of[1] + of[2] + of[3] + (of[4] or "")).upper() if of is not None else None
 
 
 def _plain(name):
@@ -53,6 +53,8 @@ def raw(tensor):
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     tensor = tensor.cpu().contiguous()
+    if tensor.dtype in (torch.int16, torch.uint16):  # lockstep has no type of this width
+        tensor = tensor.to(torch.int32)
     size = tensor.numel() * tensor.element_size()
     return _type(tensor.dtype), list(tensor.shape), ctypes.string_at(tensor.data_ptr(), size) if size else b""
 
@@ -75,20 +77,32 @@ def _data_parallel(model):
     return None
 
 
+def _in_pipeline():
+    """Whether a stage of torch's pipelines calls the model: "stage"; "shapes": to infer the shapes that it gives."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(PIPELINE):
+            found = "shapes" if "shape_inference" in frame.f_code.co_name else found or "stage"
+        frame = frame.f_back
+    return found
+
+
 class Capture:
-    """A context, too; what is noted is written by close(), at the latest when the process ends.
+    """Also a context manager. close() writes the notes, at the latest when the process ends.
 
     placements: for tensors that are no DTensors, {pattern of a name: "S(0), R"} over the dimensions of `mesh`.
-    gradient_scale: what makes a rank's gradient of an activation its part of the whole's; known of DDP, FSDP2 and DTensor.
+    gradient_scale: the factor that makes a rank's gradient of an activation its part of the whole's; derived for DDP, FSDP2 and DTensor.
     """
 
     def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None):
         self._rank = dist.get_rank() if dist.is_initialized() else 0
         self._ranks = dist.get_world_size() if dist.is_initialized() else 1
         self._folder, self._placements, self._mesh = folder, placements if self._ranks > 1 and placements else {}, mesh
-        self._tensors, self._index, self._hooks = {}, [], []
+        self._tensors, self._index, self._hooks, self._not_kept, self._notes = {}, [], [], {}, {}
         self._step, self._stepped, self._calls, self._graded, self._made = 0, False, {}, {}, {}
-        self._latest = {}  # of each parameter: the name that its values have, and their version
+        self._latest = {}  # for each parameter: the name of its values, and their version
+        self._state = {}  # for each parameter and buffer: the name of its last values
+        self._shapes_only = False
         self._scale = gradient_scale if gradient_scale is not None else _data_parallel(model)
         self._root = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
         self._sharded = hasattr(model, "_get_fsdp_state")
@@ -98,11 +112,10 @@ class Capture:
             if os.path.exists(self._path(ending)):
                 os.remove(self._path(ending))
         for name, parameter in self._parameters():
-            self._note_parameter(f"parameter {name}", name, parameter)
+            self._note_parameter(f"parameter {name}", name, parameter, moves=True)
             if parameter.requires_grad and self._terms:
                 self._hooks.append(parameter.register_hook(self._local_gradient(name)))
-        for name, buffer in self._root.named_buffers():
-            self.note(f"buffer {_plain(name)}", buffer)
+        self._note_buffers("buffer", moves=True)
         for name, module in self._root.named_modules():
             self._watch(_plain(name), module)
         owner = weakref.ref(self)
@@ -126,10 +139,29 @@ class Capture:
 
     # ---- Notes ----
     def note(self, name, tensor, **about):
-        """Keeps a tensor under a name; the first of a name stays. about: placements, mesh,
-        optional (one of two runs may lack it)."""
+        """Keeps a tensor under a name; further notes of a name are numbered: "loss", "loss (call 1)". about: placements,
+        mesh, optional (one of two runs may lack it)."""
         name = name.replace("/", "|")
-        if name in self._tensors or not isinstance(tensor, torch.Tensor):
+        calls = self._notes[name] = self._notes.get(name, -1) + 1
+        self._keep(f"{name} (call {calls})" if calls else name, tensor, **about)
+
+    def _placed(self, entry, name, of):
+        """Adds the placements that the user gave for a tensor, or for the module or parameter that it is of."""
+        for pattern, placements in self._placements.items():
+            if any(fnmatch.fnmatchcase(part, pattern) for part in (name, name.split(" ")[-1], of or name)):
+                whole = any(fnmatch.fnmatchcase(part, pattern) for part in (name, f"backward {of}"))
+                if " backward " in name and not whole:
+                    placements = re.sub(r"P\(\w*\)|P(?![\w(])", "R", placements)  # each term of a sum gets the sum's gradient
+                entry["placements"], entry["mesh"] = placements, list(self._mesh or [self._ranks])
+                return
+
+    def _keep(self, name, tensor, of=None, **about):
+        name = name.replace("/", "|")
+        if name in self._tensors:
+            self._not_kept.setdefault(name, "there are several of this name; the first is compared")
+            return
+        if not isinstance(tensor, torch.Tensor):
+            self._not_kept.setdefault(name, f"{type(tensor).__name__} is no tensor")
             return
         entry = {"name": name, **{key: value for key, value in about.items() if value is not None}}
         if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
@@ -139,20 +171,34 @@ class Capture:
             entry["mesh_ranks"] = tensor.device_mesh.mesh.flatten().tolist()
             tensor = tensor.to_local()
         elif "placements" not in entry:
-            for pattern, placements in self._placements.items():
-                if any(fnmatch.fnmatchcase(part, pattern) for part in (name, name.split(" ")[-1])):
-                    entry["placements"], entry["mesh"] = placements, list(self._mesh or [self._ranks])
-                    break
-        if hasattr(tensor, "trigger_wait"):  # of a functional collective that is under way
+            self._placed(entry, name, of)
+        if hasattr(tensor, "trigger_wait"):  # a functional collective that is under way
             tensor = tensor.trigger_wait()
-        if _type(tensor.dtype) is None and not tensor.is_complex():
+        if tensor.layout is not torch.strided:
+            tensor = tensor.detach().to_dense()
+        if tensor.is_meta or (_type(tensor.dtype) is None and not tensor.is_complex()):
+            self._not_kept.setdefault(name, "it has no values" if tensor.is_meta else f"safetensors has no type {tensor.dtype}")
             return
-        self._tensors[name] = raw(tensor)
+        kept, before = raw(tensor), self._state.get(of)
+        if before is not None and self._tensors.get(before) == kept:
+            entry["as"] = before  # the values of an earlier name are written once
+        else:
+            self._tensors[name] = kept
         self._index.append(entry)
 
+    def _note_state(self, name, of, tensor, **about):
+        """A parameter or a buffer."""
+        self._keep(name, tensor, of, **about)
+        if name.replace("/", "|") in self._tensors:
+            self._state[of] = name.replace("/", "|")
+
     def _note_parameter(self, name, of, parameter, **about):
-        self.note(name, parameter, **about)
+        self._note_state(name, of, parameter, **about)
         self._latest[of] = (name, parameter._version, parameter.dtype)
+
+    def _note_buffers(self, label, **about):
+        for name, buffer in self._root.named_buffers():
+            self._note_state(f"{label} {_plain(name)}", _plain(name), buffer, **about)
 
     # ---- Forward and the gradients of what it gives ----
     def _watch(self, name, module):
@@ -166,66 +212,84 @@ class Capture:
         return f"{name or 'model'}{f' (call {call})' if call else ''}"
 
     def _enter(self, name, module, inputs):
-        if name == "" and self._stepped:
+        if name == "":
+            self._pipeline = _in_pipeline()
+            self._shapes_only = self._pipeline == "shapes"
+        if self._shapes_only:
+            return
+        if self._stepped:
             self._step, self._stepped, self._calls, self._made, self._graded = self._step + 1, False, {}, {}, {}
         self._calls[name] = self._calls.get(name, 0) + 1
         if isinstance(module, (nn.Linear, nn.Embedding)) and len(inputs) == 1:
-            self.note(f"step {self._step} input {self._call_name(name)}", inputs[0], optional=True)
+            self._keep(f"step {self._step} input {self._call_name(name)}", inputs[0], name, optional=True)
 
     def _weight(self, name, module, part, output):
         """The name under which the weights that a module computes with stand; None: they do not."""
         of = f"{name}.{part}" if name else part
         known, own = self._latest.get(of), getattr(module, part, None)
-        if known is None or own is None or known[2] != output.dtype or own.dtype != output.dtype:
+        if known is None or own is None:
             return None
         if known[1] != own._version and not self._sharded:  # changed by other than an optimizer
             self._note_parameter(f"step {self._step} changed {of} {own._version}", of, own, optional=True)
         return self._latest[of][0]
 
+    def _arithmetic(self, output):
+        """PyTorch's CPU kernels of linear layers add up in float32 and round once."""
+        return {"in": "f32"} if output.device.type == "cpu" and output.dtype in (torch.bfloat16, torch.float16) else {}
+
     def _computed(self, name, module, inputs, output):
-        """Of what an output is computed, and how."""
+        """What an output is computed from, and how."""
         if len(inputs) != 1 or not isinstance(output, torch.Tensor):
             return None
         source = f"step {self._step} input {self._call_name(name)}".replace("/", "|")
         weight = self._weight(name, module, "weight", output)
-        if type(module).forward is nn.Linear.forward and inputs[0].dtype == output.dtype and weight is not None:
+        if type(module).forward is nn.Linear.forward and weight is not None:
             bias = self._weight(name, module, "bias", output) if module.bias is not None else None
             if (module.bias is None) == (bias is None):
-                return {"by": "linear", "input": source, "weight": weight, "bias": bias}
+                return {"by": "linear", "input": source, "weight": weight, "bias": bias, **self._arithmetic(output)}
         if type(module).forward is nn.Embedding.forward and module.max_norm is None and weight is not None:
             return {"by": "embedding", "input": source, "weight": weight}
         return None
 
     def _leave(self, name, module, inputs, output):
+        if self._shapes_only:
+            self._shapes_only = name != ""
+            return
         call = self._call_name(name)
+        if name == "" and self._pipeline is not None:
+            self._not_kept.setdefault(f"step {self._step} forward {call}", "a rank's model is a stage of a pipeline")
+            return
         outputs = output if isinstance(output, (tuple, list)) else [output]
-        several = len(outputs) > 1
-        for at, one in enumerate(outputs):
+        outputs = list(output.items()) if isinstance(output, dict) else list(enumerate(outputs))
+        several = isinstance(output, dict) or len(outputs) > 1
+        for at, one in outputs:
             if not isinstance(one, torch.Tensor):
                 continue
             label = f"{call}{f' [{at}]' if several else ''}"
-            self.note(f"step {self._step} forward {label}", one, optional=True,
-                      made=self._computed(name, module, inputs, output))
+            self._keep(f"step {self._step} forward {label}", one, name, optional=True,
+                       made=self._computed(name, module, inputs, output))
             if one.requires_grad and self._scale is not None:
-                one.register_hook(self._activation_gradient(f"step {self._step} backward {label}"))
-        if type(module).forward in (nn.Linear.forward, nn.Embedding.forward) and self._scale is not None:
-            self._gradients_of(name, module, inputs, f"step {self._step} backward {call}")
+                one.register_hook(self._activation_gradient(f"step {self._step} backward {label}", name))
+        if type(module).forward in (nn.Linear.forward, nn.Embedding.forward) and self._scale is not None and \
+                isinstance(output, torch.Tensor):
+            self._gradients_of(name, module, output, f"step {self._step} backward {call}")
 
-    def _activation_gradient(self, label):
+    def _activation_gradient(self, label, of):
         def hook(gradient):
             scaled = gradient if hasattr(gradient, "placements") or self._scale == 1 else gradient * self._scale
-            self.note(label, scaled, optional=True)
+            self._keep(label, scaled, of, optional=True)
         return hook
 
-    def _gradients_of(self, name, module, inputs, gradient):
+    def _gradients_of(self, name, module, output, gradient):
         source = f"step {self._step} input {self._call_name(name)}"
         kind = "linear" if isinstance(module, nn.Linear) else "embedding"
         if kind == "embedding" and (module.scale_grad_by_freq or module.sparse or module.padding_idx is not None):
             return
         prefix = f"{name}." if name else ""
-        made = {"weight": {"by": f"{kind} weight", "gradient": gradient, "input": source}}
+        how = self._arithmetic(output) if kind == "linear" else {}
+        made = {"weight": {"by": f"{kind} weight", "gradient": gradient, "input": source, **how}}
         if getattr(module, "bias", None) is not None:
-            made["bias"] = {"by": "linear bias", "gradient": gradient}
+            made["bias"] = {"by": "linear bias", "gradient": gradient, **how}
         for part, of in made.items():
             self._made[prefix + part] = None if self._calls[name] > 1 else of
 
@@ -233,17 +297,14 @@ class Capture:
         def hook(gradient):
             self._graded[name] = self._graded.get(name, 0) + 1
             if self._graded[name] == 1:
-                self.note(f"step {self._step} part {name}", gradient, part=True)
+                self._keep(f"step {self._step} part {name}", gradient, part=True)
         return hook
 
     # ---- The optimizer ----
     def _note_gradient(self, name, parameter):
         parts = f"step {self._step} part {name}"
         about = {"parts": {"name": parts, "op": "avg"}} if self._terms and self._graded.get(name) == 1 else {}
-        # Where something changed it after the backward (clipping), it is not what the backward gave.
-        about["made"] = self._made.get(name) if parameter.grad._version <= 1 and \
-            parameter.grad.dtype == parameter.dtype else None
-        self.note(f"step {self._step} gradient {name}", parameter.grad, **about)
+        self._keep(f"step {self._step} gradient {name}", parameter.grad, f"gradient {name}", made=self._made.get(name), **about)
 
     def _before(self, optimizer=None):
         mine = None if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -257,6 +318,7 @@ class Capture:
             if id(parameter) in mine:
                 self._note_parameter(f"step {self._step} parameter {name}", name, parameter, optional=True)
                 self._stepped = True
+        self._note_buffers(f"step {self._step} buffer")
 
     # ---- The files ----
     def close(self):
@@ -265,10 +327,14 @@ class Capture:
             return
         if not self._stepped:
             self._before()
+        for name, parameter in self._parameters():
+            self._note_state(f"end parameter {name}", name, parameter)
+        self._note_buffers("end buffer")
         for hook in self._hooks:
             hook.remove()
         self._hooks = None
         atexit.unregister(self.close)
         tensor_files.write_raw(self._path("safetensors"), self._tensors)
         with open(self._path("json"), "w", encoding="utf-8") as file:
-            json.dump({"format": 1, "rank": self._rank, "ranks": self._ranks, "tensors": self._index}, file, indent=1)
+            json.dump({"format": 1, "rank": self._rank, "ranks": self._ranks, "tensors": self._index, "not_kept": [
+                {"name": name, "why": why} for name, why in self._not_kept.items()]}, file, indent=1)

@@ -235,8 +235,34 @@ static int place_by_sizes(ls_assembled *out, ls_arena *arena, const ls_shape *li
 }
 
 // ---- Values -------------------------------------------------------------------------------------
-// Fills what a piece has of its whole; *covered: elements.
-static int read_piece(size_t *covered, ls_assembled *out, ls_arena *scratch,
+// Ranks that say where their parts begin may overlap, and must agree there. covered [elements of
+// the whole] is set where a rank has it; block, in the whole at `at`.
+static int cover(size_t *covered_count, unsigned char *covered, ls_assembled *out,
+                 ls_arena *scratch, const ls_assembled_piece *piece, const char *block) {
+    const ls_block all = {{.ndim = out->shape.ndim}, out->shape}, *at = &piece->blocks[0];
+    size_t count = elements(&at->size), bytes = ls_dtype_bytes(out->dtype);
+    unsigned char *seen = ls_arena_alloc(scratch, count + 1, 1);
+    char *before = ls_arena_alloc(scratch, count + 1, bytes);
+    if (seen == NULL || before == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    (void)ls_block_copy(seen, at, covered, &all, 1);
+    (void)ls_block_copy(before, at, out->whole[0], &all, bytes);
+    for (size_t i = 0; i < count; i++) {
+        if (seen[i] != 0 && memcmp(before + i * bytes, block + i * bytes, bytes) != 0) {
+            return LS_FAIL(LS_ERR_MISMATCH,
+                           "the part of rank %d overlaps another rank's, which has other values",
+                           piece->rank);
+        }
+        *covered_count += seen[i] == 0 ? 1 : 0;
+        seen[i] = 1;
+    }
+    (void)ls_block_copy(covered, &all, seen, at, 1);
+    return LS_OK;
+}
+
+// Fills what a piece has of its whole; *covered: elements. map: see cover(); NULL: parts are apart.
+static int read_piece(size_t *covered, unsigned char *map, ls_assembled *out, ls_arena *scratch,
                       const ls_assembled_piece *at) {
     const ls_capture_piece *piece = piece_of_rank(out->of, at->rank);
     size_t bytes = ls_dtype_bytes(out->dtype);
@@ -269,8 +295,10 @@ static int read_piece(size_t *covered, ls_assembled *out, ls_arena *scratch,
     const ls_block own = {{.ndim = out->shape.ndim}, piece->size};
     for (size_t b = 0; b < at->block_count; b++) {
         (void)ls_block_copy(block, &at->within[b], local, &own, bytes);
-        *covered += ls_block_copy(out->whole[at->copy * out->terms + at->term], &all, block,
-                                  &at->blocks[b], bytes);
+        LS_TRY(map != NULL ? cover(covered, map, out, scratch, at, block) : LS_OK);
+        size_t copied = ls_block_copy(out->whole[at->copy * out->terms + at->term], &all, block,
+                                      &at->blocks[b], bytes);
+        *covered += map == NULL ? copied : 0;
     }
     return LS_OK;
 }
@@ -301,13 +329,15 @@ static int read_values(ls_assembled *out, ls_arena *arena) {
             return LS_ERR_MEMORY;
         }
     }
-    LS_TRY(ls_arena_create(&scratch));
-    int status = out->whole == NULL ? LS_ERR_MEMORY : LS_OK;
+    bool may_overlap = !out->of->has_placements && out->of->pieces[0].placed;
+    unsigned char *map = may_overlap ? ls_arena_alloc(arena, out->count + 1, 1) : NULL;
+    int status = out->whole == NULL || (may_overlap && map == NULL) ? LS_ERR_MEMORY : LS_OK;
     for (int i = 0; status == LS_OK && i < out->piece_count; i++) {
         out->pieces[i].local = piece_of_rank(out->of, out->pieces[i].rank)->size;
-        status = read_piece(&covered, out, scratch, &out->pieces[i]);
+        LS_TRY(ls_arena_create(&scratch));
+        status = read_piece(&covered, map, out, scratch, &out->pieces[i]);
+        ls_arena_free(scratch);
     }
-    ls_arena_free(scratch);
     if (status == LS_OK && covered != wanted) {
         return LS_FAIL(LS_ERR_MISMATCH, "the ranks' parts cover %zu of its %zu elements", covered,
                        wanted);
@@ -360,9 +390,13 @@ int ls_assembled_value(const void **value, ls_arena *arena, const ls_assembled *
     return ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, sum, &reduction, 0, 0, tensor->count);
 }
 
-int ls_assembled_cut(void **out, ls_arena *arena, const ls_assembled *tensor,
+int ls_assembled_cut(const void **out, ls_arena *arena, const ls_assembled *tensor,
                      const ls_assembled_piece *piece, const void *whole, size_t element_bytes) {
     size_t count = elements(&piece->local);
+    if (piece->block_count == 1 && count == tensor->count) {
+        *out = whole;  // it has all of it
+        return LS_OK;
+    }
     const ls_block all = {{.ndim = tensor->shape.ndim}, tensor->shape};
     const ls_block own = {{.ndim = tensor->shape.ndim}, piece->local};
     char *local = ls_arena_alloc(arena, count + 1, element_bytes);

@@ -1,4 +1,4 @@
-// Reads captures: their files, and what stands beside these about how the tensors lie.
+// Reads captures: their files, and the tensors in them by name.
 #define _XOPEN_SOURCE 700
 #include "runner/diff/capture.h"
 
@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/json_read.h"
+#include "runner/diff/capture_internal.h"
 
-#define INDEX_BYTES_MAX ((size_t)256 * 1024 * 1024)
-#define FILES_MAX       4096
+#define FILES_MAX 4096
 
 // ---- Tensors by name ----------------------------------------------------------------------------
 static size_t slot_of(const ls_capture *capture, const char *name) {
@@ -80,242 +79,50 @@ static int tensor_named(ls_captured **out, ls_capture *capture, const char *name
     return LS_OK;
 }
 
-static int add_piece(ls_captured **out, ls_capture *capture, int rank, const ls_safetensors *file,
-                     const ls_safetensor *at) {
-    if (at->dtype < 0) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED, "'%s': %.200s is of %s, which lockstep lacks",
-                       capture->path, at->name, at->dtype_text);
+int ls_capture__omit(ls_capture *capture, const char *name, const char *why) {
+    for (size_t i = 0; i < capture->omitted_count; i++) {
+        if (strcmp(capture->omitted[i].name, name) == 0) {
+            return LS_OK;
+        }
     }
-    LS_TRY(tensor_named(out, capture, at->name, (ls_dtype)at->dtype));
+    if (capture->omitted_count == capture->omitted_capacity) {
+        size_t capacity = capture->omitted_capacity != 0 ? 2 * capture->omitted_capacity : 16;
+        ls_capture_omission *omitted = ls_arena_alloc(capture->arena, capacity, sizeof *omitted);
+        if (omitted == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        if (capture->omitted_count > 0) {
+            memcpy(omitted, capture->omitted, capture->omitted_count * sizeof *omitted);
+        }
+        capture->omitted = omitted;
+        capture->omitted_capacity = capacity;
+    }
+    ls_capture_omission *added = &capture->omitted[capture->omitted_count];
+    *added = (ls_capture_omission){ls_arena_strdup(capture->arena, name),
+                                   ls_arena_strdup(capture->arena, why)};
+    capture->omitted_count += 1;
+    return added->name != NULL && added->why != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+int ls_capture__add(ls_captured **out, ls_capture *capture, const char *name, int rank,
+                    const ls_safetensors *file, const ls_safetensor *at) {
+    *out = NULL;
+    if (at->dtype < 0) {
+        char why[64];
+        (void)snprintf(why, sizeof why, "lockstep has no type %.20s", at->dtype_text);
+        return ls_capture__omit(capture, name, why);
+    }
+    LS_TRY(tensor_named(out, capture, name, (ls_dtype)at->dtype));
     ls_captured *tensor = *out;
     if (tensor->piece_count == capture->ranks ||
         (tensor->piece_count > 0 && tensor->pieces[tensor->piece_count - 1].rank >= rank)) {
-        return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s stands twice for rank %d", capture->path,
-                       at->name, rank);
+        return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s stands twice for rank %d", capture->path, name,
+                       rank);
     }
     ls_capture_piece *piece = &tensor->pieces[tensor->piece_count++];
     *piece = (ls_capture_piece){.rank = rank, .file = file, .at = at, .size.ndim = at->ndim};
     memcpy(piece->size.dim, at->dim, (size_t)at->ndim * sizeof at->dim[0]);
     return LS_OK;
-}
-
-// ---- What stands beside a rank's file -----------------------------------------------------------
-static int malformed(const char *path, const char *name, const char *key) {
-    return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s: '%s' is not what it must be", path, name, key);
-}
-
-// The numbers of an array, each in [0, at_most]. *count: -1 where there is no such key.
-static int read_numbers(int64_t *out, int *count, int room, const json_t *array, int64_t at_most) {
-    *count = -1;
-    if (array == NULL) {
-        return LS_OK;
-    }
-    if (!json_is_array(array) || json_array_size(array) > (size_t)room) {
-        return LS_ERR_FORMAT;
-    }
-    *count = (int)json_array_size(array);
-    for (int i = 0; i < *count; i++) {
-        const json_t *value = json_array_get(array, (size_t)i);
-        out[i] = json_integer_value(value);
-        if (!json_is_integer(value) || out[i] < 0 || out[i] > at_most) {
-            return LS_ERR_FORMAT;
-        }
-    }
-    return LS_OK;
-}
-
-static const char *read_name(ls_capture *capture, const json_t *object, const char *key) {
-    const char *name = json_string_value(json_object_get(object, key));
-    return name != NULL ? ls_arena_strdup(capture->arena, name) : NULL;
-}
-
-static int read_made(ls_captured *tensor, ls_capture *capture, const json_t *entry) {
-    static const char *const ways[LS_MADE_COUNT] = {
-        "", "linear", "embedding", "linear weight", "linear bias", "embedding weight"};
-    const json_t *made = json_object_get(entry, "made"), *parts = json_object_get(entry, "parts");
-    const char *by = json_string_value(json_object_get(made, "by"));
-    for (int way = 1; by != NULL && way < LS_MADE_COUNT; way++) {
-        tensor->made = strcmp(by, ways[way]) == 0 ? (ls_made_by)way : tensor->made;
-    }
-    tensor->input = read_name(capture, made, "input");
-    tensor->weight = read_name(capture, made, "weight");
-    tensor->bias = read_name(capture, made, "bias");
-    tensor->gradient = read_name(capture, made, "gradient");
-    tensor->parts = read_name(capture, parts, "name");
-    const char *op = json_string_value(json_object_get(parts, "op"));
-    int parsed = tensor->parts == NULL || op == NULL ? LS_ERR_NOT_FOUND : LS_OK;
-    if (parsed == LS_OK) {
-        parsed = ls_op_parse(&tensor->parts_op, op);
-    }
-    tensor->parts = parsed == LS_OK ? tensor->parts : NULL;
-    return ls_arena_failed(capture->arena) ? LS_ERR_MEMORY : LS_OK;
-}
-
-static int read_mesh(ls_captured *tensor, const ls_capture *capture, ls_arena *arena,
-                     const json_t *entry) {
-    int64_t sizes[LS_MESH_DIMS_MAX], *ranks = NULL;
-    int count = 0, size = 0, listed = 0;
-    if (read_numbers(sizes, &count, LS_MESH_DIMS_MAX, json_object_get(entry, "mesh"),
-                     capture->ranks) != LS_OK ||
-        count < 1) {
-        return LS_ERR_FORMAT;
-    }
-    tensor->mesh.ndim = count;
-    for (int d = 0; d < count; d++) {
-        tensor->mesh.dim[d] = (int)sizes[d];
-    }
-    LS_TRY(ls_mesh_size(&size, &tensor->mesh));
-    if (size > capture->ranks) {
-        return LS_ERR_FORMAT;
-    }
-    ranks = ls_arena_alloc(arena, (size_t)size, sizeof *ranks);
-    int *kept = ls_arena_alloc(arena, (size_t)capture->ranks, sizeof *kept);
-    if (ranks == NULL || kept == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    LS_TRY(read_numbers(ranks, &listed, size, json_object_get(entry, "mesh_ranks"),
-                        capture->ranks - 1));
-    if (listed >= 0 && listed != size) {
-        return LS_ERR_FORMAT;
-    }
-    for (int i = 0; i < size; i++) {
-        kept[i] = listed < 0 ? i : (int)ranks[i];
-    }
-    tensor->mesh_ranks = kept;
-    tensor->mesh_count = 1;
-    return LS_OK;
-}
-
-// How the tensor lies, as one rank says it.
-static int read_placement(ls_captured *tensor, const ls_capture *capture, ls_arena *arena,
-                          const json_t *entry) {
-    const char *placements = json_string_value(json_object_get(entry, "placements"));
-    int count = 0;
-    LS_TRY(read_numbers(tensor->shape.dim, &count, LS_DIMS_MAX, json_object_get(entry, "shape"),
-                        INT64_MAX));
-    tensor->has_shape = count >= 0;
-    tensor->shape.ndim = count > 0 ? count : 0;
-    if (placements == NULL) {
-        return LS_OK;
-    }
-    LS_TRY(ls_placements_parse(&tensor->placements, placements));
-    LS_TRY(read_mesh(tensor, capture, arena, entry));
-    tensor->has_placements = true;
-    return tensor->placements.count == tensor->mesh.ndim ? LS_OK : LS_ERR_FORMAT;
-}
-
-// Whether what another rank says of the whole's sizes, the placements and the mesh's is the same.
-static bool lies_alike(const ls_captured *a, const ls_captured *b) {
-    if (a->has_shape != b->has_shape || a->has_placements != b->has_placements ||
-        (a->has_shape && !ls_shape_equal(&a->shape, &b->shape))) {
-        return false;
-    }
-    bool same = !a->has_placements || a->mesh.ndim == b->mesh.ndim;
-    for (int d = 0; a->has_placements && same && d < a->mesh.ndim; d++) {
-        same = a->mesh.dim[d] == b->mesh.dim[d];
-    }
-    return same && (!a->has_placements ||
-                    ls_placements_equal(&a->placements, &b->placements, a->mesh.ndim, a->mesh.dim));
-}
-
-// The ranks of a mesh that another rank names: one that is known, or one of other ranks alone.
-static bool add_mesh(ls_captured *tensor, const ls_captured *said, int size, int room) {
-    for (int m = 0; m < tensor->mesh_count; m++) {
-        if (memcmp(tensor->mesh_ranks + m * size, said->mesh_ranks,
-                   (size_t)size * sizeof *said->mesh_ranks) == 0) {
-            return true;
-        }
-    }
-    int count = tensor->mesh_count * size;
-    for (int i = 0; i < count; i++) {
-        for (int k = 0; k < size; k++) {
-            if (tensor->mesh_ranks[i] == said->mesh_ranks[k]) {
-                return false;
-            }
-        }
-    }
-    if (count + size > room) {
-        return false;
-    }
-    memcpy(tensor->mesh_ranks + count, said->mesh_ranks, (size_t)size * sizeof *said->mesh_ranks);
-    tensor->mesh_count += 1;
-    return true;
-}
-
-// What a rank after the first says of how the tensor lies, if anything.
-static int read_other(ls_captured *tensor, ls_capture *capture, const json_t *entry, int rank) {
-    if (json_object_get(entry, "placements") == NULL && json_object_get(entry, "shape") == NULL) {
-        return LS_OK;
-    }
-    ls_arena *arena = NULL;
-    ls_captured said = {0};
-    int size = 0;
-    LS_TRY(ls_arena_create(&arena));
-    int status = read_placement(&said, capture, arena, entry);
-    if (status == LS_OK && said.has_placements) {
-        status = ls_mesh_size(&size, &said.mesh);
-    }
-    if (status == LS_OK && tensor->otherwise == NULL &&
-        !(lies_alike(tensor, &said) && add_mesh(tensor, &said, size, capture->ranks))) {
-        tensor->otherwise = ls_arena_printf(
-            capture->arena,
-            "rank %d says otherwise how it lies (placements, mesh, shape) than rank %d", rank,
-            tensor->pieces[0].rank);
-        status = tensor->otherwise != NULL ? LS_OK : LS_ERR_MEMORY;
-    }
-    ls_arena_free(arena);
-    return status;
-}
-
-static int read_entry(ls_capture *capture, const char *path, const json_t *entry, int rank,
-                      const ls_safetensors *file) {
-    const char *name = json_string_value(json_object_get(entry, "name"));
-    const ls_safetensor *at = name != NULL ? ls_safetensors_find(file, name) : NULL;
-    if (at == NULL) {
-        return malformed(path, name != NULL ? name : "a tensor", "name");
-    }
-    ls_captured *tensor = NULL;
-    LS_TRY(add_piece(&tensor, capture, rank, file, at));
-    int offsets = 0;
-    ls_capture_piece *piece = &tensor->pieces[tensor->piece_count - 1];
-    if (read_numbers(piece->offset.dim, &offsets, LS_DIMS_MAX, json_object_get(entry, "offset"),
-                     INT64_MAX) != LS_OK ||
-        (offsets >= 0 && offsets != at->ndim)) {
-        return malformed(path, name, "offset");
-    }
-    piece->placed = offsets >= 0;
-    piece->offset.ndim = at->ndim;
-    bool first = tensor->piece_count == 1;
-    int status = first ? read_placement(tensor, capture, capture->arena, entry)
-                       : read_other(tensor, capture, entry, rank);
-    if (status != LS_OK) {
-        return status == LS_ERR_MEMORY ? status : malformed(path, name, "placements");
-    }
-    if (!first) {
-        return LS_OK;
-    }
-    tensor->optional = json_is_true(json_object_get(entry, "optional"));
-    tensor->part = json_is_true(json_object_get(entry, "part"));
-    return read_made(tensor, capture, entry);
-}
-
-static int read_index(ls_capture *capture, const char *path, int rank, const ls_safetensors *file) {
-    json_t *root = NULL;
-    LS_TRY(ls_json_read(&root, path, INDEX_BYTES_MAX));
-    const json_t *list = json_object_get(root, "tensors");
-    int status = LS_OK;
-    if (json_integer_value(json_object_get(root, "format")) != 1 || !json_is_array(list) ||
-        json_integer_value(json_object_get(root, "rank")) != rank ||
-        json_integer_value(json_object_get(root, "ranks")) != capture->ranks) {
-        status = LS_FAIL(LS_ERR_FORMAT,
-                         "'%s' is not the index of rank %d of %d of a capture of format 1", path,
-                         rank, capture->ranks);
-    }
-    for (size_t i = 0; status == LS_OK && i < json_array_size(list); i++) {
-        status = read_entry(capture, path, json_array_get(list, i), rank, file);
-    }
-    json_decref(root);
-    return status;
 }
 
 // ---- Files --------------------------------------------------------------------------------------
@@ -341,14 +148,18 @@ static int read_sharding(ls_capture *capture, const char *path, const ls_safeten
     json_t *about;
     int status = LS_OK;
     json_object_foreach(root, name, about) {
+        const ls_safetensor *at = ls_safetensors_find(file, name);
         const ls_captured *known = ls_capture_find(capture, name);
+        if (at != NULL && at->dtype < 0) {
+            continue;
+        }
         ls_capture_piece *piece = known != NULL ? &known->pieces[known->piece_count - 1] : NULL;
         int count = 0;
         if (piece == NULL || piece->rank != rank ||
-            read_numbers(piece->offset.dim, &count, LS_DIMS_MAX,
-                         json_object_get(about, "saved_offsets"), INT64_MAX) != LS_OK ||
+            ls_capture__numbers(piece->offset.dim, &count, LS_DIMS_MAX,
+                                json_object_get(about, "saved_offsets"), INT64_MAX) != LS_OK ||
             count != piece->size.ndim) {
-            status = malformed(path, name, "saved_offsets");
+            status = ls_capture__malformed(path, name, "saved_offsets");
             break;
         }
         piece->placed = true;
@@ -363,7 +174,8 @@ static int read_plain(ls_capture *capture, const char *path, int rank) {
     LS_TRY(open_file(&file, capture, path));
     for (size_t i = 0; i < ls_safetensors_count(file); i++) {
         ls_captured *tensor = NULL;
-        LS_TRY(add_piece(&tensor, capture, rank, file, ls_safetensors_at(file, i)));
+        const ls_safetensor *at = ls_safetensors_at(file, i);
+        LS_TRY(ls_capture__add(&tensor, capture, at->name, rank, file, at));
     }
     return read_sharding(capture, path, file, rank);
 }
@@ -390,7 +202,7 @@ static int read_captured(ls_capture *capture, const char *dir) {
         LS_TRY(open_file(&file, capture, path));
         (void)snprintf(name, sizeof name, "rank_%05d.json", rank);
         LS_TRY(join(path, dir, name));
-        LS_TRY(read_index(capture, path, rank, file));
+        LS_TRY(ls_capture__index(capture, path, rank, file));
     }
     return LS_OK;
 }
@@ -438,7 +250,7 @@ static int ranks_of(int *out, const char *dir) {
     json_int_t ranks = json_integer_value(json_object_get(root, "ranks"));
     json_decref(root);
     if (ranks < 1 || ranks > FILES_MAX) {
-        return malformed(path, "the capture", "ranks");
+        return ls_capture__malformed(path, "the capture", "ranks");
     }
     *out = (int)ranks;
     return LS_OK;

@@ -33,10 +33,13 @@ typedef struct ls_captured {
     ls_dtype dtype;
     ls_capture_piece *pieces;  // [piece_count], at most one a rank, ascending
     int piece_count;
-    bool optional;  // an activation: other modules may make it elsewhere, or not at all
-    bool part;      // what a rank has of a sum: not compared itself
+    bool optional;   // an activation: other modules may make it elsewhere, or not at all
+    bool part;       // a rank's term of a sum: not compared itself
+    bool moves;      // nothing computed it: every bit counts
+    const char *as;  // the name of the tensor whose values it still had; NULL: it has its own
     // Of what it was computed, by names; NULL: nothing.
     ls_made_by made;
+    bool wide;  // narrow floats were added up in f32 and rounded once
     const char *input, *weight, *bias, *gradient;
     const char *parts;  // whose values on the ranks it adds up, by op
     ls_op parts_op;
@@ -51,6 +54,11 @@ typedef struct ls_captured {
     const char *otherwise;  // how ranks contradict each other about it; NULL: they do not
 } ls_captured;
 
+// A tensor that is not compared, and why.
+typedef struct ls_capture_omission {
+    const char *name, *why;
+} ls_capture_omission;
+
 typedef struct ls_capture {
     ls_arena *arena;
     const char *path;
@@ -61,6 +69,8 @@ typedef struct ls_capture {
     size_t slot_count;
     ls_safetensors **files;  // [file_count]
     size_t file_count;
+    ls_capture_omission *omitted;  // [omitted_count], of all ranks, each name once
+    size_t omitted_count, omitted_capacity;
 } ls_capture;
 
 // Files may be hostile: LS_ERR_FORMAT names file and reason; LS_ERR_IO. Free it with

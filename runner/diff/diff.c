@@ -2,135 +2,27 @@
 // tensor becomes what each rank must have, with what is allowed of it.
 #include "runner/diff/diff.h"
 
-#include <math.h>
-#include <stdio.h>
+#include <fnmatch.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 #include "orders/explain.h"
 #include "runner/compare/compare.h"
+#include "runner/diff/diff_internal.h"
 #include "runner/diff/explain.h"
-#include "runner/diff/made.h"
 
-// By what a tensor's elements are judged where their bits differ.
 #define SEARCH_ELEMENTS_MAX                                                                        \
     (UINT64_C(1) << 30)  // of inputs, in all searches for the orders of sums
 
-typedef enum basis {
-    BASIS_MOVED,      // every bit counts
-    BASIS_MADE,       // the bound of what it was computed of
-    BASIS_PARTS,      // the bound of a sum of known parts
-    BASIS_TOLERANCE,  // what the user allows
-    BASIS_NONE,       // nothing: half of the digits
-} basis;
-
 typedef struct diff {
-    ls_arena *arena;  // of the tensor at hand
-    const ls_capture *ref, *run;
-    const ls_diff_options *options;
+    ls_diff_sides sides;
     ls_comparison comparison;
     bool wrong;       // one was found
     uint64_t search;  // elements that searches may still fold
+    ls_omitted *omitted;
+    size_t omitted_count, omitted_capacity;
 } diff;
-
-// What the run may have in place of the reference's value; of each copy the same.
-typedef struct allowance {
-    basis by;
-    double *exact, *bounds;  // [count]; NULL: every bit counts
-    unsigned char *overflow;
-} allowance;
-
-// ---- What is allowed ----------------------------------------------------------------------------
-// The sum that a partial tensor is, or a gradient whose parts are known. False: it is none.
-static bool is_sum(ls_reduction *out, const ls_assembled *run, const ls_assembled *parts) {
-    const ls_assembled *of = run->terms > 1 ? run : parts;
-    int count = run->terms > 1 ? run->terms : parts != NULL ? parts->copies : 0;
-    if (count < 2 || of->count != run->count || of->dtype != run->dtype ||
-        (of == parts && parts->terms != 1)) {
-        return false;
-    }
-    *out = (ls_reduction){.in = (const void *const *)of->whole,
-                          .in_count = count,
-                          .dtype = run->dtype,
-                          .op = run->terms > 1 ? run->op : run->of->parts_op,
-                          .count = run->count};
-    return true;
-}
-
-// Its parts, added up exactly.
-static int allow_parts(allowance *out, ls_arena *arena, const ls_assembled *run,
-                       const ls_assembled *parts, const void *ref) {
-    ls_reduction reduction;
-    if (!is_sum(&reduction, run, parts)) {
-        return LS_OK;
-    }
-    ls_bound_element *sums = ls_arena_alloc(arena, run->count + 1, sizeof *sums);
-    double *exact = ls_arena_alloc(arena, run->count + 1, sizeof *exact);
-    double *bounds = ls_arena_alloc(arena, run->count + 1, sizeof *bounds);
-    unsigned char *overflow = ls_arena_alloc(arena, run->count + 1, 1);
-    if (sums == NULL || exact == NULL || bounds == NULL || overflow == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    LS_TRY(ls_bound_reduction(sums, &reduction, 0, run->count));
-    for (size_t i = 0; i < run->count; i++) {
-        exact[i] = sums[i].hi + sums[i].lo;
-        bounds[i] = sums[i].bound;
-        overflow[i] = sums[i].overflow;
-    }
-    // It says nothing of how the parts themselves were rounded: where more than their sum's order
-    // lies between the two runs, it is no judge.
-    ls_difference difference;
-    ls_difference_compute(&difference, ref, ref, run->dtype, run->count, NULL);
-    const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = overflow};
-    ls_difference_from_exact(&difference, ref, run->dtype, run->count, &allowed);
-    if (difference.bound_ratio <= 1.0) {
-        *out = (allowance){BASIS_PARTS, exact, bounds, overflow};
-    }
-    return LS_OK;
-}
-
-// So much of the largest value, whichever it is.
-static int allow_share(allowance *out, ls_arena *arena, const ls_assembled *run, const void *ref,
-                       basis by, double share) {
-    size_t bytes = ls_dtype_bytes(run->dtype);
-    double *exact = ls_arena_alloc(arena, run->count + 1, sizeof *exact);
-    double *bounds = ls_arena_alloc(arena, run->count + 1, sizeof *bounds);
-    double most = 0;
-    if (exact == NULL || bounds == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (size_t i = 0; i < run->count; i++) {
-        exact[i] = ls_element_to_f64((const char *)ref + i * bytes, run->dtype);
-        most = isfinite(exact[i]) && fabs(exact[i]) > most ? fabs(exact[i]) : most;
-    }
-    for (size_t i = 0; i < run->count; i++) {
-        bounds[i] = share * most;
-    }
-    *out = (allowance){by, exact, bounds, NULL};
-    return LS_OK;
-}
-
-static int allow(allowance *out, const diff *d, const ls_assembled *run, const ls_assembled *parts,
-                 const void *ref) {
-    *out = (allowance){.by = BASIS_MOVED};
-    if (!ls_dtype_is_float(run->dtype)) {
-        return LS_OK;
-    }
-    LS_TRY(ls_made_expect(&out->exact, &out->bounds, d->arena, d->run, d->ref, run));
-    if (out->exact != NULL) {
-        out->by = BASIS_MADE;
-        return LS_OK;
-    }
-    LS_TRY(allow_parts(out, d->arena, run, parts, ref));
-    if (out->by == BASIS_PARTS) {
-        return LS_OK;
-    }
-    return d->options->has_tolerance
-               ? allow_share(out, d->arena, run, ref, BASIS_TOLERANCE, d->options->tolerance)
-               : allow_share(out, d->arena, run, ref, BASIS_NONE,
-                             sqrt(ls_bound_roundoff(run->dtype)));
-}
 
 // ---- One tensor ---------------------------------------------------------------------------------
 static const char *name_of(const diff *d, const ls_captured *tensor) {
@@ -157,26 +49,28 @@ static int emit(ls_stages *to, const ls_stage_output *output) {
 static int emit_piece(ls_stages *ref, ls_stages *run, ls_stages *expected, const diff *d,
                       const char *stage, const ls_assembled *tensor,
                       const ls_assembled_piece *piece, const void *wanted,
-                      const allowance *allowed) {
+                      const ls_diff_allowance *allowed) {
     size_t bytes = ls_dtype_bytes(tensor->dtype);
-    const void *value = NULL;
-    void *due = NULL, *has = NULL, *exact = NULL, *bounds = NULL, *overflow = NULL;
-    LS_TRY(ls_assembled_value(&value, d->arena, tensor, piece->copy));
-    LS_TRY(ls_assembled_cut(&due, d->arena, tensor, piece, wanted, bytes));
-    LS_TRY(ls_assembled_cut(&has, d->arena, tensor, piece, value, bytes));
+    const void *value = NULL, *due = NULL, *has = NULL;
+    const void *exact = NULL, *bounds = NULL, *overflow = NULL;
+    LS_TRY(ls_assembled_value(&value, d->sides.arena, tensor, piece->copy));
+    LS_TRY(ls_assembled_cut(&due, d->sides.arena, tensor, piece, wanted, bytes));
+    LS_TRY(ls_assembled_cut(&has, d->sides.arena, tensor, piece, value, bytes));
     ls_stage_output output = output_of(stage, tensor, piece, due);
     LS_TRY(emit(ref, &output));
     if (allowed->exact != NULL) {
         const unsigned char *ways = allowed->overflow;
         if (ways == NULL) {
-            ways = ls_arena_alloc(d->arena, tensor->count + 1, 1);
+            ways = ls_arena_alloc(d->sides.arena, tensor->count + 1, 1);
         }
         if (ways == NULL) {
             return LS_ERR_MEMORY;
         }
-        LS_TRY(ls_assembled_cut(&exact, d->arena, tensor, piece, allowed->exact, sizeof(double)));
-        LS_TRY(ls_assembled_cut(&bounds, d->arena, tensor, piece, allowed->bounds, sizeof(double)));
-        LS_TRY(ls_assembled_cut(&overflow, d->arena, tensor, piece, ways, 1));
+        LS_TRY(ls_assembled_cut(&exact, d->sides.arena, tensor, piece, allowed->exact,
+                                sizeof(double)));
+        LS_TRY(ls_assembled_cut(&bounds, d->sides.arena, tensor, piece, allowed->bounds,
+                                sizeof(double)));
+        LS_TRY(ls_assembled_cut(&overflow, d->sides.arena, tensor, piece, ways, 1));
         output.exact = exact;
         output.bounds = bounds;
         output.overflow = overflow;
@@ -186,17 +80,38 @@ static int emit_piece(ls_stages *ref, ls_stages *run, ls_stages *expected, const
     return emit(run, &output);
 }
 
-static int compare_values(diff *d, const char *stage, const ls_assembled *run, const void *wanted,
-                          const allowance *allowed) {
+// Whether every rank has the reference's bits; *elements: that the ranks have.
+static int is_same(bool *out, uint64_t *elements, const diff *d, const ls_diff_pair *p) {
+    const ls_assembled *run = &p->run;
+    *out = true;
+    *elements = 0;
+    for (int copy = 0; copy < run->copies && *out; copy++) {
+        const void *value = NULL;
+        LS_TRY(ls_assembled_value(&value, d->sides.arena, run, copy));
+        *out = memcmp(value, p->wanted[copy], run->count * ls_dtype_bytes(run->dtype)) == 0;
+    }
+    for (int i = 0; i < run->piece_count; i++) {
+        size_t count = 0;
+        LS_TRY(ls_shape_count(&count, &run->pieces[i].local));
+        *elements += run->pieces[i].term == 0 ? count : 0;
+    }
+    return LS_OK;
+}
+
+// allowed [copies]
+static int compare_values(diff *d, const char *stage, const ls_diff_pair *p,
+                          const ls_diff_allowance *allowed) {
     ls_stages *stages[3] = {NULL};
+    const ls_assembled *run = &p->run;
     int status = LS_OK;
     for (int i = 0; i < 3 && status == LS_OK; i++) {
-        status = ls_stages_create(&stages[i], d->run->ranks);
+        status = ls_stages_create(&stages[i], d->sides.run->ranks);
     }
     for (int i = 0; i < run->piece_count && status == LS_OK; i++) {
-        if (run->pieces[i].term == 0) {
-            status = emit_piece(stages[0], stages[1], stages[2], d, stage, run, &run->pieces[i],
-                                wanted, allowed);
+        const ls_assembled_piece *piece = &run->pieces[i];
+        if (piece->term == 0) {
+            status = emit_piece(stages[0], stages[1], stages[2], d, stage, run, piece,
+                                p->wanted[piece->copy], &allowed[piece->copy]);
         }
     }
     if (status == LS_OK) {
@@ -211,8 +126,8 @@ static int compare_values(diff *d, const char *stage, const ls_assembled *run, c
 }
 
 // Where in the whole the first wrong element is, and why it may be so.
-static int explain(diff *d, ls_stage_result *stage, const ls_assembled *run, const void *wanted,
-                   const ls_assembled *parts, const allowance *allowed) {
+static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
+                   const ls_diff_allowance *allowed) {
     static const char *const why[] = {
         [BASIS_MOVED] = "every bit counts",
         [BASIS_MADE] = "what the run's own inputs give, in any order",
@@ -222,6 +137,7 @@ static int explain(diff *d, ls_stage_result *stage, const ls_assembled *run, con
     };
     const ls_divergence_place *place = &d->comparison.places[stage - d->comparison.stages];
     const ls_assembled_piece *piece = NULL;
+    const ls_assembled *run = &p->run;
     ls_text text = {0};
     ls_text_puts(&text, stage->divergence);
     for (int i = 0; i < run->piece_count && piece == NULL; i++) {
@@ -236,54 +152,60 @@ static int explain(diff *d, ls_stage_result *stage, const ls_assembled *run, con
         if (run->of->has_placements) {
             char placed[256];
             ls_placements_format(placed, sizeof placed, &run->of->placements);
-            ls_text_printf(&text, ", which lies as %s", placed);
+            ls_text_printf(&text, ", placed as %s", placed);
         }
     }
-    ls_text_printf(&text, "\n  judged by: %s", why[allowed->by]);
     int copy = piece != NULL ? piece->copy : 0;
-    (void)ls_diff_explain(&text, d->arena, wanted, run, copy, parts, d->run->ranks);
+    ls_text_printf(&text, "\n  judged by: %s", why[allowed[copy].by]);
+    (void)ls_diff_explain(&text, d->sides.arena, p->wanted[copy], run, copy,
+                          p->has_parts ? &p->parts : NULL, d->sides.run->ranks);
     stage->divergence = ls_arena_strdup(d->comparison.arena, ls_text_string(&text));
     ls_text_free(&text);
     return stage->divergence != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// A sum within its bound: whether the reference is the same parts', added up in an order that the
+// A sum within its bound: whether the reference is the sum of the same parts in an order that the
 // search finds, bit by bit.
-static int find_order(diff *d, ls_stage_result *stage, const ls_assembled *run,
-                      const ls_assembled *parts, const void *wanted) {
+static int find_order(diff *d, ls_stage_result *stage, const ls_diff_pair *p) {
     ls_reduction reduction;
-    if (!is_sum(&reduction, run, parts)) {
+    if (!ls_diff__is_sum(&reduction, p)) {
         return LS_OK;
     }
     const ls_order_observation observation = {
-        .call = LS_ORDER_ALL_REDUCE, .reduction = &reduction, .actual = wanted};
+        .call = LS_ORDER_ALL_REDUCE, .reduction = &reduction, .actual = p->wanted[0]};
     ls_order_explanation found;
     LS_TRY(ls_order_explain(&found, NULL, &observation, &d->search));
     if (found.found) {
         stage->class_ = LS_CLASS_REORDERED;
+        stage->unjudged -= stage->vacuous;
+        stage->elements += stage->vacuous;
+        stage->vacuous = 0;
         stage->order = ls_arena_strdup(d->comparison.arena, ls_order_text(found.order));
     }
     ls_order_explanation_clear(&found);
     return stage->class_ != LS_CLASS_REORDERED || stage->order != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// What nothing is derived of is not judged, unless it is bit by bit the same or plainly another.
-static int settle(diff *d, ls_stage_result *stage, const ls_assembled *run, const void *wanted,
-                  const ls_assembled *parts, const allowance *allowed) {
+// A tensor without a bound that proves anything is unjudged, unless all bits are the same or it is
+// plainly another.
+static int settle(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
+                  const ls_diff_allowance *allowed) {
     if (stage->class_ == LS_CLASS_WRONG) {
         d->wrong = true;
-        return explain(d, stage, run, wanted, parts, allowed);
+        return explain(d, stage, p, allowed);
     }
-    if (stage->class_ == LS_CLASS_WITHIN_BOUND && allowed->by == BASIS_PARTS) {
-        return find_order(d, stage, run, parts, wanted);
+    if (ls_stage_wants_order(stage) && allowed->by == BASIS_PARTS) {
+        LS_TRY(find_order(d, stage, p));
     }
-    if (stage->class_ != LS_CLASS_WITHIN_BOUND ||
-        (allowed->by != BASIS_NONE && allowed->by != BASIS_TOLERANCE)) {
+    bool is_free = allowed->by == BASIS_NONE || allowed->by == BASIS_TOLERANCE;
+    if (stage->class_ != LS_CLASS_WITHIN_BOUND || !(is_free || allowed->vacuous)) {
         return LS_OK;
     }
     stage->class_ = LS_CLASS_UNJUDGED;
     stage->bound_ratio = 0;
-    stage->order = allowed->by == BASIS_NONE ? "no bound" : "by --tolerance";
+    stage->order = allowed->by == BASIS_NONE        ? "no bound"
+                   : allowed->by == BASIS_TOLERANCE ? "by --tolerance"
+                                                    : "the bound proves nothing";
     return LS_OK;
 }
 
@@ -303,145 +225,149 @@ static int note_wrong(diff *d, const ls_captured *tensor, const char *why) {
     return LS_OK;
 }
 
-static const ls_shape *size_said(const ls_captured *tensor) {
-    return tensor->has_shape ? &tensor->shape
-           : tensor->piece_count == 1 && !tensor->has_placements && !tensor->pieces[0].placed
-               ? &tensor->pieces[0].size
-               : NULL;
+// Lists a tensor as not compared.
+static int omit(diff *d, const char *name, const char *why) {
+    ls_arena *arena = d->comparison.arena;
+    if (d->omitted_count == d->omitted_capacity) {
+        size_t capacity = d->omitted_capacity != 0 ? 2 * d->omitted_capacity : 16;
+        ls_omitted *omitted = ls_arena_alloc(arena, capacity, sizeof *omitted);
+        if (omitted == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        if (d->omitted_count > 0) {
+            memcpy(omitted, d->omitted, d->omitted_count * sizeof *omitted);
+        }
+        d->omitted = omitted;
+        d->omitted_capacity = capacity;
+    }
+    ls_omitted *added = &d->omitted[d->omitted_count++];
+    *added = (ls_omitted){ls_arena_strdup(arena, name), ls_arena_strdup(arena, why)};
+    return added->name != NULL && added->why != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// Both, put together; *why: they cannot be.
-static int assemble_both(ls_assembled *a, ls_assembled *b, const char **why, const diff *d,
-                         const ls_captured *ref, const ls_captured *run) {
-    *why = NULL;
-    int status = ls_assemble(a, d->arena, ref, size_said(run));
-    const char *whose = "the reference's";
-    if (status == LS_OK) {
-        status = ls_assemble(b, d->arena, run, &a->shape);
-        whose = "the run's";
+// How often a module was called in a step, by the names of its calls.
+static int calls_of(const diff *d, const ls_capture *of, const char *name) {
+    const char *end = strstr(name, " (call ");
+    int length = (int)(end != NULL ? (size_t)(end - name) : strlen(name)), calls = 1;
+    const char *call = ls_arena_printf(d->sides.arena, "%.*s (call 1)", length, name);
+    while (call != NULL && ls_capture_find(of, call) != NULL) {
+        call = ls_arena_printf(d->sides.arena, "%.*s (call %d)", length, name, ++calls);
     }
-    if (status == LS_ERR_MISMATCH) {
-        *why = ls_arena_printf(d->arena, "%s: %s", whose, ls_error_last()->text);
-        ls_error_clear();
-        return *why != NULL ? LS_OK : LS_ERR_MEMORY;
-    }
-    LS_TRY(status);
-    if (a->dtype != b->dtype || !ls_shape_equal(&a->shape, &b->shape)) {
-        char one[LS_SHAPE_TEXT_MAX], other[LS_SHAPE_TEXT_MAX];
-        ls_shape_format(one, sizeof one, &a->shape);
-        ls_shape_format(other, sizeof other, &b->shape);
-        *why = ls_arena_printf(d->arena, "the reference has %s %s, the run %s %s",
-                               ls_dtype_name(a->dtype), one, ls_dtype_name(b->dtype), other);
-        return *why != NULL ? LS_OK : LS_ERR_MEMORY;
-    }
-    return LS_OK;
+    return calls;
 }
 
-// A linear layer whose input is cut along what it adds up gives each rank a part of the sum. Fills
-// in *placed, a copy of `run` that says so, and *ranks [of the run].
-static bool is_part(ls_captured *placed, int *ranks, const diff *d, const ls_captured *ref,
-                    const ls_captured *run) {
-    const ls_captured *input = ls_capture_find(d->run, run->input);
-    const ls_captured *whole = ls_capture_find(d->ref, run->input);
-    if (run->made != LS_MADE_LINEAR || run->has_placements || run->piece_count < 2 ||
-        input == NULL || whole == NULL || input->has_placements || ref->piece_count != 1 ||
-        input->piece_count != run->piece_count) {
-        return false;
+static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
+    uint64_t elements = 0;
+    bool same = false;
+    LS_TRY(is_same(&same, &elements, d, p));
+    ls_diff_allowance *allowed =
+        ls_arena_alloc(d->sides.arena, (size_t)p->run.copies, sizeof *allowed);
+    if (allowed == NULL) {
+        return LS_ERR_MEMORY;
     }
-    const ls_shape *cut = &input->pieces[0].size, *full = &whole->pieces[0].size;
-    if (cut->ndim != full->ndim || cut->ndim == 0 ||
-        cut->dim[cut->ndim - 1] >= full->dim[full->ndim - 1] ||
-        !ls_shape_equal(&run->pieces[0].size, &ref->pieces[0].size)) {
-        return false;
+    for (int copy = 0; copy < p->run.copies && !same; copy++) {
+        if (copy > 0 && p->same) {
+            allowed[copy] = allowed[0];
+        } else {
+            LS_TRY(ls_diff__allow(&allowed[copy], &d->sides, p, copy));
+        }
     }
-    *placed = *run;
-    placed->has_placements = placed->has_shape = true;
-    placed->shape = ref->pieces[0].size;
-    placed->placements = LS_PLACE(LS_PARTIAL(LS_SUM));
-    placed->mesh = LS_MESH(run->piece_count);
-    for (int i = 0; i < run->piece_count; i++) {
-        ranks[i] = run->pieces[i].rank;
+    if (allowed->refuted != NULL) {
+        return note_wrong(d, p->run.of, allowed->refuted);
     }
-    placed->mesh_ranks = ranks;
-    placed->mesh_count = 1;
-    return true;
+    if (!same) {
+        LS_TRY(compare_values(d, name, p, allowed));
+    }
+    ls_stage_result *stage = ls_comparison__stage(&d->comparison, LS_JUDGE_REAL, 0, name);
+    if (stage == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (same) {
+        ls_stage_result_compared(stage, elements);
+        return LS_OK;
+    }
+    return settle(d, stage, p, allowed);
 }
 
 static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *run) {
-    ls_assembled a, b, parts;
+    ls_diff_pair p;
     const char *why = NULL, *name = name_of(d, run);
-    const ls_captured *of_parts = ls_capture_find(d->run, run->parts);
-    ls_captured placed;
-    int *ranks = ls_arena_alloc(d->arena, (size_t)run->piece_count, sizeof *ranks);
-    if (ranks == NULL || name == NULL) {
+    if (name == NULL) {
         return LS_ERR_MEMORY;
     }
-    run = is_part(&placed, ranks, d, ref, run) ? &placed : run;
-    LS_TRY(assemble_both(&a, &b, &why, d, ref, run));
-    if (why != NULL) {
-        return note_wrong(d, run, why);
+    LS_TRY(ls_diff__pair(&p, &why, &d->sides, ref, run));
+    if (why != NULL && ref->optional &&
+        calls_of(d, d->sides.ref, name) != calls_of(d, d->sides.run, name)) {
+        return omit(d, name, "the module's calls are of other parts of the batch");
     }
-    bool has_parts = false;
-    if (of_parts != NULL) {
-        int status = ls_assemble(&parts, d->arena, of_parts, NULL);
-        has_parts = status == LS_OK;
-        if (status != LS_OK && status != LS_ERR_MISMATCH) {
-            return status;
-        }
-        ls_error_clear();
-    }
-    allowance allowed;
-    const void *wanted = NULL;
-    LS_TRY(ls_assembled_value(&wanted, d->arena, &a, 0));
-    LS_TRY(allow(&allowed, d, &b, has_parts ? &parts : NULL, wanted));
-    LS_TRY(compare_values(d, name, &b, wanted, &allowed));
-    ls_stage_result *stage = ls_comparison__stage(&d->comparison, LS_JUDGE_REAL, 0, name);
-    return stage != NULL ? settle(d, stage, &b, wanted, has_parts ? &parts : NULL, &allowed)
-                         : LS_ERR_MEMORY;
+    return why != NULL ? note_wrong(d, run, why) : compare_assembled(d, name, &p);
 }
 
 // ---- All ----------------------------------------------------------------------------------------
-static int compare_all(diff *d, ls_diff_left_out *left_out) {
-    for (size_t i = 0; i < d->ref->count; i++) {
-        const ls_captured *ref = &d->ref->tensors[i];
-        const ls_captured *run = ls_capture_find(d->run, ref->name);
-        if (ref->part) {
+// Why a tensor of the reference is not compared; NULL: it is.
+static const char *reason_to_omit(const diff *d, const ls_captured *ref, const ls_captured *run) {
+    for (size_t i = 0; i < d->sides.options->ignored_count; i++) {
+        if (fnmatch(d->sides.options->ignored[i], ref->name, 0) == 0) {
+            return "--ignore";
+        }
+    }
+    return run == NULL && ref->optional ? "only the reference has it"
+           : d->wrong && !d->sides.options->all
+               ? "it comes after the first that is wrong; --all compares it"
+               : NULL;
+}
+
+static int compare_all(diff *d) {
+    for (size_t i = 0; i < d->sides.ref->count; i++) {
+        const ls_captured *ref = &d->sides.ref->tensors[i];
+        const ls_captured *run = ls_capture_find(d->sides.run, ref->name);
+        bool seen = run != NULL && ref->as != NULL && run->as != NULL &&
+                    strcmp(ref->as, run->as) == 0 && ls_capture_find(d->sides.run, run->as) != NULL;
+        const char *why = reason_to_omit(d, ref, run);
+        if (seen || (ref->part && (run == NULL || run->part))) {
             continue;
         }
-        if (run == NULL && ref->optional) {
-            left_out->ref += 1;
-            left_out->first = left_out->first == NULL ? ref->name : left_out->first;
+        if (why != NULL) {
+            LS_TRY(omit(d, ref->name, why));
             continue;
         }
-        if (d->wrong && !d->options->all) {
-            left_out->after += 1;  // what comes after the first may well come of it
-            continue;
-        }
-        LS_TRY(ls_arena_create(&d->arena));
+        LS_TRY(ls_arena_create(&d->sides.arena));
         int status = run != NULL ? compare_tensor(d, ref, run)
                                  : note_wrong(d, ref, "no rank of the run has it");
-        ls_arena_free(d->arena);
+        ls_arena_free(d->sides.arena);
         LS_TRY(status);
     }
-    for (size_t i = 0; i < d->run->count; i++) {
-        const ls_captured *run = &d->run->tensors[i];
-        if (!run->part && ls_capture_find(d->ref, run->name) == NULL) {
-            left_out->run += 1;
-            left_out->first = left_out->first == NULL ? run->name : left_out->first;
+    for (size_t i = 0; i < d->sides.run->count; i++) {
+        const ls_captured *run = &d->sides.run->tensors[i];
+        if (!run->part && ls_capture_find(d->sides.ref, run->name) == NULL) {
+            LS_TRY(omit(d, run->name, "only the run has it"));
+        }
+    }
+    const ls_capture *const sides[2] = {d->sides.ref, d->sides.run};
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < sides[side]->omitted_count; i++) {
+            const ls_capture_omission *one = &sides[side]->omitted[i];
+            bool twice = false;
+            for (size_t k = 0; side == 1 && k < d->sides.ref->omitted_count; k++) {
+                twice = twice || strcmp(d->sides.ref->omitted[k].name, one->name) == 0;
+            }
+            LS_TRY(twice ? LS_OK : omit(d, one->name, one->why));
         }
     }
     return LS_OK;
 }
 
-int ls_diff_run(ls_results *results, ls_diff_left_out *left_out, const ls_capture *ref,
-                const ls_capture *run, const ls_diff_options *options, const char *reproduce) {
+int ls_diff_run(ls_results *results, const ls_capture *ref, const ls_capture *run,
+                const ls_diff_options *options, const char *reproduce) {
     diff d = {.search = SEARCH_ELEMENTS_MAX,
-              .ref = ref,
-              .run = run,
-              .options = options,
+              .sides = {.ref = ref, .run = run, .options = options},
               .comparison = {.arena = results->arena, .main = LS_JUDGE_REAL}};
-    *left_out = (ls_diff_left_out){0};
-    LS_TRY(compare_all(&d, left_out));
+    for (int side = 0; side < 2; side++) {
+        size_t ranks = (size_t)(side == 0 ? ref : run)->ranks;
+        d.sides.alone[side] = ls_arena_alloc(results->arena, ranks, ranks);
+        LS_TRY(d.sides.alone[side] != NULL ? LS_OK : LS_ERR_MEMORY);
+    }
+    LS_TRY(compare_all(&d));
     ls_comparison_settle(&d.comparison);
     ls_case_result result = {
         .name = ls_arena_printf(results->arena, "%s (%d ranks) against %s (%d)", run->path,
@@ -452,6 +378,8 @@ int ls_diff_run(ls_results *results, ls_diff_left_out *left_out, const ls_captur
         .pass = !d.wrong,
         .stages = d.comparison.stages,
         .stage_count = d.comparison.stage_count,
+        .omitted = d.omitted,
+        .omitted_count = d.omitted_count,
         .reproduce = reproduce,
     };
     if (result.pass && result.class_ == LS_CLASS_UNJUDGED && !options->has_tolerance) {

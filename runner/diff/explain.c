@@ -97,7 +97,7 @@ static bool explain_factors(ls_text *out, ls_arena *arena, const vectors *v,
     bool any = false;
     for (int i = 0; i < run->piece_count && all; i++) {
         const ls_assembled_piece *piece = &run->pieces[i];
-        void *a = NULL, *b = NULL;
+        const void *a = NULL, *b = NULL;
         size_t count = 0;
         if (ls_shape_count(&count, &piece->local) != LS_OK || count == 0 ||
             ls_assembled_cut(&a, arena, run, piece, v->ref, sizeof(double)) != LS_OK ||
@@ -128,7 +128,7 @@ static bool explain_swapped(ls_text *out, ls_arena *arena, const vectors *v,
                             const ls_assembled *run) {
     for (int i = 0; i < run->piece_count; i++) {
         const ls_assembled_piece *own = &run->pieces[i];
-        void *has = NULL, *due = NULL, *other = NULL;
+        const void *has = NULL, *due = NULL, *other = NULL;
         size_t count = 0;
         if (own->copy != 0 || own->term != 0 || ls_shape_count(&count, &own->local) != LS_OK ||
             count < 2 ||

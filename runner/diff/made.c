@@ -2,28 +2,79 @@
 #include "runner/diff/made.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 
-// A tensor's values, seen as rows.
+// A tensor's values, seen as rows. Ranks hold rows, or columns; an owner is a piece's index.
 typedef struct matrix {
-    double *at;  // [rows, columns]
+    double *at;         // [rows, columns]
+    int *row_owner;     // [rows]
+    int *column_owner;  // [columns]
     size_t rows, columns, count;
+    ls_dtype dtype;
 } matrix;
 
+// What is derived of one tensor.
+typedef struct expectation {
+    const ls_capture *capture, *other;
+    const ls_captured *how;
+    const ls_assembled *tensor;
+    ls_arena *arena;
+    matrix input, weight, bias, gradient;
+    double *exact;
+    double *sizes;  // the magnitudes of all products, added up
+    double *parts;  // the magnitudes of the ranks' parts of the sum
+    double *bounds;
+    ls_dtype narrow;  // the coarsest type of operands and result
+    int ranks;
+} expectation;
+
+static bool is_narrower(ls_dtype a, ls_dtype b) {
+    return ls_dtype_is_float(a) && ls_bound_roundoff(a) > ls_bound_roundoff(b);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------
+static void set_owners(matrix *out, const ls_assembled *whole) {
+    for (int p = 0; p < whole->piece_count; p++) {
+        const ls_assembled_piece *piece = &whole->pieces[p];
+        for (size_t b = 0; piece->copy == 0 && b < piece->block_count; b++) {
+            const ls_block *block = &piece->blocks[b];
+            int last = whole->shape.ndim - 1;
+            size_t rows = 1;
+            for (int d = 0; d < last; d++) {
+                rows *= (size_t)block->size.dim[d];
+            }
+            for (size_t r = 0; r < rows && last >= 0 && block->size.dim[last] > 0; r++) {
+                size_t rest = r, row = 0, stride = 1;
+                for (int d = last - 1; d >= 0; d--) {
+                    size_t size = (size_t)block->size.dim[d];
+                    row += ((size_t)block->offset.dim[d] + rest % size) * stride;
+                    stride *= (size_t)whole->shape.dim[d];
+                    rest /= size;
+                }
+                out->row_owner[row] = p;
+            }
+            for (int64_t c = 0; last >= 0 && c < block->size.dim[last]; c++) {
+                out->column_owner[block->offset.dim[last] + c] = p;
+            }
+        }
+    }
+}
+
 // *out.at NULL: it is not there, or not the same on all ranks.
-static int load(matrix *out, ls_arena *arena, const ls_capture *run, const ls_capture *ref,
-                const char *name) {
-    const ls_captured *tensor = ls_capture_find(run, name), *other = ls_capture_find(ref, name);
+static int load(matrix *out, const expectation *e, const char *name) {
+    const ls_captured *tensor = ls_capture_find(e->capture, name);
+    const ls_captured *other = ls_capture_find(e->other, name);
     ls_assembled whole;
-    *out = (matrix){0};
+    *out = (matrix){.dtype = LS_F64};
     if (tensor == NULL) {
         return LS_OK;
     }
     bool alone = other != NULL && other->piece_count == 1 && !other->has_placements;
-    int status = ls_assemble(&whole, arena, tensor, alone ? &other->pieces[0].size : NULL);
+    int status = ls_assemble(&whole, e->arena, tensor, alone ? &other->pieces[0].size : NULL);
     if (status == LS_ERR_MISMATCH) {
         ls_error_clear();
         return LS_OK;
@@ -31,54 +82,116 @@ static int load(matrix *out, ls_arena *arena, const ls_capture *run, const ls_ca
     LS_TRY(status);
     size_t bytes = ls_dtype_bytes(whole.dtype);
     const void *first = NULL;
-    LS_TRY(ls_assembled_value(&first, arena, &whole, 0));
+    LS_TRY(ls_assembled_value(&first, e->arena, &whole, 0));
     for (int copy = 1; copy < whole.copies; copy++) {
         const void *value = NULL;
-        LS_TRY(ls_assembled_value(&value, arena, &whole, copy));
+        LS_TRY(ls_assembled_value(&value, e->arena, &whole, copy));
         if (memcmp(value, first, whole.count * bytes) != 0) {
             return LS_OK;
         }
     }
-    out->at = ls_arena_alloc(arena, whole.count + 1, sizeof *out->at);
-    if (out->at == NULL) {
+    out->dtype = whole.dtype;
+    out->count = whole.count;
+    out->columns = whole.shape.ndim > 0 ? (size_t)whole.shape.dim[whole.shape.ndim - 1] : 1;
+    out->rows = out->columns > 0 ? whole.count / out->columns : 0;
+    out->row_owner = ls_arena_alloc(e->arena, out->rows + 1, sizeof(int));
+    out->column_owner = ls_arena_alloc(e->arena, out->columns + 1, sizeof(int));
+    out->at = ls_arena_alloc_raw(e->arena, whole.count + 1, sizeof *out->at);
+    if (out->at == NULL || out->row_owner == NULL || out->column_owner == NULL) {
         return LS_ERR_MEMORY;
     }
     for (size_t i = 0; i < whole.count; i++) {
         out->at[i] = ls_element_to_f64((const char *)first + i * bytes, whole.dtype);
     }
-    out->count = whole.count;
-    out->columns = whole.shape.ndim > 0 ? (size_t)whole.shape.dim[whole.shape.ndim - 1] : 1;
-    out->rows = out->columns > 0 ? whole.count / out->columns : 0;
+    set_owners(out, &whole);
     return LS_OK;
 }
 
-// The bound of a sum of so many products in the tensor's type, and of the f64 that stands for it.
-static double bound_of(ls_dtype dtype, size_t terms, double magnitudes) {
-    return ls_bound_sum_of_products(dtype, terms, magnitudes) +
-           ls_bound_sum_of_products(LS_F64, terms, magnitudes);
+// Operands of a wider type are rounded to the narrow one before they are multiplied (autocast).
+static void narrow(matrix *operand, ls_dtype to) {
+    for (size_t i = 0; operand->at != NULL && is_narrower(to, operand->dtype) && i < operand->count;
+         i++) {
+        unsigned char bytes[8];
+        ls_element_from_f64(bytes, to, operand->at[i]);
+        operand->at[i] = ls_element_to_f64(bytes, to);
+    }
 }
 
-// exact [m, n] += a [m, k] b [n, k]^T, where steps say how far apart a row's and a term's elements
-// lie; bounds get the magnitudes.
+// ---- Products -----------------------------------------------------------------------------------
+// Where a row's and a term's elements are.
 typedef struct operand {
     const double *at;
     size_t row, term;
 } operand;
 
-static void multiply(double *exact, double *magnitudes, const operand *a, const operand *b,
-                     size_t m, size_t n, size_t k) {
-    for (size_t i = 0; i < m; i++) {
-        for (size_t j = 0; j < n; j++) {
-            double sum = 0, size = 0;
-            for (size_t t = 0; t < k; t++) {
-                double product = a->at[i * a->row + t * a->term] * b->at[j * b->row + t * b->term];
-                sum += product;
-                size += fabs(product);
-            }
-            exact[i * n + j] += sum;
-            magnitudes[i * n + j] += size;
+// The terms of a sum in the order of the ranks that add them up.
+typedef struct terms {
+    size_t *order;  // [count]
+    bool *last;     // [count] the last of a rank
+    size_t count;
+    int ranks;
+} terms;
+
+static int order_terms(terms *out, ls_arena *arena, const int *owners, size_t count) {
+    int most = 0;
+    for (size_t t = 0; t < count; t++) {
+        most = owners[t] > most ? owners[t] : most;
+    }
+    size_t *starts = ls_arena_alloc(arena, (size_t)most + 2, sizeof *starts);
+    *out = (terms){ls_arena_alloc(arena, count + 1, sizeof(size_t)),
+                   ls_arena_alloc(arena, count + 1, sizeof(bool)), count, 0};
+    if (starts == NULL || out->order == NULL || out->last == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t t = 0; t < count; t++) {
+        starts[owners[t] + 1] += 1;
+    }
+    for (int r = 0; r <= most; r++) {
+        out->ranks += starts[r + 1] > 0 ? 1 : 0;
+        starts[r + 1] += starts[r];
+        if (starts[r + 1] > starts[r]) {
+            out->last[starts[r + 1] - 1] = true;
         }
     }
+    for (size_t t = 0; t < count; t++) {
+        out->order[starts[owners[t]]++] = t;
+    }
+    return LS_OK;
+}
+
+// exact [m, n] = a [m, k] b [n, k]^T, a term at a time, so that columns are independent.
+static int multiply(expectation *e, const operand *a, const operand *b, size_t m, size_t n,
+                    const terms *k) {
+    double *turned = NULL, *part = ls_arena_alloc(e->arena, n + 1, sizeof *part);
+    size_t count = 0;
+    LS_TRY(ls_size_mul(&count, k->count, n));
+    turned = ls_arena_alloc_raw(e->arena, count + 1, sizeof *turned);  // [k, n]
+    if (turned == NULL || part == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t t = 0; t < k->count; t++) {
+        for (size_t j = 0; j < n; j++) {
+            turned[t * n + j] = b->at[j * b->row + k->order[t] * b->term];
+        }
+    }
+    for (size_t i = 0; i < m; i++) {
+        double *sizes = e->sizes + i * n;
+        for (size_t t = 0; t < k->count; t++) {
+            double x = a->at[i * a->row + k->order[t] * a->term];
+            const double *y = turned + t * n;
+            for (size_t j = 0; j < n; j++) {
+                double product = x * y[j];
+                part[j] += product;
+                sizes[j] += fabs(product);
+            }
+            for (size_t j = 0; k->last[t] && j < n; j++) {
+                e->exact[i * n + j] += part[j];
+                e->parts[i * n + j] += fabs(part[j]);
+                part[j] = 0;
+            }
+        }
+    }
+    return LS_OK;
 }
 
 static bool too_many(size_t m, size_t n, size_t k) {
@@ -87,56 +200,79 @@ static bool too_many(size_t m, size_t n, size_t k) {
            all > LS_MADE_PRODUCTS_MAX;
 }
 
-// Gradients are scaled where ranks' parts make a mean: divided before or after, rounded each time.
-static void finish(double *bounds, const double *exact, const ls_assembled *tensor, size_t terms,
-                   int scalings) {
-    for (size_t i = 0; i < tensor->count; i++) {
-        bounds[i] = bound_of(tensor->dtype, terms, bounds[i]);
-        for (int s = 0; s < scalings; s++) {
-            bounds[i] += ls_bound_step(tensor->dtype, fabs(exact[i]) + bounds[i]);
-        }
+// ---- Bounds -------------------------------------------------------------------------------------
+// roundings: to the type of the result, of values no larger than the ranks' parts together.
+static void finish(expectation *e, ls_made *out, size_t terms_of_sum, int roundings) {
+    ls_dtype dtype = e->narrow;
+    ls_dtype in = e->how->wide && is_narrower(dtype, LS_F32) ? LS_F32 : dtype;
+    // A mean over a number of ranks that is no power of two scales the gradients before.
+    bool is_scaled = e->gradient.at != NULL && (e->ranks & (e->ranks - 1)) != 0;
+    for (size_t i = 0; i < e->tensor->count; i++) {
+        double added = ls_bound_sum_of_products(in, terms_of_sum, e->sizes[i]) +
+                       ls_bound_sum_of_products(LS_F64, terms_of_sum, e->sizes[i]);
+        added += is_scaled ? ls_bound_roundoff(dtype) * e->sizes[i] : 0;
+        double most = e->parts[i] + added;
+        double rounded = roundings * ls_bound_step(dtype, most);
+        e->bounds[i] = added + roundings * ls_bound_step(dtype, most + rounded);
+        out->overflow[i] = ls_bound_overflow(dtype, most + rounded, most + rounded);
     }
+    out->firm = in != dtype || !is_narrower(dtype, LS_F32);
 }
 
-static bool linear(double *exact, double *bounds, const ls_assembled *tensor, const matrix *input,
-                   const matrix *weight, const matrix *bias) {
-    size_t m = input->rows, n = weight->rows, k = weight->columns;
-    if (input->at == NULL || weight->at == NULL || input->columns != k || tensor->count != m * n ||
-        too_many(m, n, k) || (tensor->of->bias != NULL && bias->count != n)) {
-        return false;
+static int linear(bool *known, expectation *e, ls_made *out) {
+    size_t m = e->input.rows, n = e->weight.rows, k = e->weight.columns;
+    const matrix *bias = &e->bias;
+    terms of;
+    if (e->input.at == NULL || e->weight.at == NULL || e->input.columns != k ||
+        e->tensor->count != m * n || too_many(m, n, k) ||
+        (e->how->bias != NULL && bias->count != n)) {
+        return LS_OK;
     }
-    multiply(exact, bounds, &(operand){input->at, k, 1}, &(operand){weight->at, k, 1}, m, n, k);
-    for (size_t i = 0; i < m * n && tensor->of->bias != NULL; i++) {
-        exact[i] += bias->at[i % n];
-        bounds[i] += fabs(bias->at[i % n]);
+    LS_TRY(order_terms(&of, e->arena, e->input.column_owner, k));
+    LS_TRY(multiply(e, &(operand){e->input.at, k, 1}, &(operand){e->weight.at, k, 1}, m, n, &of));
+    for (size_t i = 0; i < m * n && e->how->bias != NULL; i++) {
+        e->exact[i] += bias->at[i % n];
+        e->sizes[i] += fabs(bias->at[i % n]);
+        e->parts[i] = of.ranks > 1 ? e->parts[i] + fabs(bias->at[i % n]) : fabs(e->exact[i]);
     }
-    finish(bounds, exact, tensor, k + 1, 0);
-    return true;
+    finish(e, out, k + 1, of.ranks > 1 ? of.ranks + 1 : 1);
+    *known = true;
+    return LS_OK;
 }
 
-static bool linear_weight(double *exact, double *bounds, const ls_assembled *tensor,
-                          const matrix *gradient, const matrix *input) {
+// Of the ranks' own rounding, their sum, and the two ways to make a mean of it.
+static int gradient_roundings(const expectation *e) {
+    return e->ranks > 1 ? e->ranks + 2 : 1;
+}
+
+static int linear_weight(bool *known, expectation *e, ls_made *out) {
+    const matrix *gradient = &e->gradient, *input = &e->input;
     size_t n = gradient->columns, k = input->columns, rows = input->rows;
+    terms of;
     if (gradient->at == NULL || input->at == NULL || gradient->rows != rows ||
-        tensor->count != n * k || too_many(n, k, rows)) {
-        return false;
+        e->tensor->count != n * k || too_many(n, k, rows)) {
+        return LS_OK;
     }
-    multiply(exact, bounds, &(operand){gradient->at, 1, n}, &(operand){input->at, 1, k}, n, k,
-             rows);
-    finish(bounds, exact, tensor, rows, 2);
-    return true;
+    LS_TRY(order_terms(&of, e->arena, input->row_owner, rows));
+    LS_TRY(multiply(e, &(operand){gradient->at, 1, n}, &(operand){input->at, 1, k}, n, k, &of));
+    finish(e, out, rows, gradient_roundings(e));
+    *known = true;
+    return LS_OK;
 }
 
-static bool linear_bias(double *exact, double *bounds, const ls_assembled *tensor,
-                        const matrix *gradient) {
+static int linear_bias(bool *known, expectation *e, ls_made *out) {
+    const matrix *gradient = &e->gradient;
     const double one = 1;
-    if (gradient->at == NULL || tensor->count != gradient->columns) {
-        return false;
+    terms of;
+    if (gradient->at == NULL || e->tensor->count != gradient->columns) {
+        return LS_OK;
     }
-    multiply(exact, bounds, &(operand){gradient->at, 1, gradient->columns}, &(operand){&one, 0, 0},
-             gradient->columns, 1, gradient->rows);
-    finish(bounds, exact, tensor, gradient->rows, 2);
-    return true;
+    LS_TRY(order_terms(&of, e->arena, gradient->row_owner, gradient->rows));
+    LS_TRY(multiply(e, &(operand){gradient->at, 1, gradient->columns}, &(operand){&one, 0, 0},
+                    gradient->columns, 1, &of));
+    finish(e, out, gradient->rows, gradient_roundings(e));
+    *known = true;
+    return LS_OK;
 }
 
 // The row of `rows` that an id names; rows where it names none.
@@ -145,75 +281,104 @@ static size_t row_named(double id, size_t rows) {
 }
 
 // Rows that only move: no rounding at all.
-static bool embedding(double *exact, const ls_assembled *tensor, const matrix *ids,
-                      const matrix *weight) {
+static int embedding(bool *known, expectation *e, ls_made *out) {
+    const matrix *ids = &e->input, *weight = &e->weight;
     size_t width = weight->columns;
-    if (ids->at == NULL || weight->at == NULL || tensor->count != ids->count * width) {
-        return false;
+    if (ids->at == NULL || weight->at == NULL || e->tensor->count != ids->count * width) {
+        return LS_OK;
     }
     for (size_t i = 0; i < ids->count; i++) {
         size_t row = row_named(ids->at[i], weight->rows);
         if (row == weight->rows) {
-            return false;
+            return LS_OK;
         }
-        memcpy(exact + i * width, weight->at + row * width, width * sizeof *exact);
+        memcpy(e->exact + i * width, weight->at + row * width, width * sizeof *e->exact);
     }
-    return true;
+    out->firm = *known = true;
+    return LS_OK;
 }
 
-static bool embedding_weight(double *exact, double *bounds, const ls_assembled *tensor,
-                             const matrix *ids, const matrix *gradient) {
-    size_t width = gradient->columns, rows = width > 0 ? tensor->count / width : 0;
+// The kernel adds rows up in the table's own type, one after another.
+static int embedding_weight(bool *known, expectation *e, ls_made *out) {
+    const matrix *ids = &e->input, *gradient = &e->gradient;
+    size_t width = gradient->columns, rows = width > 0 ? e->tensor->count / width : 0;
     if (ids->at == NULL || gradient->at == NULL || ids->count != gradient->rows || rows == 0) {
-        return false;
+        return LS_OK;
+    }
+    size_t *counts = ls_arena_alloc(e->arena, rows, sizeof *counts);
+    if (counts == NULL) {
+        return LS_ERR_MEMORY;
     }
     for (size_t i = 0; i < ids->count; i++) {
         size_t row = row_named(ids->at[i], rows);
         for (size_t c = 0; row < rows && c < width; c++) {
-            exact[row * width + c] += gradient->at[i * width + c];
-            bounds[row * width + c] += fabs(gradient->at[i * width + c]);
+            e->exact[row * width + c] += gradient->at[i * width + c];
+            e->sizes[row * width + c] += fabs(gradient->at[i * width + c]);
         }
+        counts[row < rows ? row : 0] += row < rows ? 1 : 0;
     }
-    finish(bounds, exact, tensor, ids->count, 2);
-    return true;
+    for (size_t i = 0; i < e->tensor->count; i++) {
+        size_t roundings = counts[i / width] + (size_t)gradient_roundings(e);
+        e->bounds[i] = ls_bound_sum_of_products(e->narrow, roundings, e->sizes[i]) +
+                       ls_bound_sum_of_products(LS_F64, roundings, e->sizes[i]);
+        out->overflow[i] = ls_bound_overflow(e->narrow, e->sizes[i], e->sizes[i]);
+    }
+    out->firm = *known = true;
+    return LS_OK;
 }
 
-int ls_made_expect(double **exact, double **bounds, ls_arena *arena, const ls_capture *run,
-                   const ls_capture *ref, const ls_assembled *tensor) {
-    const ls_captured *of = tensor->of;
-    matrix input, weight, bias, gradient;
-    *exact = *bounds = NULL;
-    if (of->made == LS_MADE_UNKNOWN || !ls_dtype_is_float(tensor->dtype)) {
+static ls_dtype narrowest(const expectation *e) {
+    const matrix *all[] = {&e->input, &e->weight, &e->bias, &e->gradient};
+    ls_dtype type = e->tensor->dtype;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        type = all[i]->at != NULL && is_narrower(all[i]->dtype, type) ? all[i]->dtype : type;
+    }
+    return type;
+}
+
+int ls_made_expect(ls_made *out, ls_arena *arena, const ls_capture *capture,
+                   const ls_capture *other, const ls_captured *how, const ls_assembled *tensor) {
+    static int (*const ways[LS_MADE_COUNT])(bool *, expectation *, ls_made *) = {
+        [LS_MADE_LINEAR] = linear,
+        [LS_MADE_EMBEDDING] = embedding,
+        [LS_MADE_LINEAR_WEIGHT] = linear_weight,
+        [LS_MADE_LINEAR_BIAS] = linear_bias,
+        [LS_MADE_EMBEDDING_WEIGHT] = embedding_weight,
+    };
+    size_t count = tensor->count + 1;
+    expectation e = {.capture = capture,
+                     .other = other,
+                     .how = how,
+                     .tensor = tensor,
+                     .arena = arena,
+                     .ranks = capture->ranks};
+    *out = (ls_made){0};
+    if (how->made == LS_MADE_UNKNOWN || !ls_dtype_is_float(tensor->dtype)) {
         return LS_OK;
     }
-    LS_TRY(load(&input, arena, run, ref, of->input));
-    LS_TRY(load(&weight, arena, run, ref, of->weight));
-    LS_TRY(load(&bias, arena, run, ref, of->bias));
-    LS_TRY(load(&gradient, arena, run, ref, of->gradient));
-    double *values = ls_arena_alloc(arena, tensor->count + 1, sizeof *values);
-    double *errors = ls_arena_alloc(arena, tensor->count + 1, sizeof *errors);
-    if (values == NULL || errors == NULL) {
+    LS_TRY(load(&e.input, &e, how->input));
+    LS_TRY(load(&e.weight, &e, how->weight));
+    LS_TRY(load(&e.bias, &e, how->bias));
+    LS_TRY(load(&e.gradient, &e, how->gradient));
+    e.narrow = narrowest(&e);
+    e.exact = ls_arena_alloc(arena, count, sizeof(double));
+    e.sizes = ls_arena_alloc(arena, count, sizeof(double));
+    e.parts = ls_arena_alloc(arena, count, sizeof(double));
+    e.bounds = ls_arena_alloc(arena, count, sizeof(double));
+    out->overflow = ls_arena_alloc(arena, count, 1);
+    if (e.exact == NULL || e.sizes == NULL || e.parts == NULL || e.bounds == NULL ||
+        out->overflow == NULL) {
         return LS_ERR_MEMORY;
     }
-    bool known = false;
-    switch (of->made) {
-    case LS_MADE_LINEAR:
-        known = linear(values, errors, tensor, &input, &weight, &bias);
-        break;
-    case LS_MADE_EMBEDDING:
-        known = embedding(values, tensor, &input, &weight);
-        break;
-    case LS_MADE_LINEAR_WEIGHT:
-        known = linear_weight(values, errors, tensor, &gradient, &input);
-        break;
-    case LS_MADE_LINEAR_BIAS:
-        known = linear_bias(values, errors, tensor, &gradient);
-        break;
-    default:
-        known = embedding_weight(values, errors, tensor, &input, &gradient);
-        break;
+    if (how->made != LS_MADE_EMBEDDING && how->made != LS_MADE_EMBEDDING_WEIGHT) {
+        narrow(&e.input, e.narrow);
+        narrow(&e.weight, e.narrow);
+        narrow(&e.bias, e.narrow);
+        narrow(&e.gradient, e.narrow);
     }
-    *exact = known ? values : NULL;
-    *bounds = known ? errors : NULL;
+    bool known = false;
+    LS_TRY(ways[how->made](&known, &e, out));
+    out->exact = known ? e.exact : NULL;
+    out->bounds = known ? e.bounds : NULL;
     return LS_OK;
 }

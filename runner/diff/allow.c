@@ -1,0 +1,167 @@
+// What a run may have in place of the reference's values, and by what bound.
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "orders/bound.h"
+#include "runner/compare/difference.h"
+#include "runner/diff/diff_internal.h"
+#include "runner/diff/made.h"
+
+bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *p) {
+    const ls_assembled *run = &p->run, *of = run->terms > 1 ? run : &p->parts;
+    int count = run->terms > 1 ? run->terms : p->has_parts ? p->parts.copies : 0;
+    if (count < 2 || of->count != run->count || of->dtype != run->dtype ||
+        (of == &p->parts && p->parts.terms != 1)) {
+        return false;
+    }
+    *out = (ls_reduction){.in = (const void *const *)of->whole,
+                          .in_count = count,
+                          .dtype = run->dtype,
+                          .op = run->terms > 1 ? run->op : run->of->parts_op,
+                          .count = run->count};
+    return true;
+}
+
+static double ratio_of(const void *values, const ls_assembled *tensor,
+                       const ls_allowance *allowed) {
+    ls_difference difference;
+    ls_difference_from_exact(&difference, values, tensor->dtype, tensor->count, allowed);
+    return difference.bound_ratio;
+}
+
+static double largest_of(const void *values, const ls_assembled *tensor) {
+    size_t bytes = ls_dtype_bytes(tensor->dtype);
+    double most = 0;
+    for (size_t i = 0; i < tensor->count; i++) {
+        double value = fabs(ls_element_to_f64((const char *)values + i * bytes, tensor->dtype));
+        most = isfinite(value) && value > most ? value : most;
+    }
+    return most;
+}
+
+static double half_of_digits(const ls_assembled *tensor, const void *wanted) {
+    return sqrt(ls_bound_roundoff(tensor->dtype)) * largest_of(wanted, tensor);
+}
+
+// The exact sum of its parts, where the reference is a sum of them, too.
+static int allow_parts(ls_diff_allowance *out, ls_arena *arena, const ls_diff_pair *p) {
+    ls_reduction reduction;
+    const ls_assembled *run = &p->run;
+    if (!ls_diff__is_sum(&reduction, p)) {
+        return LS_OK;
+    }
+    ls_bound_element *sums = ls_arena_alloc(arena, run->count + 1, sizeof *sums);
+    double *exact = ls_arena_alloc(arena, run->count + 1, sizeof *exact);
+    double *bounds = ls_arena_alloc(arena, run->count + 1, sizeof *bounds);
+    unsigned char *overflow = ls_arena_alloc(arena, run->count + 1, 1);
+    if (sums == NULL || exact == NULL || bounds == NULL || overflow == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(ls_bound_reduction(sums, &reduction, 0, run->count));
+    for (size_t i = 0; i < run->count; i++) {
+        exact[i] = sums[i].hi + sums[i].lo;
+        bounds[i] = sums[i].bound;
+        overflow[i] = sums[i].overflow;
+    }
+    // It says nothing of how the parts themselves were rounded: where more than their sum's order
+    // separates the two runs, it is no judge.
+    const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = overflow};
+    if (ratio_of(p->wanted[0], run, &allowed) <= 1.0) {
+        *out = (ls_diff_allowance){
+            .by = BASIS_PARTS, .exact = exact, .bounds = bounds, .overflow = overflow};
+    }
+    return LS_OK;
+}
+
+// So much of the largest value, whichever it is.
+static int allow_share(ls_diff_allowance *out, ls_arena *arena, const ls_assembled *run,
+                       const void *ref, ls_diff_basis by, double share) {
+    size_t bytes = ls_dtype_bytes(run->dtype);
+    double *exact = ls_arena_alloc(arena, run->count + 1, sizeof *exact);
+    double *bounds = ls_arena_alloc(arena, run->count + 1, sizeof *bounds);
+    if (exact == NULL || bounds == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < run->count; i++) {
+        exact[i] = ls_element_to_f64((const char *)ref + i * bytes, run->dtype);
+        bounds[i] = share;
+    }
+    *out = (ls_diff_allowance){.by = by, .exact = exact, .bounds = bounds};
+    return LS_OK;
+}
+
+// The larger of the ratios of all copies of the run.
+static int ratio_of_run(double *out, const ls_diff_sides *d, const ls_assembled *run,
+                        const ls_allowance *allowed) {
+    *out = 0;
+    for (int copy = 0; copy < run->copies; copy++) {
+        const void *value = NULL;
+        LS_TRY(ls_assembled_value(&value, d->arena, run, copy));
+        *out = fmax(*out, ratio_of(value, run, allowed));
+    }
+    return LS_OK;
+}
+
+// What the tensor's module gives for the run's own inputs. The reference must be what it gives for
+// the reference's. Where neither is, something changed both afterwards, and nothing is derived.
+static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p) {
+    ls_made made, theirs;
+    const ls_assembled *run = &p->run;
+    double of_run = 0;
+    LS_TRY(ls_made_expect(&made, d->arena, d->run, d->ref, run->of, run));
+    if (made.exact == NULL) {
+        return LS_OK;
+    }
+    ls_allowance allowed = {.exact = made.exact, .bounds = made.bounds, .overflow = made.overflow};
+    double of_ref = ratio_of(p->wanted[0], run, &allowed);
+    LS_TRY(ratio_of_run(&of_run, d, run, &allowed));
+    if (of_ref > 1) {
+        LS_TRY(ls_made_expect(&theirs, d->arena, d->ref, d->run, run->of, &p->ref));
+        if (theirs.exact == NULL) {
+            return LS_OK;
+        }
+        allowed = (ls_allowance){
+            .exact = theirs.exact, .bounds = theirs.bounds, .overflow = theirs.overflow};
+        of_ref = ratio_of(p->wanted[0], run, &allowed);
+    }
+    if (of_ref > 1 && of_run > 1) {
+        return LS_OK;
+    }
+    *out = (ls_diff_allowance){
+        .by = BASIS_MADE, .exact = made.exact, .bounds = made.bounds, .overflow = made.overflow};
+    if (of_ref > 1) {
+        out->refuted = ls_arena_printf(d->arena,
+                                       "the reference is not what its own inputs give: it is %.3g "
+                                       "times the bound away; the run is within the bound of its",
+                                       of_ref);
+        return out->refuted != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    out->vacuous = ls_bound_is_vacuous(made.exact, made.bounds, run->count);
+    double most = made.firm ? INFINITY : half_of_digits(run, p->wanted[0]);
+    for (size_t i = 0; i < run->count && !made.firm; i++) {
+        made.bounds[i] = fmin(made.bounds[i], most);
+    }
+    return LS_OK;
+}
+
+int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p,
+                   int copy) {
+    const ls_assembled *run = &p->run;
+    const void *wanted = p->wanted[copy];
+    *out = (ls_diff_allowance){.by = BASIS_MOVED};
+    if (!ls_dtype_is_float(run->dtype) || d->options->exact || run->of->moves || p->ref_of->moves) {
+        return LS_OK;
+    }
+    if (p->same) {
+        LS_TRY(allow_made(out, d, p));
+        LS_TRY(out->by == BASIS_MOVED ? allow_parts(out, d->arena, p) : LS_OK);
+    }
+    if (out->by != BASIS_MOVED) {
+        return LS_OK;
+    }
+    return d->options->has_tolerance
+               ? allow_share(out, d->arena, run, wanted, BASIS_TOLERANCE,
+                             d->options->tolerance * largest_of(wanted, run))
+               : allow_share(out, d->arena, run, wanted, BASIS_NONE, half_of_digits(run, wanted));
+}

@@ -1,0 +1,53 @@
+// What the files of diff share: a tensor of both captures, assembled, and what the run may have in
+// place of the reference's values.
+#ifndef LS_RUNNER_DIFF_INTERNAL_H
+#define LS_RUNNER_DIFF_INTERNAL_H
+
+#include "orders/order.h"
+#include "runner/diff/assemble.h"
+#include "runner/diff/diff.h"
+
+typedef struct ls_diff_sides {
+    ls_arena *arena;  // of the tensor at hand
+    const ls_capture *ref, *run;
+    const ls_diff_options *options;
+    char *alone[2];  // of ref and run: [ranks][ranks], see has_own
+} ls_diff_sides;
+
+// A tensor of both captures, assembled.
+typedef struct ls_diff_pair {
+    const ls_captured *ref_of;
+    ls_assembled ref, run, parts;
+    bool has_parts;
+    const void **wanted;  // [run.copies] the reference's value for each copy
+    bool same;            // all copies should be alike
+} ls_diff_pair;
+
+// What a tensor is judged by where its bits differ.
+typedef enum ls_diff_basis {
+    BASIS_MOVED,      // every bit counts
+    BASIS_MADE,       // the bound of what it was computed of
+    BASIS_PARTS,      // the bound of a sum of known parts
+    BASIS_TOLERANCE,  // what the user allows
+    BASIS_NONE,       // nothing: half of the digits
+} ls_diff_basis;
+
+// What the run may have in place of the reference's value.
+typedef struct ls_diff_allowance {
+    ls_diff_basis by;
+    double *exact, *bounds;  // [count]; NULL: every bit counts
+    unsigned char *overflow;
+    bool vacuous;         // the bound proves nothing
+    const char *refuted;  // why the reference itself is wrong; NULL: it is not
+} ls_diff_allowance;
+
+// Assembles a tensor of both sides. *why: they cannot be compared; NULL: they can. (pair.c)
+int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
+                  const ls_captured *ref, const ls_captured *run);
+// What the run may have in copy `copy`. (allow.c)
+int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
+                   int copy);
+// The sum that a partial tensor is, or a gradient whose parts are known. False: it is none.
+bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *pair);
+
+#endif

@@ -1,0 +1,167 @@
+// A tensor of both captures, assembled, where its ranks agree about it.
+#include <string.h>
+
+#include "runner/diff/diff_internal.h"
+
+static const ls_shape *size_said(const ls_captured *tensor) {
+    return tensor->has_shape ? &tensor->shape
+           : tensor->piece_count == 1 && !tensor->has_placements && !tensor->pieces[0].placed
+               ? &tensor->pieces[0].size
+               : NULL;
+}
+
+static bool has_rank(const ls_captured *tensor, int rank) {
+    bool found = false;
+    for (int i = 0; i < tensor->piece_count; i++) {
+        found = found || tensor->pieces[i].rank == rank;
+    }
+    return found;
+}
+
+// Whether `rank` has a tensor that `other` lacks, as where each has a stage of a pipeline, or
+// experts of its own.
+static bool has_own(const ls_diff_sides *d, const ls_capture *of, int rank, int other) {
+    char *known = &d->alone[of == d->run][rank * of->ranks + other];
+    for (size_t i = 0; *known == 0 && i < of->count; i++) {
+        const ls_captured *tensor = &of->tensors[i];
+        if (!tensor->optional && !tensor->part && has_rank(tensor, rank) &&
+            !has_rank(tensor, other)) {
+            *known = 1;
+        }
+    }
+    *known = *known == 0 ? -1 : *known;
+    return *known > 0;
+}
+
+// A rank that lacks a tensor, although nothing sets it apart from one that has it; -1: none.
+static int lacking_rank(const ls_diff_sides *d, const ls_capture *of, const ls_captured *tensor) {
+    if (tensor->optional || tensor->has_placements || tensor->pieces[0].placed) {
+        return -1;
+    }
+    for (int rank = 0; rank < of->ranks; rank++) {
+        if (!has_rank(tensor, rank) && !has_own(d, of, rank, tensor->pieces[0].rank)) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+// What the reference has for each copy of the run. Its own ranks must agree, or be as many as the
+// run's.
+static int find_wanted(ls_diff_pair *p, const char **why, const ls_diff_sides *d) {
+    const ls_assembled *ref = &p->ref, *run = &p->run;
+    const void *first = NULL;
+    p->wanted = ls_arena_alloc(d->arena, (size_t)run->copies, sizeof *p->wanted);
+    if (p->wanted == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(ls_assembled_value(&first, d->arena, ref, 0));
+    p->same = true;
+    for (int copy = 1; copy < ref->copies; copy++) {
+        const void *value = NULL;
+        LS_TRY(ls_assembled_value(&value, d->arena, ref, copy));
+        p->same = p->same && memcmp(value, first, ref->count * ls_dtype_bytes(ref->dtype)) == 0;
+    }
+    if (!p->same && ref->copies != run->copies) {
+        *why = "the reference's ranks have different values: say how it is placed (placements)";
+    }
+    for (int copy = 0; copy < run->copies; copy++) {
+        p->wanted[copy] = first;
+        if (!p->same && *why == NULL) {
+            LS_TRY(ls_assembled_value(&p->wanted[copy], d->arena, ref, copy));
+        }
+    }
+    return LS_OK;
+}
+
+// Both, assembled; *why: they cannot be.
+static int assemble_both(ls_diff_pair *p, const char **why, const ls_diff_sides *d,
+                         const ls_captured *run) {
+    const ls_captured *ref = p->ref_of;
+    ls_assembled *a = &p->ref, *b = &p->run;
+    const struct side {
+        const ls_capture *capture;
+        const ls_captured *tensor;
+        const char *whose;
+    } sides[2] = {{d->ref, ref, "the reference's"}, {d->run, run, "the run's"}};
+    *why = NULL;
+    for (int i = 0; i < 2 && *why == NULL; i++) {
+        int rank = lacking_rank(d, sides[i].capture, sides[i].tensor);
+        if (rank >= 0) {
+            *why = ls_arena_printf(d->arena,
+                                   "%s: rank %d lacks it, rank %d has it: say where it is "
+                                   "(placements, mesh) if that is meant",
+                                   sides[i].whose, rank, sides[i].tensor->pieces[0].rank);
+            return *why != NULL ? LS_OK : LS_ERR_MEMORY;
+        }
+        int status = i == 0 ? ls_assemble(a, d->arena, ref, size_said(run))
+                            : ls_assemble(b, d->arena, run, &a->shape);
+        if (status == LS_ERR_MISMATCH) {
+            *why = ls_arena_printf(d->arena, "%s: %s", sides[i].whose, ls_error_last()->text);
+            ls_error_clear();
+            return *why != NULL ? LS_OK : LS_ERR_MEMORY;
+        }
+        LS_TRY(status);
+    }
+    if (a->dtype != b->dtype || !ls_shape_equal(&a->shape, &b->shape)) {
+        char one[LS_SHAPE_TEXT_MAX], other[LS_SHAPE_TEXT_MAX];
+        ls_shape_format(one, sizeof one, &a->shape);
+        ls_shape_format(other, sizeof other, &b->shape);
+        *why = ls_arena_printf(d->arena, "the reference has %s %s, the run %s %s",
+                               ls_dtype_name(a->dtype), one, ls_dtype_name(b->dtype), other);
+        return *why != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    return find_wanted(p, why, d);
+}
+
+// A linear layer whose input is cut along what it adds up gives each rank a part of the sum. Fills
+// in *placed, a copy of `run` that says so, and *ranks [of the run].
+static bool is_part(ls_captured *placed, int *ranks, const ls_diff_sides *d, const ls_captured *ref,
+                    const ls_captured *run) {
+    const ls_captured *input = ls_capture_find(d->run, run->input);
+    const ls_captured *whole = ls_capture_find(d->ref, run->input);
+    if (run->made != LS_MADE_LINEAR || run->has_placements || run->piece_count < 2 ||
+        input == NULL || whole == NULL || input->has_placements || ref->piece_count != 1 ||
+        input->piece_count != run->piece_count) {
+        return false;
+    }
+    const ls_shape *cut = &input->pieces[0].size, *full = &whole->pieces[0].size;
+    if (cut->ndim != full->ndim || cut->ndim == 0 ||
+        cut->dim[cut->ndim - 1] >= full->dim[full->ndim - 1] ||
+        !ls_shape_equal(&run->pieces[0].size, &ref->pieces[0].size)) {
+        return false;
+    }
+    *placed = *run;
+    placed->has_placements = placed->has_shape = true;
+    placed->shape = ref->pieces[0].size;
+    placed->placements = LS_PLACE(LS_PARTIAL(LS_SUM));
+    placed->mesh = LS_MESH(run->piece_count);
+    for (int i = 0; i < run->piece_count; i++) {
+        ranks[i] = run->pieces[i].rank;
+    }
+    placed->mesh_ranks = ranks;
+    placed->mesh_count = 1;
+    return true;
+}
+
+int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
+                  const ls_captured *ref, const ls_captured *run) {
+    const ls_captured *of_parts = ls_capture_find(sides->run, run->parts);
+    *out = (ls_diff_pair){.ref_of = ref};
+    ls_captured *placed = ls_arena_alloc(sides->arena, 1, sizeof *placed);
+    int *ranks = ls_arena_alloc(sides->arena, (size_t)run->piece_count, sizeof *ranks);
+    if (placed == NULL || ranks == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    run = is_part(placed, ranks, sides, ref, run) ? placed : run;
+    LS_TRY(assemble_both(out, why, sides, run));
+    if (*why == NULL && of_parts != NULL) {
+        int status = ls_assemble(&out->parts, sides->arena, of_parts, NULL);
+        out->has_parts = status == LS_OK;
+        if (status != LS_OK && status != LS_ERR_MISMATCH) {
+            return status;
+        }
+        ls_error_clear();
+    }
+    return LS_OK;
+}
