@@ -52,7 +52,7 @@ typedef enum ls_status {
 #undef LS_STATUS_ENUM
 } ls_status;
 
-#define LS_ERROR_TEXT_MAX 1024
+#define LS_ERROR_TEXT_MAX 4096
 #define LS_RANK_NONE      (-1)
 
 typedef struct ls_error {

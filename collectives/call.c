@@ -44,11 +44,9 @@ const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call) {
     if (call->file == NULL) {
         return "?";
     }
-    const char *name = call->file;
-    size_t length = strlen(name);
-    size_t room = LS_CALL_WHERE_MAX - 16;  // the end of a long path says more than its start
-    (void)snprintf(out, LS_CALL_WHERE_MAX, "%s:%d", length > room ? name + (length - room) : name,
-                   call->line);
+    size_t length = strlen(call->file), room = LS_CALL_WHERE_MAX - 16;
+    (void)snprintf(out, LS_CALL_WHERE_MAX, "%s:%d",
+                   call->file + (length > room ? length - room : 0), call->line);
     return out;
 }
 

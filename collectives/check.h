@@ -19,7 +19,7 @@ LS_API_BACKENDS void ls_check__forget_file(void);
 LS_API_BACKENDS void ls_check__restart_ranks(void);
 
 // "train.c:41", or "?" where the call does not say.
-#define LS_CALL_WHERE_MAX 96
+#define LS_CALL_WHERE_MAX 1056  // a whole path and its line
 LS_API_BACKENDS const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call);
 
 // ---- Agreement ----------------------------------------------------------------------------------

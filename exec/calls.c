@@ -153,6 +153,13 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
     // Of no stream: 0.
     op->call.issuer = (ls_issuer){.thread = message->thread, .stream = message->stream + 1};
     op->call.any_source = call->kind == LS_RECV && call->root == -1;
+    if ((message->flags & LS_WIRE_OVERLAPS) != 0) {
+        bool sent = (message->flags & LS_WIRE_OVERLAPS_IN) != 0;
+        (void)snprintf(op->overlap, sizeof op->overlap,
+                       "block %u of what it %s shares memory with block %u of what it receives",
+                       message->shared[0], sent ? "sends" : "receives", message->shared[1]);
+        op->call.overlap = op->overlap;
+    }
     op->grouped = (message->flags & LS_WIRE_GROUPED) != 0;
     op->group_ends = (message->flags & LS_WIRE_GROUP_ENDS) != 0;
     LS_TRY(find_device(op, message));

@@ -89,6 +89,9 @@ typedef struct ls_client_call {
     uint64_t send_address, recv_address;  // the program's own
     uint64_t stream;                      // LS_WIRE_NO_STREAM: it waits for no call before it
     const char *purpose;                  // what it moves, in the program's words; NULL: not known
+    bool shares;         // two blocks of its lists of tensors share memory: block shared[0] of
+    bool shares_sent;    // what it sends, or else of what it receives, and
+    uint16_t shared[2];  // block shared[1] of what it receives
 } ls_client_call;
 // Takes the slot that answers; the caller waits for it and gives it back.
 LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call);

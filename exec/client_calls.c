@@ -60,7 +60,10 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
                                   .recv_memory = call->recv.memory,
                                   .send_offset = call->send.offset,
                                   .recv_offset = call->recv.offset,
-                                  .flags = call->collects ? LS_WIRE_COLLECTS : 0};
+                                  .shared = {call->shared[0], call->shared[1]},
+                                  .flags = (call->collects ? LS_WIRE_COLLECTS : 0) |
+                                           (call->shares ? LS_WIRE_OVERLAPS : 0) |
+                                           (call->shares_sent ? LS_WIRE_OVERLAPS_IN : 0)};
     const uint64_t *counts[2] = {call->send_counts, call->recv_counts};
     size_t members = (size_t)call->members, sides = 0;
     for (int side = 0; side < 2; side++) {

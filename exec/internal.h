@@ -101,6 +101,7 @@ struct ls_exec_op {
     uint32_t comm;  // LS_COMM_SPLIT: the process's number of the new one
     ls_rank_comm *made;
     char name[LS_WIRE_NAME_BYTES];
+    char overlap[96];  // of its call
     bool grouped, group_ends;
     bool on_device;  // its data is
     bool met;

@@ -8,11 +8,12 @@ typedef struct ls_python_place {
     char file[1024];
     int line;
     bool in_torch;     // its innermost frame is in torch.distributed
-    char stack[3072];  // "FILE:LINE FUNCTION" in lines, nearest first, without torch's own
+    char stack[3072];  // "FILE:LINE FUNCTION" in lines, nearest first, of the program's frames
 } ls_python_place;
 
-// The nearest frame outside of torch of this thread, or, where it has none (autograd's threads), of
-// the program's first thread. False: there is no Python here, or it runs nothing.
+// The nearest frame of this thread that is neither installed nor the standard library's. Where it
+// has none: of the program's first thread, which autograd's threads work for, else the outermost
+// frame that is installed. False: there is no Python here, or it runs nothing.
 bool ls_python_here(ls_python_place *out);
 // The same of the program's first thread.
 bool ls_python_first(ls_python_place *out);

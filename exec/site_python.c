@@ -81,69 +81,101 @@ static void copy_attribute(char *out, size_t bytes, void *code, const char *name
     }
 }
 
-// Where torch's package lies, with a slash behind it; "" until it is imported.
-static char torch_folder[1024];
+// The folders whose frames are not the program's: torch's, this package's and the standard
+// library's, each with a slash at its end; "" until its module is imported.
+typedef struct folder {
+    const char *module;
+    char path[1024];
+} folder;
+static folder torch = {.module = "torch"};
+static folder lockstep = {.module = "lockstep"};
+static folder library = {.module = "os"};
 
-// Looked up in the modules that are imported: a program's own folder may be called torch, too.
-static void find_torch(void) {
-    if (torch_folder[0] != 0) {
-        return;
-    }
-    void *name = api.string("torch");
-    void *torch = name != NULL ? api.module(name) : NULL;
-    if (torch != NULL) {
-        copy_attribute(torch_folder, sizeof torch_folder, torch, "__file__");
-        char *slash = strrchr(torch_folder, '/');
-        torch_folder[slash != NULL ? slash + 1 - torch_folder : 0] = 0;
-        api.drop(torch);
+// By the modules that are imported: a program's own folder may be called torch, too.
+static void find_folder(folder *of) {
+    void *name = of->path[0] == 0 ? api.string(of->module) : NULL;
+    void *found = name != NULL ? api.module(name) : NULL;
+    if (found != NULL) {
+        copy_attribute(of->path, sizeof of->path, found, "__file__");
+        char *slash = strrchr(of->path, '/');
+        of->path[slash != NULL ? slash + 1 - of->path : 0] = 0;
+        api.drop(found);
     }
     if (name != NULL) {
         api.drop(name);
     }
 }
 
-static bool in_torch(const char *file, const char *part) {
-    size_t length = strlen(torch_folder);
-    return length > 0 && strncmp(file, torch_folder, length) == 0 &&
+static bool in_folder(const folder *of, const char *file, const char *part) {
+    size_t length = strlen(of->path);
+    return length > 0 && strncmp(file, of->path, length) == 0 &&
            strncmp(file + length, part, strlen(part)) == 0;
 }
 
-// Torch's own, or of what stands between it and a program.
-static bool of_torch(const char *file) {
-    return in_torch(file, "") || file[0] == '<' || strstr(file, "/contextlib.py") != NULL ||
-           strstr(file, "/lockstep/torch_") != NULL;
+// Whose code a frame is, by how well it names the place of a call.
+typedef enum owner {
+    OWNER_NOBODY,     // lockstep, the interpreter, the standard library
+    OWNER_FRAMEWORK,  // torch, and whatever else is installed
+    OWNER_TEXT,       // the program's, but of no file: python -c
+    OWNER_PROGRAM,
+} owner;
+
+static owner owner_of(const char *file) {
+    if (strcmp(file, "<string>") == 0 || strcmp(file, "<stdin>") == 0) {
+        return OWNER_TEXT;
+    }
+    if (file[0] == '<' || in_folder(&lockstep, file, "")) {
+        return OWNER_NOBODY;
+    }
+    if (strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
+        in_folder(&torch, file, "")) {
+        return OWNER_FRAMEWORK;
+    }
+    return in_folder(&library, file, "") ? OWNER_NOBODY : OWNER_PROGRAM;
 }
 
-// Adds a frame; `own`: it is not torch's.
-static void add(ls_python_place *out, size_t *length, const char *file, int line,
-                const char *function, bool own) {
-    if (out->line == 0 || (own && of_torch(out->file))) {
-        (void)snprintf(out->file, sizeof out->file, "%s", file);
-        out->line = line;
-    }
-    if (!own) {
+// The place of a call: the nearest frame of the program; without one, the outermost of the
+// frameworks, which is the one that the program called.
+typedef struct walk_state {
+    ls_python_place *out;
+    size_t length;  // of the stack
+    owner best;
+    bool is_thread;  // the outermost frame is of a thread that Python started
+} walk_state;
+
+static void add(walk_state *walk, const char *file, int line, const char *function) {
+    ls_python_place *out = walk->out;
+    owner own = owner_of(file);
+    walk->is_thread = in_folder(&library, file, "threading.py");
+    if (own == OWNER_NOBODY || own < walk->best) {
         return;
     }
-    size_t room = sizeof out->stack - *length;
-    int wrote = snprintf(out->stack + *length, room, "%s:%d %s\n", file, line, function);
+    if (own > walk->best || own == OWNER_FRAMEWORK) {
+        (void)snprintf(out->file, sizeof out->file, "%s", file);
+        out->line = line;
+        walk->length = 0;  // frames of lesser owners are not worth a line
+    }
+    walk->best = own;
+    size_t room = sizeof out->stack - walk->length;
+    int wrote = snprintf(out->stack + walk->length, room, "%s:%d %s\n", file, line, function);
     if (wrote < 0 || (size_t)wrote >= room) {
-        out->stack[*length] = 0;
+        out->stack[walk->length] = 0;
     } else {
-        *length += (size_t)wrote;
+        walk->length += (size_t)wrote;
     }
 }
 
 // Takes `frame`, which it drops.
-static void walk(ls_python_place *out, void *frame) {
-    size_t length = 0;
-    out->in_torch = false;
-    for (int depth = 0; frame != NULL && depth < 128; depth++) {
-        char file[sizeof out->file], function[256];
+static void walk_frames(walk_state *walk, void *frame) {
+    for (int depth = 0; frame != NULL && (depth < 128 || walk->best < OWNER_TEXT); depth++) {
+        char file[sizeof walk->out->file], function[256];
         void *code = api.code(frame);
         copy_attribute(file, sizeof file, code, "co_filename");
         copy_attribute(function, sizeof function, code, "co_name");
-        out->in_torch = depth == 0 ? in_torch(file, "distributed/") : out->in_torch;
-        add(out, &length, file, api.line(frame), function, !of_torch(file));
+        if (depth == 0) {
+            walk->out->in_torch = in_folder(&torch, file, "distributed/");
+        }
+        add(walk, file, api.line(frame), function);
         api.drop(code);
         void *back = api.back(frame);
         api.drop(frame);
@@ -170,17 +202,27 @@ static bool gather(ls_python_place *out, bool first) {
     }
     out->line = 0;
     out->file[0] = out->stack[0] = 0;
+    out->in_torch = false;
     int state = api.ensure();
     void *type = NULL, *value = NULL, *trace = NULL;
     api.fetch(&type, &value, &trace);
-    find_torch();
-    void *frame = first ? NULL : api.frame();  // borrowed; a frame of another thread is ours
+    find_folder(&torch);
+    find_folder(&lockstep);
+    find_folder(&library);
+    walk_state walk = {.out = out};
+    void *frame = first ? NULL : api.frame();  // borrowed
     if (frame != NULL) {
         api.keep(frame);
-    } else {
-        frame = first_frame();
+        walk_frames(&walk, frame);
     }
-    walk(out, frame);
+    // A thread of autograd's works for the first thread, which waits in backward(). A thread that
+    // the program or a framework started has a place of its own.
+    if (walk.best < OWNER_TEXT && !walk.is_thread) {
+        bool in_torch = out->in_torch;
+        walk.best = OWNER_NOBODY;
+        walk_frames(&walk, first_frame());
+        out->in_torch = frame != NULL ? in_torch : out->in_torch;
+    }
     api.restore(type, value, trace);
     api.release(state);
     return out->line != 0;

@@ -125,6 +125,8 @@ typedef struct ls_wire_comm_destroy {
 #define LS_WIRE_SEND_COUNTS 4u   // uint64_t [members] follow
 #define LS_WIRE_RECV_COUNTS 8u   // behind those
 #define LS_WIRE_COLLECTS    16u  // recv is a list of ls_wire_piece [members], to be filled in
+#define LS_WIRE_OVERLAPS    32u  // two blocks of the program's lists of tensors share memory
+#define LS_WIRE_OVERLAPS_IN 64u  // one of them is sent, and not received
 
 // A part of what a member receives, which it copies for itself: the parts follow one another.
 typedef struct ls_wire_piece {
@@ -140,8 +142,10 @@ typedef struct ls_wire_call {
     uint32_t flags;
     uint32_t slot, site;
     double premul;
-    int32_t tag;      // of a message
-    uint32_t thread;  // that issues it
+    int32_t tag;         // of a message
+    uint32_t thread;     // that issues it
+    uint16_t shared[2];  // the numbers of those blocks: any, and one that is received
+    uint32_t unused;
     uint64_t count;
     uint64_t stream;                      // calls of one stream go on one after another; or none
     uint64_t send_address, recv_address;  // the program's own
@@ -179,7 +183,7 @@ typedef struct ls_wire_place {
     ls_wire_head head;
     uint32_t waits;  // an ls_wire_waits
     int32_t line;
-    char file[512];
+    char file[1024];
 } ls_wire_place;
 
 typedef struct ls_wire_staging {

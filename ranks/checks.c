@@ -227,6 +227,11 @@ int ls_checks__arguments(ls_request *request) {
     int status = check_arguments(request);
     request->call.root = root;
     LS_TRY(status);
+    ls_spmd *run = request->rank->run;
+    if (request->overlap != NULL && run->checks[LS_FINDING_BUFFER_OVERLAP]) {
+        return ls_findings__fatal_call(run, LS_FINDING_BUFFER_OVERLAP, request, "%s",
+                                       request->overlap);
+    }
     LS_TRY(check_buffer(request, request->call.send, request->send_bytes, "send"));
     LS_TRY(check_buffer(request, request->call.recv, request->recv_bytes, "recv"));
     return check_recounted(request);

@@ -109,6 +109,7 @@ int ls_remote_post(ls_request **out, ls_rank_comm *comm, const ls_remote_call *c
                       .staged_recv = call->recv,
                       .owner = call->owner,
                       .issuer = call->issuer,
+                      .overlap = call->overlap,
                       .tag = call->tag,
                       .any_source = call->any_source,
                       .color = call->color,

@@ -53,8 +53,10 @@ typedef struct ls_remote_call {
     void *recv;        //
     void *owner;       // what ls_remote_owner gives
     ls_issuer issuer;
-    int tag;          // messages meet those of their tag
-    bool any_source;  // a receive from whoever sends first, with root -1 until it has met
+    const char *overlap;  // which of its blocks share memory, as a sentence that lives as long as
+                          // the call; NULL: none. Its buffers are then not compared.
+    int tag;              // messages meet those of their tag
+    bool any_source;      // a receive from whoever sends first, with root -1 until it has met
     // LS_COMM_SPLIT: what it asks for, and where this rank's new communicator goes.
     int color, key;
     ls_rank_comm **made;

@@ -97,6 +97,7 @@ struct ls_request {
     ls_meet *meet;     // collectives, while POSTED
     void *pending;     // the backend's, where it completes calls side by side
     size_t send_bytes, recv_bytes;
+    const char *overlap;              // which blocks of its lists share memory; NULL: none
     bool recounted;                   // a fault changed its counts; before that it needed so many
     size_t send_before, recv_before;  // elements of its buffers
     uint64_t send_hash, recv_hash;    // buffer.modified_in_flight

@@ -59,8 +59,38 @@ def operation(op, tensor):
     return OPS[name]
 
 
+APART = 1 << 61  # of an address: blocks that are judged here are no range of bytes that the coordinator could compare
+
+
 def address(tensors):
     return next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
+
+
+def spans(tensors):
+    """Begin, end and number of each block whose elements fill one range of memory, in any order."""
+    return sorted((tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, at) for at, tensor in enumerate(tensors)
+                  if tensor.nbytes and tensor.numel() == 1 + sum(
+                      (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())))
+
+
+def sharing(kind, rank, send, recv):
+    """Two blocks of a call's lists that share memory, so that its result depends on which is written first:
+    (whether the first is sent, its number, the number of the one that is received). None: there are none.
+
+    A block that a rank keeps for itself may be received where it is. Torch copies what it sends to all_gather and
+    reduce_scatter before any block is written."""
+    received = spans(recv)
+    for (_, end, first), (begin, _, second) in zip(received, received[1:]):
+        if begin < end:
+            return False, first, second
+    if kind not in (ALL_TO_ALL, GATHER, SCATTER):
+        return None
+    kept = {GATHER: (0, rank), SCATTER: (rank, 0)}.get(kind)
+    for begin, end, first in spans(send):
+        for start, stop, second in received:
+            if begin < stop and start < end and ((first, second) != kept or begin != start):
+                return True, first, second
+    return None
 
 
 class Staged:
@@ -233,8 +263,20 @@ class ProcessGroup(dist.ProcessGroup):
                 setattr(call, side + "_counts", client.counts([value * times for value in given]))
             setattr(call, side, buffer.region if buffer is not None else client.Region(memory=client.NONE))
             setattr(call, side + "_address", address(buffer.tensors) if buffer is not None else 0)
+        if got is not None and call.recv_address:
+            self._compare_blocks(call, kind, sent.tensors if sent is not None else [], got.tensors)
         title = "recvAnySource" if kind == RECV and root == -1 else kind
         return Issued(client.get().issue(call), sent, got, title)
+
+    def _compare_blocks(self, call, kind, send, recv):
+        """Lets the coordinator compare two ranges of bytes; compares anything else here."""
+        if all(len(side) <= 1 and all(tensor.is_contiguous() for tensor in side) for side in (send, recv)):
+            return
+        found = sharing(kind, self._rank, send, recv)
+        if found is not None:
+            call.shares, call.shares_sent, call.shared[0], call.shared[1] = True, *found
+        if call.send_address:
+            call.recv_address = call.send_address ^ APART
 
     def _work(self, calls, tensors, after=()):
         self._sequence += 1

@@ -19,7 +19,8 @@ class Call(ctypes.Structure):
                 ("members", c_int32), ("tag", c_int32), ("count", c_uint64), ("send_counts", POINTER(c_uint64)),
                 ("recv_counts", POINTER(c_uint64)), ("send", Region), ("recv", Region), ("observed", ctypes.c_bool),
                 ("collects", ctypes.c_bool),
-                ("send_address", c_uint64), ("recv_address", c_uint64), ("stream", c_uint64), ("purpose", c_char_p)]
+                ("send_address", c_uint64), ("recv_address", c_uint64), ("stream", c_uint64), ("purpose", c_char_p),
+                ("shares", ctypes.c_bool), ("shares_sent", ctypes.c_bool), ("shared", ctypes.c_uint16 * 2)]
 
 
 FUNCTIONS = {  # name: (result, arguments after the client)

@@ -37,7 +37,7 @@ static size_t arrays, elements;
 // What one run ended with.
 typedef struct outcome {
     int status;
-    char error[1024];
+    char error[LS_ERROR_TEXT_MAX];
     ls_stages *stages;
     ls_stages *expected;  // what the plain references give, of programs
 } outcome;

@@ -34,15 +34,15 @@ typedef struct embedding_case {
 
 // What a run left: the outputs, and what the oracle said.
 typedef struct case_outcome {
-    int status;          // of the run
-    uint64_t judged;     // outputs
-    uint64_t elements;   //
-    uint64_t wrong;      // elements
-    uint64_t by_design;  // elements
-    double bound_ratio;  // largest
-    char text[1600];     // the first thing that is wrong or by design, or the error
-    char stage[32];      // where it is
-    ls_bad_id bad_id;    // of the module, when there was one
+    int status;                    // of the run
+    uint64_t judged;               // outputs
+    uint64_t elements;             //
+    uint64_t wrong;                // elements
+    uint64_t by_design;            // elements
+    double bound_ratio;            // largest
+    char text[LS_ERROR_TEXT_MAX];  // the first thing that is wrong or by design, or the error
+    char stage[32];                // where it is
+    ls_bad_id bad_id;              // of the module, when there was one
     bool has_bad_id;
     // [rank][table][feature 0 or 1] output_dist values, copied; sizes in bytes
     void *outputs[CASE_RANKS_MAX][CASE_TABLES_MAX][2];

@@ -31,9 +31,9 @@ typedef struct train_case {
 typedef struct train_outcome {
     uint64_t judged, elements, wrong, by_design, spoilt;
     double bound_ratio;
-    double relative_bound;  // largest bound / (|value| + 1) of updated weights and states
-    char text[1600];        // of the first thing that is wrong or by design, or the error
-    char stage[32];         // where it is
+    double relative_bound;         // largest bound / (|value| + 1) of updated weights and states
+    char text[LS_ERROR_TEXT_MAX];  // of the first thing that is wrong or by design, or the error
+    char stage[32];                // where it is
     // The tables' weights and states after the last step, unsharded, as bits: [table][0: weights].
     void *tables[CASE_TABLES_MAX][3];
     size_t bytes[CASE_TABLES_MAX][3];
