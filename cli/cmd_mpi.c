@@ -12,6 +12,7 @@
 #include "cli/debugger.h"
 #include "cli/mpi_compare.h"
 #include "cli/programs.h"
+#include "cli/supervise.h"
 #include "cli/trace.h"
 #include "mpi/mpi_run.h"
 
@@ -123,7 +124,8 @@ static int options_of(ls_mpi_options *out, const cli_args *args) {
 }
 
 // ---- The report ---------------------------------------------------------------------------------
-static ls_text reproduce(const ls_mpi_options *used) {
+static ls_text reproduce_with(void *arg, const char *more) {
+    const ls_mpi_options *used = arg;
     ls_text text = {0};
     ls_text_printf(&text, "lockstep mpi -n %d", used->spmd.ranks);
     if (used->spmd.schedule != LS_SCHEDULE_ROUND_ROBIN) {
@@ -142,10 +144,15 @@ static ls_text reproduce(const ls_mpi_options *used) {
     for (int i = 0; i < used->choice_count; i++) {
         ls_text_printf(&text, "%s%d", i == 0 ? " --choices " : ",", used->choices[i]);
     }
+    ls_text_printf(&text, "%s", more);
     for (int i = 0; i < used->argc; i++) {
         ls_text_printf(&text, "%s %s", i == 1 ? " --" : "", used->argv[i]);
     }
     return text;
+}
+
+static ls_text reproduce(ls_mpi_options *used) {
+    return reproduce_with(used, "");
 }
 
 static char real_name[PATH_MAX];
@@ -207,8 +214,8 @@ static int explore(void *library, ls_spmd_result **out, ls_mpi_options *used) {
 }
 
 // The run as it was, and where that was asked for the same program as real processes.
-static int report(const ls_mpi_options *used, const ls_spmd_result *result, int status,
-                  double seconds, const ls_keeper *keeper) {
+static int report(ls_mpi_options *used, const ls_spmd_result *result, int status, double seconds,
+                  const ls_keeper *keeper) {
     ls_text again = reproduce(used);
     if (used->printed == NULL) {
         return cli_program_report("mpi", used->image, result, status, 0, &again);
@@ -265,6 +272,29 @@ static int run_program(void *library, ls_mpi_options *used, const ls_keeper *kee
     return cli_trace_close(trace, code);
 }
 
+static int run_here(void *arg) {
+    ls_mpi_options *used = arg;
+    void *library = open_library();
+    if (library == NULL) {
+        cli_error("%s", dlerror());
+        return LS_EXIT_ENVIRONMENT;
+    }
+    if (!given.compare) {
+        return run_program(library, used, NULL);
+    }
+    cli_mpi_real real;
+    ls_keeper keeper;
+    char printed[PATH_MAX + 16];
+    real_of(&real, used);
+    int code = cli_mpi_compare_open(&keeper, printed, sizeof printed, &real);
+    if (code == LS_EXIT_OK) {
+        used->printed = printed;
+        code = run_program(library, used, &keeper);
+        ls_keeper_remove(&keeper);
+    }
+    return code;
+}
+
 static int run(const cli_args *args) {
     static const char *const catches[] = {"catch finding"};
     int code = cli_stop(&given.stop, "break-on-finding", catches, 1);
@@ -273,29 +303,17 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    void *library = open_library();
-    if (library == NULL) {
-        cli_error("%s", dlerror());
-        return LS_EXIT_ENVIRONMENT;
-    }
-    if (!given.compare) {
-        return run_program(library, &used, NULL);
-    }
-    if (given.explore_given || given.stop.stop || given.stop.wait) {
+    if (given.compare && (given.explore_given || given.stop.stop || given.stop.wait)) {
         cli_error("--compare is of one run that nothing stops");
         return LS_EXIT_USAGE;
     }
-    cli_mpi_real real;
-    ls_keeper keeper;
-    char printed[PATH_MAX + 16];
-    real_of(&real, &used);
-    code = cli_mpi_compare_open(&keeper, printed, sizeof printed, &real);
-    if (code == LS_EXIT_OK) {
-        used.printed = printed;
-        code = run_program(library, &used, &keeper);
-        ls_keeper_remove(&keeper);
-    }
-    return code;
+    return cli_supervise(&(cli_supervised){.command = "mpi",
+                                           .name = used.image,
+                                           .ranks = used.spmd.ranks,
+                                           .deadline_seconds = used.spmd.deadline_seconds,
+                                           .run = run_here,
+                                           .reproduce = reproduce_with,
+                                           .arg = &used});
 }
 
 const cli_command cli_cmd_mpi = {

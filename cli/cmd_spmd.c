@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/debugger.h"
 #include "cli/programs.h"
+#include "cli/supervise.h"
 #include "cli/trace.h"
 
 static struct {
@@ -176,14 +177,41 @@ static int run_program(program *p, settings *used) {
     return cli_trace_close(trace, code);
 }
 
+typedef struct call {
+    settings used;
+    const cli_args *args;
+} call;
+
+static int run_here(void *arg) {
+    call *of = arg;
+    program p = {0};
+    int code = open_program(&p, of->args);
+    return code == LS_EXIT_OK ? run_program(&p, &of->used) : code;
+}
+
+static ls_text reproduce_ended(void *arg, const char *more) {
+    const call *of = arg;
+    const ls_spmd_arguments words = {.count = of->args->count, .values = of->args->values};
+    (void)more;
+    return reproduce(&words, of->used.spmd.seed, &of->used);
+}
+
 static int run(const cli_args *args) {
     static const char *const catches[] = {"catch finding"};
     int code = cli_stop(&given.stop, "break-on-finding", catches, 1);
-    static settings used;
-    program p = {0};
-    code = code == LS_EXIT_OK ? options_of(&used) : code;
-    code = code == LS_EXIT_OK ? open_program(&p, args) : code;
-    return code == LS_EXIT_OK ? run_program(&p, &used) : code;
+    static call of;
+    of.args = args;
+    code = code == LS_EXIT_OK ? options_of(&of.used) : code;
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    return cli_supervise(&(cli_supervised){.command = "spmd",
+                                           .name = args->values[0],
+                                           .ranks = of.used.spmd.ranks,
+                                           .deadline_seconds = of.used.spmd.deadline_seconds,
+                                           .run = run_here,
+                                           .reproduce = reproduce_ended,
+                                           .arg = &of});
 }
 
 const cli_command cli_cmd_spmd = {

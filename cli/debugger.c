@@ -111,7 +111,7 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
 
 // The process that traces this thread; 0: none. A debugger attaches to one thread after the other:
 // by the time it has this one, and lets it run again, it has them all and its breakpoints are set.
-static long tracer(void) {
+long cli_debugger_has(void) {
     FILE *status = fopen("/proc/thread-self/status", "r");
     char line[256];
     long pid = 0;
@@ -139,7 +139,7 @@ void cli_debugger_wait(void) {
             extension != NULL ? extension : "", extension != NULL ? "'" : "");
     (void)fflush(stderr);
     const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
-    while (tracer() == 0) {
+    while (cli_debugger_has() == 0) {
         (void)nanosleep(&pause, NULL);
     }
 }

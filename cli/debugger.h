@@ -15,6 +15,9 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
                       int count);
 void cli_debugger_remember(int argc, char **argv);
 
+// The process that traces this thread; 0: none.
+long cli_debugger_has(void);
+
 // Says which process waits, and sleeps until a debugger has attached to it. The first call alone
 // does.
 void cli_debugger_wait(void);

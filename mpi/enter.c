@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "mpi/internal.h"
+#include "ranks/seen.h"
 
 mpi_state ls_mpi__state;
 _Thread_local const char *ls_mpi__file = "";
@@ -41,6 +42,9 @@ static mpi_rank *find_rank(const char *function, const void *caller) {
     ls_rank *rank = ls_schedule__current();
     if (rank == NULL) {
         mpi_rank *owner = rank_of_code(caller);
+        if (owner == NULL && ls_seen__here != NULL && ls_seen__here->told) {
+            _exit(0);  // a handler of the end of a program that did not come there
+        }
         if (owner == NULL) {
             (void)fprintf(stderr, "lockstep: %s is called outside of `lockstep mpi`\n", function);
             _exit(2);
@@ -75,8 +79,26 @@ int ls_mpi__leave(mpi_rank *me, int status) {
     return status == LS_OK ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
+// A process that a rank has forked has MPI of nobody.
+_Noreturn static void refuse_forked(const mpi_rank *me, const char *function) {
+    ls_seen *seen = ls_seen__here;
+    if (seen != NULL && seen->forked[0] == 0) {
+        seen->forked_rank = me->id;
+        seen->forked_at.line = ls_mpi__line;
+        (void)snprintf(seen->forked_at.file, sizeof seen->forked_at.file, "%s", ls_mpi__file);
+        (void)snprintf(seen->forked, sizeof seen->forked,
+                       "rank %d: %s is called by a process that the rank has forked\n", me->id,
+                       function);
+    }
+    _exit(1);
+}
+
 __attribute__((noinline)) mpi_rank *ls_mpi__enter_any(const char *function) {
     mpi_rank *me = find_rank(function, __builtin_return_address(0));
+    if (ls_seen__forked) {
+        refuse_forked(me, function);
+    }
+    ls_seen__at(me->id, ls_mpi__file, ls_mpi__line);
     if (ls_mpi__state.run->status != LS_OK) {
         (void)ls_mpi__leave(me, LS_OK);
     }

@@ -8,14 +8,17 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "mpi/internal.h"
+#include "ranks/seen.h"
 
 #define CHOICES_MAX 4096
 
@@ -153,6 +156,8 @@ static int run_apart(const ls_mpi_options *options, const int *choices, int coun
     trail->complete = false;
     pid_t child = fork();
     if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ls_seen__forked = false;
         (void)silence();
         ls_spmd_result *result = NULL;
         ls_mpi_options own = *options;
@@ -163,8 +168,11 @@ static int run_apart(const ls_mpi_options *options, const int *choices, int coun
     int ignored;
     while (child > 0 && waitpid(child, &ignored, 0) < 0 && errno == EINTR) {
     }
-    return trail->complete ? LS_OK
-                           : LS_FAIL(LS_ERR_RANK_DIED, "the process of a run ended by itself");
+    if (!trail->complete) {  // a rank has ended the process
+        trail->blocked = false;
+        trail->status = LS_ERR_RANK_DIED;
+    }
+    return child > 0 ? LS_OK : LS_FAIL(LS_ERR_RESOURCE, "cannot start a process for a run");
 }
 
 // The run after the one that the trail tells of: its choices [*count]; NULL: that was the last.
@@ -194,6 +202,21 @@ static int *all_choices(const ls_mpi_trail *trail, int *count) {
     return made;
 }
 
+// For who supervises this process, which the run may end.
+static void tell_choices(const ls_mpi_trail *trail, int runs) {
+    int count = 0, *choices = all_choices(trail, &count);
+    size_t used = 0;
+    ls_seen *seen = ls_seen__here;
+    for (int i = 0; seen != NULL && i < count && used + 16 < sizeof seen->options; i++) {
+        used += (size_t)snprintf(seen->options + used, sizeof seen->options - used, "%s%d",
+                                 i == 0 ? " --choices " : ",", choices[i]);
+    }
+    if (seen != NULL) {
+        seen->runs = runs;
+    }
+    free(choices);
+}
+
 static int explore(ls_spmd_result **out, const ls_mpi_options *options, int most,
                    ls_mpi_explored *explored, ls_mpi_trail *trail) {
     int status = run_here(out, options, options->choices, options->choice_count, trail);
@@ -214,7 +237,8 @@ static int explore(ls_spmd_result **out, const ls_mpi_options *options, int most
             explored->observed += trail->observed;
         }
         if (status == LS_OK && !trail->blocked && trail->status != LS_OK) {
-            ls_spmd_result_free(*out);  // once more, to tell of it
+            ls_spmd_result_free(*out);  // once more, to report it
+            tell_choices(trail, explored->runs);
             int kept = silence();
             status = run_here(out, options, choices, count, trail);
             (void)fflush(stdout);

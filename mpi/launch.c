@@ -8,16 +8,18 @@
 #include <link.h>
 #include <sched.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "mpi/image/image.h"
 #include "mpi/coll.h"
+#include "mpi/rma.h"
+#include "ranks/seen.h"
 
 extern char **environ;
 
@@ -25,16 +27,18 @@ typedef struct image {
     void *library;
     ls_mpi_image_main_function main;
     char path[512];
+    bool ended;  // its main has returned, and so have the handlers of its end
 } image;
 
 typedef struct launch {
     const ls_mpi_options *options;
     image *images;  // [ranks]
     char folder[256];
+    char **environment;  // of the process
 } launch;
 
 // ---- Images -------------------------------------------------------------------------------------
-static int copy_file(const char *to, const char *from) {
+static int copy_file(int out, const char *to, const char *from) {
     struct stat about;
     int in = open(from, O_RDONLY | O_CLOEXEC);
     if (in < 0 || fstat(in, &about) != 0) {
@@ -44,26 +48,22 @@ static int copy_file(const char *to, const char *from) {
         }
         return status;
     }
-    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700), status = LS_OK;
-    for (off_t left = about.st_size; out >= 0 && left > 0 && status == LS_OK;) {
+    int status = LS_OK;
+    for (off_t left = about.st_size; left > 0 && status == LS_OK;) {
         ssize_t moved = sendfile(out, in, NULL, (size_t)left);
         left -= moved > 0 ? moved : 0;
-        status = moved <= 0 ? LS_FAIL(LS_ERR_IO, "%s: %s", to, strerror(errno)) : LS_OK;
+        status = moved <= 0 ? LS_FAIL(LS_ERR_RESOURCE, "%s: %s", to, strerror(errno)) : LS_OK;
     }
-    status = out < 0 ? LS_FAIL(LS_ERR_IO, "%s: %s", to, strerror(errno)) : status;
     (void)close(in);
-    if (out >= 0) {
-        (void)close(out);
-    }
     return status;
 }
 
 // An executable that a build system has linked by itself (docs/mpi.md) is opened as a library is:
 // in the copy, the flag that forbids it goes. Its thread-local variables would not be its own.
-static int open_executable(const char *path) {
+static int open_executable(int file, const char *path) {
     ElfW(Ehdr) head;
-    int status = LS_OK, file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0 || pread(file, &head, sizeof head, 0) != (ssize_t)sizeof head) {
+    int status = LS_OK;
+    if (pread(file, &head, sizeof head, 0) != (ssize_t)sizeof head) {
         status = LS_FAIL(LS_ERR_IO, "%s: %s", path, strerror(errno));
     }
     ElfW(Phdr) part, dynamic = {0};
@@ -82,9 +82,6 @@ static int open_executable(const char *path) {
             entry.d_un.d_val &= ~(ElfW(Xword))DF_1_PIE;
             pie = pwrite(file, &entry, sizeof entry, place) == (ssize_t)sizeof entry;
         }
-    }
-    if (file >= 0) {
-        (void)close(file);
     }
     return status == LS_OK && pie && threads
                ? LS_FAIL(LS_ERR_UNSUPPORTED,
@@ -113,13 +110,30 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *arg) {
     return 1;
 }
 
-static int open_image(launch *l, int rank) {
+// A file without a name, so that no end of this process leaves it behind. Its path through /proc is
+// each rank's own, since the loader takes two libraries of one path for one: the bits of the rank's
+// number are written in it.
+static int nameless(char *path, size_t bytes, const char *folder, int rank) {
+    int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0700);
+    if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
+        file = memfd_create("lockstep-mpi", MFD_CLOEXEC);
+    }
+    if (file < 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no temporary file in %s: %s", folder, strerror(errno));
+    }
+    size_t used = (size_t)snprintf(path, bytes, "/proc/self/fd");
+    for (int bit = 0; bit < 17; bit++) {
+        used +=
+            (size_t)snprintf(path + used, bytes - used, "%s", (rank >> bit) % 2 != 0 ? "/." : "//");
+    }
+    (void)snprintf(path + used, bytes - used, "/%d", file);
+    return file;
+}
+
+static int load_image(launch *l, int rank, int file) {
     image *made = &l->images[rank];
-    const char *slash = strrchr(l->options->image, '/');
-    (void)snprintf(made->path, sizeof made->path, "%s/%.200s.%d", l->folder,
-                   slash != NULL ? slash + 1 : l->options->image, rank);
-    LS_TRY(copy_file(made->path, l->options->image));
-    LS_TRY(open_executable(made->path));
+    LS_TRY(copy_file(file, l->folder, l->options->image));
+    LS_TRY(open_executable(file, l->options->image));
     made->library = dlopen(made->path, RTLD_NOW | RTLD_LOCAL);
     if (made->library == NULL) {
         return LS_FAIL(LS_ERR_INVALID, "%s", dlerror());
@@ -137,39 +151,56 @@ static int open_image(launch *l, int rank) {
         ls_mpi__state.ranks[rank].code_low = (const char *)found.low;
         ls_mpi__state.ranks[rank].code_high = (const char *)found.high;
     }
-    if (!l->options->keep_images) {
-        (void)unlink(made->path);
-        made->path[0] = 0;
-    }
     return LS_OK;
+}
+
+static int open_image(launch *l, int rank) {
+    image *made = &l->images[rank];
+    const char *slash = strrchr(l->options->image, '/');
+    int file;
+    if (l->options->keep_images) {
+        (void)snprintf(made->path, sizeof made->path, "%s/%.200s.%d", l->folder,
+                       slash != NULL ? slash + 1 : l->options->image, rank);
+        file = open(made->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+        file = file >= 0 ? file : LS_FAIL(LS_ERR_RESOURCE, "%s: %s", made->path, strerror(errno));
+    } else {
+        file = nameless(made->path, sizeof made->path, l->folder, rank);
+    }
+    if (file < 0) {
+        return file;
+    }
+    int status = load_image(l, rank, file);
+    (void)close(file);
+    return status;
 }
 
 static int open_images(launch *l) {
     const char *tmp = getenv("TMPDIR");
-    (void)snprintf(l->folder, sizeof l->folder, "%.200s/lockstep-mpi-XXXXXX",
-                   tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
-    if (mkdtemp(l->folder) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "%s: %s", l->folder, strerror(errno));
+    (void)snprintf(l->folder, sizeof l->folder, "%.200s%s",
+                   tmp != NULL && tmp[0] == '/' ? tmp : "/tmp",
+                   l->options->keep_images ? "/lockstep-mpi-XXXXXX" : "");
+    if (l->options->keep_images && mkdtemp(l->folder) == NULL) {
+        return LS_FAIL(LS_ERR_RESOURCE, "%s: %s", l->folder, strerror(errno));
     }
     for (int r = 0; r < l->options->spmd.ranks; r++) {
         LS_TRY(open_image(l, r));
-    }
-    if (!l->options->keep_images) {
-        (void)rmdir(l->folder);  // they are loaded, and their files gone
     }
     return LS_OK;
 }
 
 static void close_images(launch *l) {
     for (int r = 0; l->images != NULL && r < l->options->spmd.ranks; r++) {
-        if (l->images[r].library != NULL) {
+        // One whose rank has not come to its end has handlers of it left, which are of no rank now.
+        if (l->images[r].library != NULL && l->images[r].ended) {
             (void)dlclose(l->images[r].library);
         }
-        if (l->images[r].path[0] != 0) {
+        if (l->options->keep_images) {
             (void)unlink(l->images[r].path);
         }
     }
-    (void)rmdir(l->folder);
+    if (l->options->keep_images) {
+        (void)rmdir(l->folder);
+    }
     free(l->images);
 }
 
@@ -198,8 +229,19 @@ static int print_apart(const char *folder, int rank) {
     return LS_OK;
 }
 
+// As a process it has variables of its own; without a turn that goes round they are shared.
+static char **own_environment(char **of) {
+    size_t count = 0;
+    while (of[count] != NULL) {
+        count += 1;
+    }
+    char **made = ls_mpi__alloc((count + 1) * sizeof *made);
+    memcpy(made, of, count * sizeof *made);
+    return made;
+}
+
 static int program(ls_rank *self, void *arg) {
-    const launch *l = arg;
+    launch *l = arg;
     mpi_rank *me = &ls_mpi__state.ranks[self->id];
     if (l->options->printed != NULL && print_apart(l->options->printed, self->id) != LS_OK) {
         ls_schedule__enter(self);
@@ -207,6 +249,8 @@ static int program(ls_rank *self, void *arg) {
         ls_schedule__leave(self);
         return 1;
     }
+    self->environment = self->run->parallel ? NULL : own_environment(l->environment);
+    environ = self->environment != NULL ? self->environment : environ;
     open_rank(me, self);
     // Programs change their arguments.
     char **argv = ls_mpi__alloc((size_t)(l->options->argc + 1) * sizeof *argv);
@@ -216,37 +260,62 @@ static int program(ls_rank *self, void *arg) {
     me->argc = l->options->argc;
     me->argv = argv;
     int status = l->images[self->id].main(l->options->argc, argv, environ);
+    l->images[self->id].ended = true;
     ls_mpi__returned(me);
     return status;
 }
 
-// exit, _exit and abort of a program, as lockstep-cc links them.
-void ls_mpi_exit(int status) {
+// exit and _exit (at once: without a flush) of a program, as lockstep-cc links them.
+void ls_mpi_exit(int status, int at_once) {
+    if (ls_seen__forked) {
+        (void)(at_once != 0 ? 0 : fflush(NULL));
+        _exit(status);
+    }
     mpi_rank *me = ls_mpi__enter_any("exit");
     ls_mpi__returned(me);
     ls_mpi__end(me, status);
 }
 
-// Outside of a rank, as after the run, it does what it does by default.
-static void on_signal(int number) {
-    ls_rank *rank = ls_schedule__current();
-    if (rank != NULL && rank->escape != NULL && pthread_equal(rank->thread, pthread_self()) != 0 &&
-        !ls_schedule__inside()) {
-        rank->signal = number;
-        siglongjmp(*rank->escape, LS_ESCAPE_SIGNAL);
+// ---- What a signal's handler asks ---------------------------------------------------------------
+static bool side_holds(const mpi_side *side, uintptr_t address) {
+    ptrdiff_t low = 0;
+    size_t bytes = 0;
+    if (side->buf == NULL || side->type == NULL || side->counts != NULL || side->types != NULL) {
+        return (uintptr_t)side->buf / 4096 == address / 4096 && side->buf != NULL;
     }
-    (void)signal(number, SIG_DFL);
-    (void)raise(number);
+    ls_mpi__span(&low, &bytes, (size_t)side->count, side->type);
+    return address - ((uintptr_t)side->buf + (uintptr_t)low) < bytes;
+}
+
+static bool request_holds(const ls_request *request, uintptr_t address) {
+    const mpi_record *record = request->record;
+    return request->front == &ls_mpi__front && request->state != LS_REQUEST_FREED &&
+           (side_holds(&record->send, address) || side_holds(&record->recv, address));
+}
+
+static bool holds(const ls_rank *rank, uintptr_t address) {
+    const mpi_rank *me = &ls_mpi__state.ranks[rank->id];
+    if (rank->current != NULL && request_holds(rank->current, address)) {
+        return true;
+    }
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        if (request_holds(at, address)) {
+            return true;
+        }
+    }
+    for (const mpi_win *win = me->windows; win != NULL; win = win->next) {
+        if (address - (uintptr_t)win->base < (uintptr_t)win->size) {
+            return true;
+        }
+    }
+    return false;
 }
 
 // ---- The run ------------------------------------------------------------------------------------
 const ls_front ls_mpi__front = {.met = ls_mpi__met,
                                 .message = ls_mpi__message,
                                 .choose = ls_mpi__explore_choose,
-                                .survives_signals = true};
-
-static const int signals[] = {SIGABRT, SIGFPE, SIGBUS, SIGILL};
-#define SIGNAL_COUNT (sizeof signals / sizeof signals[0])
+                                .holds = holds};
 
 static void close_rank(mpi_rank *me) {
     ls_mpi__handles_close(me);
@@ -277,16 +346,12 @@ static void make_state(const ls_mpi_options *options) {
 int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
     LS_ASSERT(ls_mpi__state.options == NULL);
     int count = options->spmd.ranks;
-    launch l = {.options = options};
+    launch l = {.options = options, .environment = environ};
     *out = NULL;
     make_state(options);
     l.images = ls_mpi__alloc((size_t)count * sizeof *l.images);
     int status = open_images(&l);
     if (status == LS_OK) {
-        struct sigaction own = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
-        for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-            (void)sigaction(signals[i], &own, NULL);
-        }
         if (options->printed != NULL) {  // what one rank printed is not for the next to write
             (void)fflush(stdout);
             (void)setvbuf(stdout, NULL, _IONBF, 0);
@@ -296,6 +361,7 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
         status = ls_spmd_run(out, program, &l, &spmd);
         (void)fflush(NULL);
     }
+    environ = l.environment;
     close_images(&l);
     for (int r = 0; r < count; r++) {
         close_rank(&ls_mpi__state.ranks[r]);

@@ -85,6 +85,7 @@ static void fill(ls_request *request, ls_rank_comm *comm, const char *file, int 
     }
     rank->file = file;
     rank->line = line;
+    ls_seen__at(rank->id, file, line);
     rank->polls = 0;
     request->call.seq = comm->shared->comm->seq[comm->member];
     rank->run->calls += 1;
@@ -287,6 +288,7 @@ static int end_group(const char *file, int line, ls_rank *rank) {
     ls_spmd *run = rank->run;
     rank->file = file;
     rank->line = line;
+    ls_seen__at(rank->id, file, line);
     if (run->status != LS_OK) {
         ls_request__drain(rank);
         return ls_spmd__failed(run, rank);

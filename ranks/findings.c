@@ -193,6 +193,7 @@ bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank
     }
     *finding = (ls_finding){
         .id = id, .ranks = sorted, .rank_count = rank_count, .where = where, .text = copy};
+    ls_seen__found(finding);
     result->first_texts[result->finding_count] = copy;
     result->first_ranks[result->finding_count] = sorted + room;
     result->first_counts[result->finding_count] = rank_count;

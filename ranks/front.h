@@ -24,8 +24,9 @@ typedef struct ls_front {
     int (*message)(ls_spmd *run, ls_request *send, ls_request *recv);
     // Which of the matches [count] is made; -1: none, the run ends here.
     int (*choose)(ls_spmd *run, const ls_match_choice *choices, int count);
-    // A rank whose program is ended by a signal is lost, and no more than that.
-    bool survives_signals;
+    // Whether the address is in a buffer that the rank has given to a call. Asked by a signal's
+    // handler.
+    bool (*holds)(const ls_rank *rank, uintptr_t address);
 } ls_front;
 
 // ---- What a front calls -------------------------------------------------------------------------
@@ -38,7 +39,6 @@ LS_API_BACKENDS ls_rank *ls_schedule__current(void);
 enum {
     LS_ESCAPE_STACK = 1,
     LS_ESCAPE_DEADLINE,
-    LS_ESCAPE_SIGNAL,
     LS_ESCAPE_EXIT,       // the front has set exit_status
     LS_ESCAPE_EXIT_CALL,  // the program has called the C library's exit
 };

@@ -6,6 +6,7 @@
 #include "ranks/front.h"
 #include "ranks/hooks.h"
 #include "ranks/remote.h"
+#include "ranks/seen.h"
 #include "ranks/state.h"
 
 // ---- schedule.c: who runs -----------------------------------------------------------------------

@@ -250,6 +250,7 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
     int status = LS_OK;
     rank->file = file;  // whether or not it has to wait, so that no place depends on the schedule
     rank->line = line;
+    ls_seen__at(rank->id, file, line);
     if (run->direct) {
         status = ls_direct__wait(request);
     } else if (request->state != LS_REQUEST_DONE) {

@@ -250,6 +250,11 @@ static void close_run(ls_spmd *run) {
 // ---- What is left at the end --------------------------------------------------------------------
 void ls_spmd__judge(ls_spmd *run) {
     int status = LS_OK;
+    if (ls_seen__here != NULL && ls_seen__here->forked[0] != 0 && run->status == LS_OK) {
+        (void)ls_findings__add(run, LS_FINDING_CALL_INVALID, &ls_seen__here->forked_rank, 1,
+                               ls_seen__here->forked_at.file, ls_seen__here->forked_at.line,
+                               ls_seen__here->forked);
+    }
     if (run->suspects[0] != NULL) {
         ls_p2p__decide(run);
     }

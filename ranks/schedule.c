@@ -1,7 +1,11 @@
 // The baton: which rank runs. A rank gives it on when it blocks or ends, and, under schedules that
 // ask for it, at every call; who gets it is a function of the seed and of what happened before. In
 // a parallel run there is no baton: a mutex protects the run, and the operating system schedules.
+#define _GNU_SOURCE  // environ, clearenv
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "ranks/fibers.h"
@@ -171,12 +175,38 @@ static ls_rank *choose(ls_spmd *run, int from) {
     return NULL;
 }
 
+// The C library has put the rank's variables into memory of its own, which it would use for the
+// next rank's; clearenv makes it forget that.
+static void keep_environment(ls_rank *rank) {
+    size_t count = 0;
+    while (environ != NULL && environ[count] != NULL) {
+        count += 1;
+    }
+    char **kept = calloc(count + 1, sizeof *kept);
+    if (kept == NULL) {
+        return;
+    }
+    if (count > 0) {
+        memcpy(kept, environ, count * sizeof *kept);
+    }
+    free(rank->environment);
+    rank->environment = kept;
+    (void)clearenv();
+}
+
 // The chosen rank has the baton; every choice counts, also that of the rank that had it.
 static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
     clear_ready(to);
     to->state = LS_RANK_RUNNING;
+    if (from != NULL && from->environment != NULL && environ != from->environment) {
+        keep_environment(from);
+    }
+    environ = to->environment != NULL ? to->environment : environ;
     run->switches += 1;
     atomic_store_explicit(&run->baton, to->id, memory_order_relaxed);
+    if (ls_seen__here != NULL && !ls_seen__forked) {
+        atomic_store_explicit(&ls_seen__here->running, to->id, memory_order_relaxed);
+    }
     uint64_t chosen = (uint64_t)to->id;
     run->digest = ls_hash(run->digest, &chosen, sizeof chosen);
     if (from != to) {
@@ -334,6 +364,9 @@ void ls_schedule__finish(ls_rank *rank, ls_rank_state state) {
     run->running_count -= 1;
     if (run->alive == 0) {
         run->running = NULL;
+        if (ls_seen__here != NULL && !ls_seen__forked) {
+            ls_seen__here->running = -1;
+        }
         (void)sem_post(&run->done);
         return;
     }

@@ -203,7 +203,7 @@ struct ls_rank {
     size_t stack_bytes;
     void *handler_stack;  // of signals, above the other
     stack_t other_stack;
-    int signal;              // that ended its program; 0: none
+    char **environment;      // its own, while it does not run; NULL: it has that of the process
     const char *ended_by;    // the function by which its program ended it: exit, _exit
     sigjmp_buf *escape;      // out of its program; NULL: not in it
     pthread_mutex_t turn;    // of its threads: one at a time is in the library

@@ -1,9 +1,10 @@
 // The threads of a run, one for each rank or one for all (fibers.h): their programs, ends of
 // programs that did not return, and the watchdog.
-#define _GNU_SOURCE  // pthread_setname_np, gettid, RTLD_NEXT
+#define _GNU_SOURCE  // pthread_setname_np, gettid, RTLD_NEXT, unshare
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "ranks/fibers.h"
 #include "ranks/internal.h"
 
+#define ESCAPE_SECONDS      5  // in which a rank that is taken out of its program comes out
 #define STACK_BYTES_DEFAULT ((size_t)1 << 20)  // reserved; what is touched counts
 
 void ls_threads__lost(ls_rank *rank, ls_finding_id id, const char *format, ...) {
@@ -98,12 +100,6 @@ static void run_program(ls_rank *rank) {
             "has run for %g s without a call (options.deadline_seconds), while the others wait",
             run->deadline_seconds);
         break;
-    case LS_ESCAPE_SIGNAL:
-        ls_schedule__enter(rank);
-        ls_threads__lost(rank, LS_FINDING_RANK_DIED,
-                         "was ended by signal %d (%s) after its last call", rank->signal,
-                         strsignal(rank->signal));
-        break;
     case LS_ESCAPE_EXIT:
         ls_schedule__enter(rank);
         break;
@@ -116,6 +112,10 @@ static void run_program(ls_rank *rank) {
         break;
     default:
         rank->exit_status = run->program(rank, run->arg);
+        if (ls_seen__forked) {  // a process of its own: nobody waits for it here
+            (void)fflush(NULL);
+            _exit(rank->exit_status);
+        }
         end_program(rank);
         break;
     }
@@ -170,6 +170,7 @@ static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_spmd *run = rank->run;
     rank->tid = (int)gettid();
+    (void)unshare(CLONE_FS);  // a working folder and a umask of its own, as a process has
     (void)pthread_setname_np(pthread_self(), rank->name);  // of another thread it takes three calls
     if (run->parks) {
         (void)sem_post(&run->done);  // there to be seen
@@ -204,6 +205,7 @@ static void fiber_main(ls_rank *rank) {
 
 static void *carrier_main(void *arg) {
     ls_spmd *run = arg;
+    (void)unshare(CLONE_FS);  // who reports stays in its working folder
     // The stack of signals is the thread's, and so one for all.
     ls_rank handlers = {.handler_stack = ls_arena_alloc_raw(run->arena, 1, LS_HANDLER_STACK_BYTES)};
     for (int r = 0; r < run->rank_count; r++) {
@@ -292,6 +294,19 @@ static int start_threads(ls_spmd *run, int *started) {
     return status;
 }
 
+// A rank whose thread is gone (SYS_exit) has given its turn to nobody.
+static void end_gone(ls_rank *rank) {
+    if (rank->state != LS_RANK_RUNNING || rank->tid == 0 || rank->run->fibers != NULL ||
+        syscall(SYS_tgkill, rank->run->process, rank->tid, 0) == 0 || errno != ESRCH) {
+        return;
+    }
+    ls_schedule__enter(rank);
+    ls_threads__lost(rank, LS_FINDING_RANK_DIED, "ended its thread by a system call");
+    rank->run->result->exit_status[rank->id] = rank->exit_status;
+    ls_schedule__finish(rank, LS_RANK_DIED);
+    ls_schedule__leave(rank);
+}
+
 // Waits for the end of all ranks. A rank that runs for longer than the deadline and makes no call
 // is taken out of its program.
 static void watch_threads(ls_spmd *run) {
@@ -313,6 +328,15 @@ static void watch_threads(ls_spmd *run) {
         waited = errno == ETIMEDOUT && now == beat ? waited + step : 0;
         beat = now;
         int running = atomic_load(&run->baton);
+        if (!run->parallel && running >= 0 && waited > 0) {
+            end_gone(&run->ranks[running]);
+        }
+        if (ls_seen__here != NULL && run->deadline_seconds > 0 && running >= 0 &&
+            waited > 2 * run->deadline_seconds + ESCAPE_SECONDS) {
+            ls_seen__lost(&run->ranks[running], LS_FINDING_MISSING_RANK,
+                          "has not come back for longer than the deadline");
+            (void)syscall(SYS_exit_group, LS_ERR_RANK_DIED);
+        }
         if (waited < run->deadline_seconds || run->deadline_seconds <= 0 || is_traced()) {
             continue;
         }
@@ -348,6 +372,7 @@ int ls_threads__run(ls_spmd *run) {
     ls_spmd_program program = run->program;
     run->parks = is_traced();
     run->process = (int)getpid();
+    ls_seen__begin();
     // A debugger shows threads, so it gets them.
     if (run->options.fibers && !run->parallel && !run->parks &&
         run->backend->ops->enter_rank == NULL) {

@@ -1,8 +1,9 @@
 // What the hardware tells: an access to closed pages of a call in flight (flight.c), and the end of
 // a rank's stack. And the signal by which the watchdog ends a rank that makes no call. Anything
 // else goes to whoever handled it before.
-#define _GNU_SOURCE  // REG_ERR
+#define _GNU_SOURCE  // REG_ERR, sigdescr_np
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <ucontext.h>
 
@@ -11,6 +12,9 @@
 static pthread_mutex_t users_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int users;  // runs
 static struct sigaction before, before_escape;
+static const int ends[] = {SIGABRT, SIGFPE, SIGBUS, SIGILL};
+#define END_COUNT (sizeof ends / sizeof ends[0])
+static struct sigaction before_ends[END_COUNT];
 
 // Whether a page could have been opened by another thread between this access and its handler: then
 // it is made again. The same access without any opening in between is nobody's of ours.
@@ -57,6 +61,58 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
     }
 }
 
+// Whose buffer an address is in, of a call that is not complete: another rank's thread may move its
+// data.
+static const ls_rank *owner_of(const ls_spmd *run, const ls_rank *mover, uintptr_t address) {
+    const ls_front *front = run->options.front;
+    for (int r = 0; r < run->rank_count && address >= LS_PAGE_BYTES; r++) {
+        const ls_rank *rank = &run->ranks[r];
+        if (front != NULL && front->holds != NULL && front->holds(rank, address)) {
+            return rank;
+        }
+        const ls_request *current = rank->current;
+        for (const ls_request *at = current != NULL ? current : rank->open; at != NULL;
+             at = at == current ? rank->open : at->next) {
+            if (at->front == NULL && (address - (uintptr_t)at->call.send < at->send_bytes ||
+                                      address - (uintptr_t)at->call.recv < at->recv_bytes)) {
+                return rank;
+            }
+            if (at == current && rank->open == current) {
+                break;
+            }
+        }
+    }
+    return mover;
+}
+
+// The process cannot go on: a lock of the C library may be held, memory may be damaged. The process
+// that supervises it reports.
+static void end_process(int signal, const siginfo_t *info) {
+    static atomic_bool ending;
+    const ls_spmd *run = ls_gdb_runs;
+    const ls_rank *rank = ls_schedule__current();
+    int running = ls_seen__here->running;
+    if (rank == NULL && run != NULL && running >= 0 && running < run->rank_count) {
+        rank = &run->ranks[running];
+    }
+    if (rank != NULL && !atomic_exchange(&ending, true)) {
+        char why[128];
+        bool fault = signal == SIGSEGV || signal == SIGBUS;
+        const char *name = sigdescr_np(signal);
+        (void)snprintf(why, sizeof why, "was ended by signal %d (%s)", signal,
+                       name != NULL ? name : "?");
+        rank = fault ? owner_of(rank->run, rank, (uintptr_t)info->si_addr) : rank;
+        ls_seen__lost(rank, LS_FINDING_RANK_DIED, why);
+    }
+    (void)sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    (void)raise(signal);
+}
+
+static void on_end(int signal, siginfo_t *info, void *context) {
+    (void)context;
+    end_process(signal, info);
+}
+
 static void on_fault(int signal, siginfo_t *info, void *context) {
     uintptr_t address = (uintptr_t)info->si_addr;
     ls_rank *rank = ls_schedule__current();
@@ -81,10 +137,9 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     if (ends_stack(rank, address)) {  // a fiber's guard may be no mapping: SEGV_MAPERR
         siglongjmp(*rank->escape, LS_ESCAPE_STACK);
     }
-    if (rank != NULL && rank->run->options.front != NULL && own_thread(rank) &&
-        rank->run->options.front->survives_signals && !ls_schedule__inside()) {
-        rank->signal = signal;
-        siglongjmp(*rank->escape, LS_ESCAPE_SIGNAL);
+    if (ls_seen__here != NULL) {
+        end_process(signal, info);
+        return;
     }
     pass_on(signal, info, context);
 }
@@ -107,6 +162,10 @@ void ls_trap__open(void) {
         struct sigaction escape = {.sa_handler = on_escape, .sa_flags = SA_ONSTACK | SA_NODEFER};
         (void)sigemptyset(&escape.sa_mask);
         (void)sigaction(LS_SIGNAL_ESCAPE, &escape, &before_escape);
+        own.sa_sigaction = on_end;
+        for (size_t i = 0; i < END_COUNT && ls_seen__here != NULL; i++) {
+            (void)sigaction(ends[i], &own, &before_ends[i]);
+        }
     }
     (void)pthread_mutex_unlock(&users_mutex);
 }
@@ -120,6 +179,9 @@ void ls_trap__close(void) {
             (void)sigaction(SIGSEGV, &before, NULL);
         }
         (void)sigaction(LS_SIGNAL_ESCAPE, &before_escape, NULL);
+        for (size_t i = 0; i < END_COUNT && ls_seen__here != NULL; i++) {
+            (void)sigaction(ends[i], &before_ends[i], NULL);
+        }
     }
     (void)pthread_mutex_unlock(&users_mutex);
 }

@@ -5,7 +5,7 @@
 #define LS_MPI_IMAGE_MAIN "ls_mpi_image_main"
 typedef int (*ls_mpi_image_main_function)(int argc, char **argv, char **environment);
 
-__attribute__((visibility("default"))) void ls_mpi_exit(int status);
+__attribute__((visibility("default"))) void ls_mpi_exit(int status, int at_once);
 // The threads that a program makes are its rank's.
 __attribute__((visibility("default"))) void *ls_mpi_thread_rank(void);
 __attribute__((visibility("default"))) void ls_mpi_thread_attach(void *rank);

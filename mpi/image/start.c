@@ -2,10 +2,12 @@
 // starts it by itself, and the functions of the C library that would end or escape a rank.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +16,21 @@
 
 #include "mpi/image/image.h"
 
+extern void *__dso_handle;
+extern void __cxa_finalize(void *library);
+
+// What atexit has and destructors of static objects, while they are of the rank.
+static void ls_mpi_image_end(void) {
+    __cxa_finalize(&__dso_handle);
+}
+
 extern int main(int argc, char **argv, char **environment);
 
 __attribute__((visibility("default"))) int ls_mpi_image_main(int argc, char **argv,
                                                              char **environment) {
-    return main(argc, argv, environment);
+    int status = main(argc, argv, environment);
+    ls_mpi_image_end();
+    return status;
 }
 
 // ---- Started by itself: a run of one rank -------------------------------------------------------
@@ -69,14 +81,65 @@ ls_mpi_image_start(void) {
 // ---- Ends of a program --------------------------------------------------------------------------
 void __wrap_exit(int status) __attribute__((noreturn));
 void __wrap_exit(int status) {
-    ls_mpi_exit(status);
+    ls_mpi_image_end();
+    ls_mpi_exit(status, 0);
     __builtin_unreachable();
 }
 
 void __wrap__exit(int status) __attribute__((noreturn));
 void __wrap__exit(int status) {
-    ls_mpi_exit(status);
+    ls_mpi_exit(status, 1);
     __builtin_unreachable();
+}
+
+void __wrap__Exit(int status) __attribute__((noreturn));
+void __wrap__Exit(int status) {
+    __wrap__exit(status);
+}
+
+void __wrap_quick_exit(int status) __attribute__((noreturn));
+void __wrap_quick_exit(int status) {
+    __wrap__exit(status);
+}
+
+void __wrap_verr(int status, const char *format, va_list args) __attribute__((noreturn));
+void __wrap_verr(int status, const char *format, va_list args) {
+    vwarn(format, args);
+    __wrap_exit(status);
+}
+
+void __wrap_verrx(int status, const char *format, va_list args) __attribute__((noreturn));
+void __wrap_verrx(int status, const char *format, va_list args) {
+    vwarnx(format, args);
+    __wrap_exit(status);
+}
+
+void __wrap_err(int status, const char *format, ...) __attribute__((noreturn));
+void __wrap_err(int status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    __wrap_verr(status, format, args);
+}
+
+void __wrap_errx(int status, const char *format, ...) __attribute__((noreturn));
+void __wrap_errx(int status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    __wrap_verrx(status, format, args);
+}
+
+void __wrap_error(int status, int number, const char *format, ...);
+void __wrap_error(int status, int number, const char *format, ...) {
+    va_list args;
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "%s: ", program_invocation_name);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    (void)fprintf(stderr, "%s%s\n", number != 0 ? ": " : "", number != 0 ? strerror(number) : "");
+    if (status != 0) {
+        __wrap_exit(status);
+    }
 }
 
 // ---- Threads ------------------------------------------------------------------------------------
