@@ -8,13 +8,13 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/exec_compare.h"
 #include "cli/given_plan.h"
 #include "cli/programs.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
 #include "exec/coordinator.h"
 #include "runner/launch/keeper.h"
-#include "runner/replay/import.h"
 
 // What is preloaded: stands in for NCCL's library, or comes before it.
 #define FRONT    "liblockstep-nccl-front.so"
@@ -312,23 +312,18 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
                : ls_results_add(results, &row);
 }
 
-// ---- The same on gloo ---------------------------------------------------------------------------
-// The first call that fails, of the cases from `first` on.
-static void tell_first(ls_text *summary, const ls_results *results, int first) {
-    for (int i = first; i < results->case_count; i++) {
-        const ls_case_result *of = &results->cases[i];
-        if (!of->pass && !of->skipped && of->stage_count > 0) {
-            ls_text_printf(summary, "the first call that is not within its bound: %s, %s\n",
-                           of->name, of->stages[0].name);
-            return;
-        }
-    }
+static int run_once(bool *passed, ls_results *results, ls_exec_result *ran, const settings *used) {
+    LS_TRY(ls_exec_run(ran, &used->exec));
+    LS_TRY(add_run(passed, results, used, used->name, given.observe ? "nccl" : "sim", ran));
+    cli_program_notes(ran->spmd, used->exec.spmd.fault_count);
+    return LS_OK;
 }
 
-// Runs the program with gloo's own groups, whose calls are kept in `dir`, and makes each of them
-// again from what gloo was given.
+// ---- The same on gloo ---------------------------------------------------------------------------
+// Runs the program with gloo's own groups, whose calls are kept in `dir`, and compares them with
+// those of the first run, kept in `first`.
 static int compare_in(ls_results *results, ls_text *summary, ls_exec_result *ran,
-                      const settings *used, const char *dir) {
+                      const settings *used, const char *first, const char *dir) {
     ls_exec_options again = used->exec;
     again.observe = true;
     again.real = others[given.other];
@@ -340,52 +335,57 @@ static int compare_in(ls_results *results, ls_text *summary, ls_exec_result *ran
     again.spmd.fault_count = 0;
     LS_TRY(ls_exec_run(ran, &again));
     bool passed = false;
-    const char *name = ls_arena_printf(results->arena, "%s on %s", used->name, again.real);
+    ls_arena *arena = results->arena;
+    const char *name = ls_arena_printf(arena, "%s on %s", used->name, again.real);
     int status =
         name != NULL ? add_run(&passed, results, used, name, again.real, ran) : LS_ERR_MEMORY;
-    if (status != LS_OK || !passed) {
+    if (status != LS_OK || (!passed && !results->cases[results->case_count - 1].skipped)) {
         return status;
     }
-    int first = results->case_count;
-    bool recording = false;
+    const ls_exec_runs both = {.first = first,
+                               .second = dir,
+                               .real = again.real,
+                               .name = ls_arena_printf(arena, "%s, both runs", used->name),
+                               .file = used->name,
+                               .reproduce = reproduce(arena, used)};
     const ls_run_options how = {.order = given.order,
                                 .program_dir = cli_program_dir(),
                                 .reproduce = "lockstep replay",
                                 .reproduce_of = given.record != NULL ? dir : "DIR"};
-    status = ls_import_dir(results, summary, &recording, dir, &how);
-    tell_first(summary, results, first);
-    return status;
+    return both.name != NULL ? cli_exec_compare(results, summary, &both, passed ? &how : NULL)
+                             : LS_ERR_MEMORY;
 }
 
-static int compare(ls_results *results, ls_text *summary, ls_exec_result *ran,
-                   const settings *used) {
-    if (given.record != NULL) {
-        return compare_in(results, summary, ran, used, given.record);
-    }
+static int run_twice(ls_results *results, ls_text *summary, ls_exec_result *ran,
+                     const settings *used) {
     ls_keeper keeper = {.pid = 0};
     LS_TRY(ls_keeper_make(&keeper, NULL));
-    char dir[PATH_MAX + 8];
-    (void)snprintf(dir, sizeof dir, "%s/gloo", keeper.dir);
-    int status = compare_in(results, summary, ran, used, dir);
+    char first[PATH_MAX + 16], second[PATH_MAX + 16];
+    (void)snprintf(first, sizeof first, "%s/sim", keeper.dir);
+    (void)snprintf(second, sizeof second, "%s/%s", keeper.dir, others[given.other]);
+    settings kept = *used;
+    kept.exec.record = first;
+    kept.exec.kept = LS_EXEC_KEPT_HASHES;
+    bool passed = false;
+    int status = run_once(&passed, results, ran, &kept);
+    if (status == LS_OK && passed) {
+        status = compare_in(results, summary, &ran[1], used, first,
+                            given.record != NULL ? given.record : second);
+    }
     ls_keeper_remove(&keeper);
     return status;
-}
-
-static int run_in(ls_results *results, ls_text *summary, ls_exec_result *ran,
-                  const settings *used) {
-    LS_TRY(ls_exec_run(&ran[0], &used->exec));
-    bool passed = false;
-    LS_TRY(add_run(&passed, results, used, used->name, given.observe ? "nccl" : "sim", &ran[0]));
-    cli_program_notes(ran[0].spmd, used->exec.spmd.fault_count);
-    return passed && given.compare ? compare(results, summary, &ran[1], used) : LS_OK;
 }
 
 static int run_program(const settings *used) {
     ls_exec_result ran[2] = {{.failed_rank = -1}, {.failed_rank = -1}};  // the findings' words
     ls_results *results = NULL;
     ls_text summary = {0};
+    bool passed = false;
     int status = ls_results_create(&results, "exec");
-    status = status == LS_OK ? run_in(results, &summary, ran, used) : status;
+    if (status == LS_OK) {
+        status = given.compare ? run_twice(results, &summary, ran, used)
+                               : run_once(&passed, results, ran, used);
+    }
     int code = status == LS_OK ? cli_report_with(results, &summary) : cli_fail(status);
     ls_text_free(&summary);
     ls_results_free(results);

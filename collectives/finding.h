@@ -84,7 +84,11 @@ extern "C" {
     X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early", true, "waiting",                          \
       "a rank returned while others still wait for it")                                            \
     X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range", true, "ids",                      \
-      "an embedding id outside its table")
+      "an embedding id outside its table")                                                         \
+    X(LS_FINDING_RUNS_CALLS_DIFFER, "runs.calls_differ", true, "calls",                            \
+      "a rank makes other calls when the same program runs again")                                 \
+    X(LS_FINDING_RUNS_INPUTS_DIFFER, "runs.inputs_differ", true, "bytes",                          \
+      "a rank sends other data when the same program runs again, having received the same")
 
 typedef enum ls_finding_id {
 #define LS_FINDING_ENUM(name, ...) name,

@@ -34,6 +34,7 @@ static void enqueue(ls_exec_op *op) {
         rank->first = op;
     }
     rank->last = op;
+    op->number = rank->made++;
 }
 
 static ls_exec_op *make_op(ls_exec_process *process, const ls_exec_comm *comm, uint32_t slot,

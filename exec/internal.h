@@ -84,6 +84,7 @@ struct ls_exec_rank {
     ls_rank *rank;
     ls_exec_op *first, *last;  // made, and not posted yet
     ls_exec_op *open;          // posted, and not done
+    uint64_t made;             // calls, so far
     ls_exec_stream *streams;
     bool ended;
 };
@@ -97,6 +98,7 @@ struct ls_exec_op {
     ls_rank_comm *handle;
     ls_remote_call call;
     ls_request *request;
+    uint64_t number;  // among its rank's calls, from 0
     uint32_t slot;
     uint32_t comm;  // LS_COMM_SPLIT: the process's number of the new one
     ls_rank_comm *made;

@@ -3,6 +3,7 @@
 // and received ("recv/MEMBER"). Where hashes are kept, each block of a member's is the u64 of its
 // bytes, and "agreed" repeats the first member's result. runner/replay/import_exec.c reads it.
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,8 @@ struct ls_exec_record {
     ls_text list;
     ls_json json;
     uint32_t count;
+    uint64_t *sent;  // [sent_room], of the call whose data is moved: a hash for each member
+    int sent_room;
 };
 
 int ls_exec__record_open(ls_exec *exec) {
@@ -139,14 +142,47 @@ static bool is_recorded(const ls_call *call) {
            call->recv_counts == NULL;
 }
 
+static bool has_data(const ls_call *call) {
+    return ls_kind_is_message(call->kind) || ls_collective_has_data(ls_collective_of(call->kind));
+}
+
 bool ls_exec__records(const ls_exec *exec, const ls_exec_job *job) {
     return exec->record != NULL && exec->record->kept != LS_EXEC_KEPT_NOTHING &&
-           is_recorded(ls_remote_call_of(job->requests[0]));
+           has_data(ls_remote_call_of(job->requests[0]));
+}
+
+// The hash of a member's whole side; 0 where it has no data.
+static uint64_t hash_of(const ls_exec_job *job, int member, bool send) {
+    const ls_remote_call *call = &op_of(job, member)->call;
+    size_t bytes = elements_of(job, member, send) * ls_dtype_bytes(call->call.dtype);
+    const void *data = send ? call->send : call->recv;
+    return data != NULL ? ls_hash(LS_HASH_START, data, bytes) : 0;
+}
+
+// A result may take the place of what was sent, so that its hash is taken first.
+static int hash_all_sent(ls_exec_record *record, const ls_exec_job *job) {
+    if (record->sent_room < job->size) {
+        uint64_t *more = realloc(record->sent, (size_t)job->size * sizeof *more);
+        LS_TRY(more != NULL ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory"));
+        record->sent = more;
+        record->sent_room = job->size;
+    }
+    for (int m = 0; m < job->size; m++) {
+        record->sent[m] = hash_of(job, m, true);
+    }
+    return LS_OK;
 }
 
 char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each) {
     *each = 0;
     if (!ls_exec__records(exec, job)) {
+        return NULL;
+    }
+    if (hash_all_sent(exec->record, job) != LS_OK) {
+        exec->no_memory = true;
+        return NULL;
+    }
+    if (!is_recorded(ls_remote_call_of(job->requests[0]))) {
         return NULL;
     }
     return exec->record->kept == LS_EXEC_KEPT_HASHES ? hash_sent(each, job)
@@ -220,6 +256,41 @@ static int write_data(const ls_exec_record *record, const ls_exec_job *job, cons
     return status;
 }
 
+// What replay compares two runs by: of each member, which of its rank's calls this is, where it was
+// made, and what it sent and received.
+static void write_members(const ls_exec *exec, const ls_exec_job *job) {
+    ls_exec_record *record = exec->record;
+    ls_json *json = &record->json;
+    bool hashed = ls_exec__records(exec, job);
+    ls_json_key(json, "members");
+    ls_json_array_open(json);
+    for (int m = 0; m < job->size; m++) {
+        const ls_exec_op *op = op_of(job, m);
+        const ls_call *call = &op->call.call;
+        char text[512];
+        ls_json_object_open(json);
+        ls_json_member_uint(json, "number", op->number);
+        (void)snprintf(text, sizeof text, "%.400s:%d", call->file, call->line);
+        ls_json_member_string(json, "where", text);
+        if (op->call.issuer.thread == (uint32_t)op->process->pid) {
+            ls_json_member_bool(json, "main", true);
+        }
+        if (op->call.any_source) {
+            ls_json_member_bool(json, "any", true);
+        }
+        const uint64_t hashes[] = {hashed ? record->sent[m] : 0,
+                                   hashed ? hash_of(job, m, false) : 0};
+        for (int side = 0; side < 2; side++) {
+            if (hashes[side] != 0) {
+                (void)snprintf(text, sizeof text, "%016" PRIx64, hashes[side]);
+                ls_json_member_string(json, side == 0 ? "sent" : "received", text);
+            }
+        }
+        ls_json_object_close(json);
+    }
+    ls_json_array_close(json);
+}
+
 static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_file) {
     ls_exec_record *record = exec->record;
     ls_json *json = &record->json;
@@ -258,6 +329,9 @@ static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_fi
     ls_json_member_string(json, "where", text);
     if (call->purpose != NULL) {
         ls_json_member_string(json, "purpose", call->purpose);
+    }
+    if (record->kept != LS_EXEC_KEPT_NOTHING) {
+        write_members(exec, job);
     }
     ls_json_object_close(json);
 }
@@ -389,6 +463,7 @@ int ls_exec__record_close(ls_exec *exec) {
     }
     ls_keeper_remove(&record->keeper);
     ls_text_free(&record->list);
+    free(record->sent);
     free(record);
     exec->record = NULL;
     return status;

@@ -111,6 +111,17 @@ int ls_results_add(ls_results *results, const ls_case_result *result) {
     return LS_OK;
 }
 
+void ls_results_skip(ls_results *results, int index, const char *reason) {
+    LS_ASSERT(results != NULL && index >= 0 && index < results->case_count && reason != NULL);
+    ls_case_result *added = &results->cases[index];
+    if (added->pass && !added->skipped) {
+        added->skipped = true;
+        added->skip_reason = reason;
+        results->passed--;
+        results->skipped++;
+    }
+}
+
 uint64_t ls_case_result_judged(const ls_case_result *result) {
     LS_ASSERT(result != NULL);
     uint64_t judged = 0;

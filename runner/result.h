@@ -169,6 +169,8 @@ const char *ls_result_text(ls_arena *arena, ls_text *text);
 // unless it is already worse, and counts it. Copies the struct. LS_ERR_MEMORY also where something
 // of it could not be put into the arena: such a report would pass for a whole one.
 int ls_results_add(ls_results *results, const ls_case_result *result);
+// Skips a case that was added, where it passed. reason: static, or in the arena.
+void ls_results_skip(ls_results *results, int index, const char *reason);
 
 #ifdef __cplusplus
 }

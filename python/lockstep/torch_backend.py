@@ -314,6 +314,13 @@ class ProcessGroup(dist.ProcessGroup):
         """Each member's entries, gathered and added in the order of the ranks; done when it returns."""
         if operation(op, tensor) != OPS["SUM"] or not tensor.is_sparse:
             raise client.Error("lockstep: an all_reduce of sparse tensors takes the sum of COO tensors")
+        parts = self.gather_entries(tensor)
+        whole = torch.sparse_coo_tensor(torch.cat(parts[0]).t(), torch.cat(parts[1]), tensor.shape).coalesce()
+        tensor.copy_(whole)
+        return self._work([], [tensor])
+
+    def gather_entries(self, tensor):
+        """The indices and the values of all members, a block for each."""
         mine = tensor.coalesce()
         entries = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
         self.allgather([entries], [torch.tensor([mine._nnz()])]).wait()
@@ -322,9 +329,7 @@ class ProcessGroup(dist.ProcessGroup):
             blocks = [part.new_empty(int(count), *part.shape[1:]) for count in entries]
             self.allgather([blocks], [part]).wait()
             parts.append(blocks)
-        whole = torch.sparse_coo_tensor(torch.cat(parts[0]).t(), torch.cat(parts[1]), tensor.shape).coalesce()
-        tensor.copy_(whole)
-        return self._work([], [tensor])
+        return parts
 
     def reduce(self, tensors, opts=None, op=None, timeout=None):
         root = self._root(opts.rootRank if hasattr(opts, "rootRank") else opts, "reduce")

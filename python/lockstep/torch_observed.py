@@ -22,7 +22,7 @@ class Work(dist._Work):
     def __init__(self, real, calls):
         super().__init__()
         self._real, self._calls, self._future = real, calls, None
-        self._lock, self._is_told = threading.Lock(), False
+        self._lock, self._wait, self._is_told = threading.Lock(), threading.Lock(), False
 
     def _tell(self):
         with self._lock:
@@ -45,9 +45,11 @@ class Work(dist._Work):
         return True
 
     def wait(self, timeout=None):
-        done = self._real.wait() if timeout is None else self._real.wait(timeout)
+        with self._wait:  # gloo's messages are waited for once: a second wait hangs
+            if not self._is_told:
+                self._real.wait() if timeout is None else self._real.wait(timeout)
         self._tell()
-        return done
+        return True
 
     def synchronize(self):
         self.wait()
@@ -87,7 +89,11 @@ def _both(name):
         real = getattr(self.gloo, name, None)
         if real is None:
             raise client.Error(f"lockstep: gloo has no {name}")
-        calls = [] if self.is_sparse(arguments[:1]) else ours(self, *arguments, **options)
+        if self.is_sparse(arguments[:1]):
+            calls = []
+            self.gather_entries(arguments[0][0])
+        else:
+            calls = ours(self, *arguments, **options)
         work = Work(real(*arguments, **options), calls)
         self._pending = [other for other in self._pending if not other.over()] + [work]
         return work

@@ -280,11 +280,25 @@ static const char *place_of(const json_t *entry) {
     return slash != NULL ? slash + 1 : where;
 }
 
+static const char *why_no_file(const json_t *entry) {
+    ls_kind kind = LS_BARRIER;
+    bool known = ls_kind_parse(&kind, text_of(entry, "call")) == LS_OK;
+    if (known && ls_kind_is_message(kind)) {
+        return "a message is not replayed";
+    }
+    if (known && !ls_collective_has_data(ls_collective_of(kind))) {
+        return "it moves no data";
+    }
+    return json_object_get(entry, "members") != NULL
+               ? "it has no elements, or counts for each rank, which are not replayed"
+               : "what it sent and received was not kept (exec --payload keeps it)";
+}
+
 static int import(ls_import *import, const json_t *entry) {
     exec_result r = {.op = LS_SUM};
     if (json_object_get(entry, "file") == NULL) {
         import->name = ls_arena_printf(import->arena, "call %zu", import->index);
-        import->skip = "what it sent and received was not kept (exec --payload keeps it)";
+        import->skip = why_no_file(entry);
         return import->name != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     LS_TRY(ls_import_file(&r.path, import, json_object_get(entry, "file")));
@@ -317,9 +331,9 @@ static int import(ls_import *import, const json_t *entry) {
 }
 
 static const char *const list_keys[] = {"made_by", "format", "backend", "calls", NULL};
-static const char *const keys[] = {"file",  "hashed",  "call",    "dtype", "count",
-                                   "op",    "root",    "factors", "ranks", "communicator",
-                                   "where", "purpose", "world",   NULL};
+static const char *const keys[] = {"file",  "hashed",  "call",    "dtype",   "count",
+                                   "op",    "root",    "factors", "ranks",   "communicator",
+                                   "where", "purpose", "world",   "members", NULL};
 
 const ls_importer ls_importer_exec = {.of = "a job's collectives",
                                       .list = "exec.json",

@@ -1,0 +1,14 @@
+// `lockstep exec --compare`: what the two runs of a program are held to.
+#ifndef LS_CLI_EXEC_COMPARE_H
+#define LS_CLI_EXEC_COMPARE_H
+
+#include "runner/compare/run.h"
+#include "runner/replay/exec_runs.h"
+
+// Compares both runs, whose cases are the last two of `results`, and makes each call of the second
+// again from what it was given. how: of that; NULL: the second run made no call. Where nothing was
+// compared, the cases of the runs do not pass.
+int cli_exec_compare(ls_results *results, ls_text *summary, const ls_exec_runs *runs,
+                     const ls_run_options *how);
+
+#endif

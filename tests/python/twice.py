@@ -1,0 +1,120 @@
+"""`lockstep exec --compare gloo` of programs whose two runs are alike, or part: twice.py LOCKSTEP. This file is the
+program, too: twice.py program NAME."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+RANKS = 3
+
+
+def program(name):
+    import torch
+    import torch.distributed as dist
+
+    rank = int(os.environ["RANK"])
+    again = os.environ.get("LOCKSTEP_EXEC_REAL") == "gloo"  # the second run; programs of users have marker files
+    dist.init_process_group("gloo")
+    pair = dist.new_group([0, 1])
+    x = torch.arange(4.0) + rank
+    if name == "calls":
+        for _ in range(1 if again else 3):
+            dist.all_reduce(x, op=dist.ReduceOp.MAX if again else dist.ReduceOp.SUM)
+    elif name == "none" and not again:
+        dist.broadcast(x, 0)
+    elif name == "group":
+        dist.all_reduce(x)
+        if rank < 2:
+            dist.all_reduce(x, group=pair)
+            if again:
+                dist.broadcast(x, 0, group=pair)
+    elif name == "inputs":
+        dist.broadcast(x, 0)
+        dist.all_reduce(x * (5 if again and rank == 1 else 1))
+    elif name == "message":
+        if rank == 0:
+            dist.send(x + (1 if again else 0), 2)
+        elif rank == 2:
+            dist.recv(x, 0)
+    elif name == "uneven":
+        splits = [1, 2, 1]
+        dist.all_to_all_single(torch.zeros(splits[rank] * RANKS), x * (2 if again else 1), [splits[rank]] * RANKS, splits)
+    elif name == "time":
+        torch.manual_seed(time.time_ns())
+        for _ in range(2):
+            dist.all_reduce(torch.randn(50))
+    elif name == "barriers":
+        dist.barrier()
+    elif name == "right":  # sums in another order, and all that follows from them
+        torch.manual_seed(1)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(33, 17), torch.nn.Linear(17, 5)))
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        torch.manual_seed(rank)
+        for _ in range(5):
+            sgd.zero_grad()
+            model(torch.randn(7, 33)).square().sum().backward()
+            sgd.step()
+        dist.all_gather_object([None] * RANKS, {"rank": rank})
+        splits = [1, 2, 1]
+        dist.all_to_all_single(torch.zeros(splits[rank] * RANKS), x, [splits[rank]] * RANKS, splits)
+        dist.all_reduce(torch.sparse_coo_tensor([[rank]], [1.0], (5,), check_invariants=True))
+        requests = [dist.P2POp(dist.isend, x, (rank + 1) % RANKS), dist.P2POp(dist.irecv, torch.zeros(4), (rank - 1) % RANKS)]
+        for request in dist.batch_isend_irecv(requests):
+            request.wait()
+        if rank == 0:
+            for _ in range(2):
+                dist.recv(x)  # from any
+        else:
+            time.sleep(0.2 * (rank if again else 3 - rank))
+            dist.send(x * rank, 0)
+    dist.destroy_process_group()
+
+
+def run(lockstep, name):
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "report.json")
+        done = subprocess.run([lockstep, "exec", "--compare", "gloo", "-n", str(RANKS), "--json", report, "--", sys.executable,
+                               os.path.abspath(__file__), "program", name], capture_output=True, text=True, check=False)
+        print(f"---- {name}: exit code {done.returncode}\n{done.stdout}{done.stderr[-3000:]}", flush=True)
+        with open(report, encoding="utf-8") as file:
+            cases = json.load(file)["cases"]
+        return done, cases, [found for case in cases for found in case.get("findings", [])]
+
+
+def lines_of(text):
+    with open(os.path.abspath(__file__), encoding="utf-8") as file:
+        return [number for number, line in enumerate(file, 1) if text in line and "lines_of" not in line]
+
+
+def main():
+    lockstep = sys.argv[1]
+    sums = lines_of("dist.all_reduce(x, op=")
+    for name, first, second in (("calls", "all_reduce sum of 4 f32 on world", "all_reduce max of 4 f32 on world"),
+                                ("none", "broadcast of 4 f32, root 0 on world", "no such call"),
+                                ("group", "no such call", "broadcast of 4 f32, root 0 on group")):
+        done, _, found = run(lockstep, name)
+        assert done.returncode == 1 and [each["id"] for each in found] == ["runs.calls_differ"], (name, found)
+        text = found[0]["text"]
+        assert f"the first run: {first}" in text and f"on gloo: {second}" in text, text
+        assert name != "calls" or text.count(f"twice.py:{sums[0]}") == 2, text
+    for name, ranks, call in (("inputs", [1], 1), ("message", [0], 0), ("uneven", [0], 0), ("time", [0], 0)):
+        done, cases, found = run(lockstep, name)
+        assert done.returncode == 1 and [each["id"] for each in found] == ["runs.inputs_differ"], (name, found)
+        assert found[0]["ranks"] == ranks and f"its call {call};" in found[0]["text"], found
+        assert all(case["class"] != "wrong" for case in cases), (name, cases)
+    done, cases, found = run(lockstep, "barriers")
+    assert done.returncode == 5 and all(case["verdict"] != "fail" for case in cases) and not found, cases
+    done, cases, found = run(lockstep, "right")
+    assert done.returncode == 0 and not found, found
+    both = next(case for case in cases if case["name"].endswith("both runs"))
+    assert {stage["name"] for stage in both["stages"]} == {"what ranks sent", "what messages and uneven calls gave"}, both
+    assert "not compared: 2 receives from any rank" in done.stdout and "follows from a sum in another order" in done.stdout
+    return 0
+
+
+if sys.argv[1] == "program":
+    program(sys.argv[2])
+else:
+    sys.exit(main())
