@@ -9,8 +9,9 @@ def main():
     packages, script = sys.argv[1].split(","), sys.argv[2]
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
-        print(f"skipped: {sys.executable} has no {' and no '.join(missing)}; one that has: "
-              "LOCKSTEP_TORCH_PYTHON=PYTHON ./bootstrap test, or cmake -DLOCKSTEP_TORCH_PYTHON=PYTHON build")
+        reason = os.environ.get("LOCKSTEP_TORCH_MISSING")
+        print(f"skipped: {reason + '; ' if reason else ''}{sys.executable} has no {' and no '.join(missing)}; one that "
+              "has: LOCKSTEP_TORCH_PYTHON=PYTHON ./bootstrap test, or cmake -DLOCKSTEP_TORCH_PYTHON=PYTHON build")
         return 77
     sys.argv = sys.argv[2:]
     sys.path[0] = os.path.dirname(script)
