@@ -71,7 +71,7 @@ static int split_patterns(ls_diff_options *how, ls_arena *arena) {
     return LS_OK;
 }
 
-static int diff(const ls_capture *ref, const ls_capture *run) {
+static int diff(const ls_capture *ref, ls_capture *run) {
     ls_results *results = NULL;
     ls_diff_options how = {given.all, given.exact, given.has_tolerance, given.tolerance, NULL, 0};
     int status = ls_results_create(&results, "diff");

@@ -50,6 +50,41 @@ static int set_block(ls_assembled_piece *piece, ls_arena *arena, const ls_shape 
     return set_blocks(piece, arena, &(ls_block){*offset, *size}, 1);
 }
 
+// Rows [start, start + size) of the ranks' rows, each where the batch has it.
+static int set_dealt(ls_assembled_piece *piece, ls_arena *arena, const ls_deal *deal,
+                     const ls_shape *whole, int64_t start, const ls_shape *size) {
+    int64_t unit = whole->dim[0] / (int64_t)deal->count;
+    size_t count = (size_t)(size->dim[0] / unit);
+    ls_block *blocks = ls_arena_alloc(arena, count + 1, sizeof *blocks);
+    ls_block *within = ls_arena_alloc(arena, count + 1, sizeof *within);
+    if (blocks == NULL || within == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ls_shape part = *size, offset = {.ndim = size->ndim};
+        part.dim[0] = unit;
+        offset.dim[0] = (int64_t)i * unit;
+        within[i] = (ls_block){offset, part};
+        offset.dim[0] = (int64_t)deal->row[(size_t)(start / unit) + i] * unit;
+        blocks[i] = (ls_block){offset, part};
+    }
+    piece->blocks = blocks;
+    piece->within = within;
+    piece->block_count = count;
+    return LS_OK;
+}
+
+// Whether the rows of each rank are whole samples of the batch that was dealt.
+static bool is_dealt(const ls_captured *tensor, const ls_shape *whole, int dim) {
+    bool fits = tensor->deal != NULL && dim == 0 && whole->dim[0] > 0 &&
+                whole->dim[0] % (int64_t)tensor->deal->count == 0;
+    int64_t unit = fits ? whole->dim[0] / (int64_t)tensor->deal->count : 1;
+    for (int i = 0; i < tensor->piece_count; i++) {
+        fits = fits && tensor->pieces[i].size.dim[0] % unit == 0;
+    }
+    return fits;
+}
+
 static const ls_capture_piece *piece_of_rank(const ls_captured *tensor, int rank) {
     for (int i = 0; i < tensor->piece_count; i++) {
         if (tensor->pieces[i].rank == rank) {
@@ -220,16 +255,19 @@ static int place_by_sizes(ls_assembled *out, ls_arena *arena, const ls_shape *li
     if (out->pieces == NULL) {
         return LS_ERR_MEMORY;
     }
+    bool dealt = is_dealt(tensor, &out->shape, dim);
     for (int i = 0; i < tensor->piece_count; i++) {
         const ls_capture_piece *piece = &tensor->pieces[i];
         ls_shape offset = {.ndim = out->shape.ndim};
         if (dim >= 0) {
             offset.dim[dim] = start;
-            start += piece->size.dim[dim];
         }
         out->pieces[out->piece_count++] =
             (ls_assembled_piece){.rank = piece->rank, .copy = dim < 0 ? i : 0};
-        LS_TRY(set_block(&out->pieces[i], arena, &offset, &piece->size));
+        LS_TRY(dealt ? set_dealt(&out->pieces[i], arena, tensor->deal, &out->shape, start,
+                                 &piece->size)
+                     : set_block(&out->pieces[i], arena, &offset, &piece->size));
+        start += dim >= 0 ? piece->size.dim[dim] : 0;
     }
     return LS_OK;
 }
@@ -291,7 +329,7 @@ static int read_piece(size_t *covered, unsigned char *map, ls_assembled *out, ls
     if (local == NULL || block == NULL) {
         return LS_ERR_MEMORY;
     }
-    LS_TRY(ls_safetensors_read(local, piece->at->bytes, piece->file, piece->at));
+    LS_TRY(ls_capture_read(local, piece));
     const ls_block own = {{.ndim = out->shape.ndim}, piece->size};
     for (size_t b = 0; b < at->block_count; b++) {
         (void)ls_block_copy(block, &at->within[b], local, &own, bytes);

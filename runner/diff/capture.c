@@ -270,6 +270,9 @@ static int read_all(ls_capture *capture, const char *path) {
     if (!S_ISDIR(about.st_mode)) {
         return read_plain(capture, path, 0);
     }
+    if (ls_capture__is_checkpoint(path)) {
+        return ls_capture__checkpoint(capture, path);
+    }
     LS_TRY(ranks_of(&capture->ranks, path));
     return capture->ranks > 0 ? read_captured(capture, path) : read_folder(capture, path);
 }
@@ -301,5 +304,6 @@ void ls_capture_free(ls_capture *capture) {
     for (size_t i = 0; i < capture->file_count; i++) {
         ls_safetensors_free(capture->files[i]);
     }
+    ls_checkpoint_free(capture->checkpoint);
     ls_arena_free(capture->arena);
 }

@@ -4,14 +4,18 @@
 #ifndef LS_RUNNER_DIFF_CAPTURE_H
 #define LS_RUNNER_DIFF_CAPTURE_H
 
+#include "embedding/checkpoint.h"
 #include "formats/safetensors.h"
 #include "local_tensor/local_tensor.h"
 
 // What one rank has of a tensor.
 typedef struct ls_capture_piece {
     int rank;
-    const ls_safetensors *file;
+    const ls_safetensors *file;  // NULL: the values are in `data`, or of a checkpoint
     const ls_safetensor *at;
+    const void *data;           // [at->count]; NULL: they are not in memory
+    ls_checkpoint *checkpoint;  // whose `array` of `table` it is
+    int table, array;
     bool placed;      // `offset` says where in the whole it begins
     ls_shape offset;  //
     ls_shape size;    //
@@ -27,6 +31,14 @@ typedef enum ls_made_by {
     LS_MADE_EMBEDDING_WEIGHT,  // gradient's rows, added up where input names them
     LS_MADE_COUNT
 } ls_made_by;
+
+// How a batch was dealt to the ranks: row[i] is the place in the whole of row i of the ranks' rows,
+// one rank after another.
+typedef struct ls_deal {
+    const size_t *row;  // [count]
+    size_t count;
+    bool in_turns;  // as torch's DistributedSampler deals it
+} ls_deal;
 
 typedef struct ls_captured {
     const char *name;
@@ -51,6 +63,7 @@ typedef struct ls_captured {
     // [mesh_count][ranks of mesh]: of several meshes, each of ranks of its own, each has it all.
     int *mesh_ranks;
     int mesh_count;
+    const ls_deal *deal;    // of a batch that is cut along dimension 0; NULL: one block to a rank
     const char *otherwise;  // how ranks contradict each other about it; NULL: they do not
 } ls_captured;
 
@@ -69,6 +82,7 @@ typedef struct ls_capture {
     size_t slot_count;
     ls_safetensors **files;  // [file_count]
     size_t file_count;
+    ls_checkpoint *checkpoint;     // NULL: it is none
     ls_capture_omission *omitted;  // [omitted_count], of all ranks, each name once
     size_t omitted_count, omitted_capacity;
 } ls_capture;
@@ -77,6 +91,8 @@ typedef struct ls_capture {
 // ls_capture_free.
 int ls_capture_open(ls_capture **out, const char *path);
 void ls_capture_free(ls_capture *capture);  // NULL is allowed
+// out [piece->at->bytes] = the values.
+int ls_capture_read(void *out, const ls_capture_piece *piece);
 // NULL: there is none of the name.
 const ls_captured *ls_capture_find(const ls_capture *capture, const char *name);
 

@@ -19,4 +19,9 @@ int ls_capture__numbers(int64_t *out, int *count, int room, const json_t *array,
 // Reads the index at `path` of a rank's file.
 int ls_capture__index(ls_capture *capture, const char *path, int rank, const ls_safetensors *file);
 
+// Whether a folder is a checkpoint of lockstep's, and its tables' arrays, each as one tensor.
+// (capture_checkpoint.c)
+bool ls_capture__is_checkpoint(const char *dir);
+int ls_capture__checkpoint(ls_capture *capture, const char *dir);
+
 #endif

@@ -25,8 +25,13 @@ typedef struct diff {
 } diff;
 
 // ---- One tensor ---------------------------------------------------------------------------------
+// A stage's name has no slash.
 static const char *name_of(const diff *d, const ls_captured *tensor) {
-    return ls_arena_strdup(d->comparison.arena, tensor->name);
+    char *name = ls_arena_strdup(d->comparison.arena, tensor->name);
+    for (char *at = name; at != NULL && *at != 0; at++) {
+        *at = *at == '/' ? '|' : *at;
+    }
+    return name;
 }
 
 // Names of tensors are stages; a name that no stage can have says so.
@@ -260,6 +265,17 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     uint64_t elements = 0;
     bool same = false;
     LS_TRY(is_same(&same, &elements, d, p));
+    if (!same) {
+        bool dealt = false;
+        LS_TRY(ls_diff__deal(&dealt, d->sides.run->arena, d->sides.arena, d->sides.run,
+                             d->sides.ref, p));
+        if (dealt) {
+            const char *why = NULL;
+            LS_TRY(ls_diff__pair(p, &why, &d->sides, p->ref_of, p->run.of));
+            LS_ASSERT(why == NULL);
+            LS_TRY(is_same(&same, &elements, d, p));
+        }
+    }
     ls_diff_allowance *allowed =
         ls_arena_alloc(d->sides.arena, (size_t)p->run.copies, sizeof *allowed);
     if (allowed == NULL) {
@@ -284,6 +300,10 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     }
     if (same) {
         ls_stage_result_compared(stage, elements);
+        const ls_deal *deal = p->run.of->deal;
+        if (deal != NULL && strstr(name, " input ") != NULL) {
+            stage->order = deal->in_turns ? "rows dealt in turns" : "rows in another order";
+        }
         return LS_OK;
     }
     return settle(d, stage, p, allowed);
@@ -297,7 +317,7 @@ static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *ru
     }
     LS_TRY(ls_diff__pair(&p, &why, &d->sides, ref, run));
     if (why != NULL && ref->optional &&
-        calls_of(d, d->sides.ref, name) != calls_of(d, d->sides.run, name)) {
+        calls_of(d, d->sides.ref, ref->name) != calls_of(d, d->sides.run, ref->name)) {
         return omit(d, name, "the module's calls are of other parts of the batch");
     }
     return why != NULL ? note_wrong(d, run, why) : compare_assembled(d, name, &p);
@@ -357,7 +377,7 @@ static int compare_all(diff *d) {
     return LS_OK;
 }
 
-int ls_diff_run(ls_results *results, const ls_capture *ref, const ls_capture *run,
+int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
                 const ls_diff_options *options, const char *reproduce) {
     diff d = {.search = SEARCH_ELEMENTS_MAX,
               .sides = {.ref = ref, .run = run, .options = options},

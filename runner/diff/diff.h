@@ -17,7 +17,7 @@ typedef struct ls_diff_options {
 
 // Adds a case whose stages are the tensors; `reproduce` is borrowed. The captures must stay until
 // the results were reported.
-int ls_diff_run(ls_results *results, const ls_capture *ref, const ls_capture *run,
+int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
                 const ls_diff_options *options, const char *reproduce);
 
 #endif

@@ -9,7 +9,8 @@
 
 typedef struct ls_diff_sides {
     ls_arena *arena;  // of the tensor at hand
-    const ls_capture *ref, *run;
+    const ls_capture *ref;
+    ls_capture *run;
     const ls_diff_options *options;
     char *alone[2];  // of ref and run: [ranks][ranks], see has_own
 } ls_diff_sides;
@@ -49,5 +50,11 @@ int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_
                    int copy);
 // The sum that a partial tensor is, or a gradient whose parts are known. False: it is none.
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *pair);
+
+// Whether a step's first input has the reference's rows in another order: the step's batch was
+// dealt to the ranks otherwise than in blocks. Then all tensors of the step in `run` say so, in
+// `keep`, and the pair is to be made anew. (deal.c)
+int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
+                  const ls_capture *ref, const ls_diff_pair *pair);
 
 #endif

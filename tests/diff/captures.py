@@ -379,6 +379,34 @@ def everything(check):
     assert omitted(*names)[0] == 0 and "other parts of the batch" in omitted(*names)[1]["step 0 forward l"], omitted(*names)
 
 
+def dealt(check):
+    """A batch that was dealt to the ranks otherwise than in blocks, as torch's DistributedSampler does."""
+    x, y = waves(12 * 3), waves(12 * 2 * 2, 0.5)  # 12 samples; of y two rows each
+    act = {"optional": True}
+    ref = {"step 0 input l": ([12, 3], x, act), "step 0 forward l": ([24, 2], y, act), "step 1 input l": ([12, 3], x, act)}
+
+    def ranks(orders, second=None, also=True):
+        return [{"step 0 input l": ([len(o), 3], [v for i in o for v in rows(x, 3, i, i + 1)], act),
+                 "step 0 forward l": ([2 * len(o), 2], [v for i in p for v in rows(y, 4, i, i + 1)], act),
+                 **({"step 1 input l": ([len(o), 3], [v for i in p for v in rows(x, 3, i, i + 1)], act)} if also else {})}
+                for o, p in zip(orders, second or orders)]
+
+    turns = [list(range(r, 12, 3)) for r in range(3)]
+    mixed = [[7, 1, 0, 11], [3, 2], [4, 5, 6, 8, 9, 10]]
+    for orders, said in ((turns, "rows dealt in turns"), (mixed, "rows in another order")):
+        a, b = check.written([ref]), check.written(ranks(orders))
+        code, stages, text = diff(a, b)
+        assert code == 0 and {s["class"] for s in stages.values()} == {"bit_exact"}, (stages, text)
+        assert [s["order"] for s in stages.values()] == [said, None, said], stages
+        # Later tensors are dealt alike, or wrong; a row that is there twice is no order.
+        other = [list(reversed(o)) for o in orders]
+        check.one(ref, ranks(orders, other, also=False), 1, "wrong", name="step 0 forward l")
+        twice = [[orders[0][1], *orders[0][1:]], *orders[1:]]
+        check.one(ref, ranks(twice), 1, "wrong", name="step 0 input l")
+    blocks = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    check.one(ref, ranks(blocks, turns, also=False), 1, "wrong", name="step 0 forward l")
+
+
 def absent(check):
     t = waves(8)
     check.one({"t": ([8], t, {}), "parameter p": ([8], t, {})}, [{"t": ([8], t, {})}], 1, "wrong", "no rank of the run has it",
@@ -403,6 +431,11 @@ def files(check):
     one, cut = check.path() + ".safetensors", check.path()
     tensor_files.write_raw(one, {"t": ("F32", [4, 2], f32(t))})
     assert diff(one, one)[0] == 0
+    other = check.path() + ".safetensors"  # a name that no stage can have
+    for path, values in ((one, t), (other, waves(8, 2))):
+        tensor_files.write_raw(path, {"t": ("F32", [4, 2], f32(t)), "a/b": ("F32", [8], f32(values))})
+    assert diff(one, other)[1]["a|b"]["class"] == "wrong", diff(one, other)
+    tensor_files.write_raw(one, {"t": ("F32", [4, 2], f32(t))})
     os.makedirs(cut)
     for rank in range(2):
         path = os.path.join(cut, f"shard-{rank}.safetensors")
@@ -439,8 +472,75 @@ def files(check):
         assert code in (1, 2), (code, index, said)
 
 
+SCENARIO = """lockstep: 1
+name: tables
+seed: 7
+mesh: {shape: [3]}
+tables:
+  - {name: user, rows: 11, dim: 4, features: user, sharding: {type: row_wise}}
+  - {name: item, rows: 5, dim: 6, features: item, sharding: {type: column_wise, columns: 2, ranks: [0, 1, 2]}}
+inputs:
+  batch: 4
+  features:
+    user: {lengths: {uniform: [0, 5]}}
+    item: {lengths: {uniform: [0, 4]}}
+steps: [forward, backward, update]
+optimizer: {type: rowwise_adagrad, lr: 0.02, eps: 0.000001}
+train: {steps: 2}
+"""
+PLAN = """lockstep_plan: 1
+ranks: 2
+ranks_per_host: 2
+tables:
+  - name: "user"
+    rows: 11
+    columns: 4
+    sharding: table_wise
+    kernel: fused
+    shards:
+      - {rank: 1, offset: [0, 0], size: [11, 4]}
+  - name: "item"
+    rows: 5
+    columns: 6
+    sharding: column_wise
+    kernel: fused
+    shards:
+      - {rank: 0, offset: [0, 0], size: [5, 2]}
+      - {rank: 1, offset: [0, 2], size: [5, 2]}
+      - {rank: 0, offset: [0, 4], size: [5, 2]}
+"""
+
+
+def checkpoints(check):
+    """lockstep's own, before and after a reshard, whole and damaged."""
+    folder = check.path()
+    os.makedirs(folder)
+    before, after, plan = (os.path.join(folder, name) for name in ("before", "after", "plan"))
+    for path, text in ((folder + "/scenario.yaml", SCENARIO), (plan, PLAN)):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    for words in (["run", folder + "/scenario.yaml", "--checkpoint", before], ["reshard", before, after, "--plan", plan]):
+        done = subprocess.run([LOCKSTEP, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    code, stages, _ = diff(before, after, "--exact")
+    assert code == 0 and {s["class"] for s in stages.values()} == {"bit_exact"}, stages
+    assert list(stages) == ["step", "user.weights", "user.momentum1", "item.weights", "item.momentum1"], stages
+    file = os.path.join(after, "rank_00001.safetensors")
+    tensors = tensor_files.read_raw(file)
+    for name, tensor in tensors.items():
+        for data in (f32([math.nan]) + tensor[2][4:], bytes(len(tensor[2])), tensor[2][:-4] + f32([1 + 2**-20])):
+            tensor_files.write_raw(file, {**tensors, name: (*tensor[:2], data)})
+            code, stages, said = diff(before, after)
+            assert code == 1, (name, stages, said)
+    near = {name: (*t[:2], bytes([t[2][0] ^ 1]) + t[2][1:]) for name, t in tensors.items()}
+    tensor_files.write_raw(file, near)
+    assert diff(before, after)[0] == 0 and diff(before, after, "--exact")[0] == 1
+    tensor_files.write_raw(file, dict(list(tensors.items())[1:]))
+    assert diff(before, after)[0] == 2
+
+
 def main():
-    for part in (placements, factors, bounds, narrow, everything, absent, files):
+    for part in (placements, factors, bounds, narrow, everything, dealt, absent, files, checkpoints):
         part(Check())
         print(part.__name__, "as it should be")
 
