@@ -137,10 +137,19 @@ static void sleep_on(ls_client *client, uint32_t slot, struct timespec most) {
     }
 }
 
+void ls_client_rest(ls_client *client, uint32_t slot) {
+    sleep_on(client, slot, (struct timespec){.tv_sec = 1});
+}
+
+void ls_client_wake(ls_client *client, uint32_t slot) {
+    (void)syscall(SYS_futex, &ls_client_slot(client, slot)->done, FUTEX_WAKE, INT_MAX, NULL, NULL,
+                  0);
+}
+
 int ls_client_await(ls_client *client, uint32_t slot) {
     ls_wire_slot *at = ls_client_slot(client, slot);
     while (!ls_client_done(client, slot)) {
-        sleep_on(client, slot, (struct timespec){.tv_sec = 1});
+        ls_client_rest(client, slot);
     }
     if (__atomic_load_n(&at->done, __ATOMIC_ACQUIRE) == 1) {
         return LS_OK;
@@ -180,7 +189,7 @@ static void fail_all(ls_client *client, const char *why) {
     for (uint32_t i = 0; i < LS_WIRE_SLOTS; i++) {
         if (__atomic_load_n(&control->slots[i].done, __ATOMIC_ACQUIRE) == 0) {
             __atomic_store_n(&control->slots[i].done, 2u, __ATOMIC_RELEASE);
-            (void)syscall(SYS_futex, &control->slots[i].done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+            ls_client_wake(client, i);
         }
     }
 }
@@ -212,6 +221,10 @@ static void tell_place(ls_client *client) {
         memcpy(message.file, place.file, length);
     }
     (void)ls_client_send(client, &message, -1);
+}
+
+void ls_client_interpreter_ends(void) {
+    ls_python_close();
 }
 
 static void *watch(void *arg) {

@@ -64,12 +64,18 @@ LS_API int ls_client_wait(ls_client *client, uint32_t slot);
 
 // As above, but the coordinator is not told: for a thread that waits in the program's stead.
 LS_API int ls_client_await(ls_client *client, uint32_t slot);
+// Sleeps until the call is answered, the slot is woken or a second has passed.
+LS_API void ls_client_rest(ls_client *client, uint32_t slot);
+LS_API void ls_client_wake(ls_client *client, uint32_t slot);
+// The interpreter of this process is about to finalise: the client's own thread enters it no more.
+LS_API void ls_client_interpreter_ends(void);
 
 // ---- Communicators and calls on host memory -----------------------------------------------------
 // Joins the communicator of those who give the same id [LS_WIRE_ID_BYTES]; waits until all have.
 LS_API int ls_client_join(uint32_t *comm, ls_client *client, const unsigned char *id, int ranks,
                           int rank, const char *name);
-LS_API int ls_client_leave(ls_client *client, uint32_t comm);
+// Destroys it for this process. in_flight: calls on it may not be done.
+LS_API int ls_client_leave(ls_client *client, uint32_t comm, bool in_flight);
 
 // Borrowed while it is issued. Meanings of count and counts: ls_call (collectives/collectives.h).
 typedef struct ls_client_call {

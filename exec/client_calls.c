@@ -26,10 +26,11 @@ int ls_client_join(uint32_t *out, ls_client *client, const unsigned char *id, in
     return status;
 }
 
-int ls_client_leave(ls_client *client, uint32_t comm) {
+int ls_client_leave(ls_client *client, uint32_t comm, bool in_flight) {
     ls_wire_comm_destroy message = {.head = {LS_WIRE_COMM_DESTROY, sizeof message},
                                     .comm = comm,
-                                    .site = ls_client_here(client, NULL)};
+                                    .site = ls_client_here(client, NULL),
+                                    .aborted = in_flight ? 1 : 0};
     return ls_client_send(client, &message, -1);
 }
 

@@ -177,14 +177,19 @@ static size_t least(uint32_t type) {
     }
 }
 
-static int destroy(ls_exec_process *process, const ls_wire_comm_destroy *message) {
+static int destroy(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_destroy *message) {
     ls_exec_comm *comm = ls_exec__comm(process, message->comm);
     LS_TRY(comm != NULL ? LS_OK : LS_ERR_INVALID);
     const ls_exec_site *at = ls_exec__site(process, message->site);
     ls_rank_comm *handle = comm->handle;
     comm->handle = NULL;
-    // One that is aborted may have calls in flight, which nobody waits for any more.
-    if (message->aborted == 0 || !ls_exec__in_flight(comm->rank, handle)) {
+    // Calls may be in flight on a communicator that is aborted; they still match those of others.
+    if (message->aborted != 0) {
+        (void)ls_exec__advance(exec);
+    }
+    if (message->aborted != 0 && ls_exec__in_flight(comm->rank, handle)) {
+        ls_remote_abandon(handle, at->file, at->line);
+    } else {
         (void)ls_remote_destroy(handle, at->file, at->line);
     }
     return LS_OK;
@@ -220,7 +225,7 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
     case LS_WIRE_COMM_SUBSET:
         return ls_exec__subset(exec, process, message);
     case LS_WIRE_COMM_DESTROY:
-        return destroy(process, message);
+        return destroy(exec, process, message);
     case LS_WIRE_CALL:
         return ls_exec__call(exec, process, message);
     case LS_WIRE_WAIT:

@@ -15,7 +15,9 @@ typedef struct ls_python_place {
 // has none: of the program's first thread, which autograd's threads work for, else the outermost
 // frame that is installed. False: there is no Python here, or it runs nothing.
 bool ls_python_here(ls_python_place *out);
-// The same of the program's first thread.
+// The same of the program's first thread; false after ls_python_close.
 bool ls_python_first(ls_python_place *out);
+// The interpreter is about to finalise. No thread is in ls_python_first when this returns.
+void ls_python_close(void);
 
 #endif

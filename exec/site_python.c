@@ -232,6 +232,20 @@ bool ls_python_here(ls_python_place *out) {
     return gather(out, false);
 }
 
+static pthread_mutex_t entering = PTHREAD_MUTEX_INITIALIZER;
+static bool closed;
+
+// Invariant: the caller of ls_python_close does not hold the interpreter's lock, so that who is in
+// there gets it.
 bool ls_python_first(ls_python_place *out) {
-    return gather(out, true);
+    (void)pthread_mutex_lock(&entering);
+    bool found = !closed && gather(out, true);
+    (void)pthread_mutex_unlock(&entering);
+    return found;
+}
+
+void ls_python_close(void) {
+    (void)pthread_mutex_lock(&entering);
+    closed = true;
+    (void)pthread_mutex_unlock(&entering);
 }

@@ -400,7 +400,7 @@ void ls_checks__end(ls_spmd *run) {
     }
     for (const ls_rank_comm *comm = run->handles; comm != NULL; comm = comm->next) {
         const ls_rank *rank = comm->rank;
-        if (comm->of_run || comm->destroyed || rank->exit_status != 0 ||
+        if (comm->of_run || comm->destroyed || comm->abandoned || rank->exit_status != 0 ||
             rank->state == LS_RANK_DIED) {
             continue;
         }

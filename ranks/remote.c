@@ -223,6 +223,12 @@ int ls_remote_destroy(ls_rank_comm *comm, const char *file, int line) {
     return status;
 }
 
+void ls_remote_abandon(ls_rank_comm *comm, const char *file, int line) {
+    comm->abandoned = true;
+    comm->file = file;
+    comm->line = line;
+}
+
 void ls_remote_name(ls_rank_comm *comm, const char *name) {
     ls_comm *named = comm->shared->comm;
     (void)snprintf(named->name, sizeof named->name, "%s", name);

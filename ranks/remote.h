@@ -85,6 +85,8 @@ int ls_remote_move_on(bool *done, ls_spmd *run, ls_request *const *requests, int
 void ls_remote_skip(ls_request *const *requests, int size);
 void ls_remote_release(ls_request *request);  // which is done, and forgotten then
 int ls_remote_destroy(ls_rank_comm *comm, const char *file, int line);
+// The same while calls are in flight on it, which are matched none the less.
+void ls_remote_abandon(ls_rank_comm *comm, const char *file, int line);
 void ls_remote_name(ls_rank_comm *comm, const char *name);  // for messages
 
 // ---- What ranks do ------------------------------------------------------------------------------

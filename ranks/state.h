@@ -234,7 +234,8 @@ struct ls_rank_comm {
     int member;
     uint64_t replicas;  // declared so far
     bool destroyed;
-    bool of_run;  // world and axes: nobody destroys them
+    bool abandoned;  // destroyed with calls in flight, which are matched none the less
+    bool of_run;     // world and axes: nobody destroys them
     const char *file;
     int line;
     ls_met_groups *met_groups;  // [size] by peer; NULL before a message of a group

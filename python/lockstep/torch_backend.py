@@ -244,6 +244,8 @@ class ProcessGroup(dist.ProcessGroup):
     def _issue(self, kind, like, send=None, recv=None, count=0, op=0, root=0, send_counts=None, recv_counts=None,
                reduces=False, tag=0):
         """One call; counts are in elements of `like`."""
+        if self._comm is None:
+            raise client.Error(f"lockstep: {kind} on a process group that was destroyed")
         dtype, times = element(like, reduces) if like is not None else (U8, 1)
         sent = Staged(send) if send is not None else None
         if sent is not None:
@@ -501,11 +503,17 @@ class ProcessGroup(dist.ProcessGroup):
     def _get_sequence_number_for_group(self):
         return self._sequence
 
+    def _leave(self, in_flight):
+        comm, self._comm, self._pending = self._comm, None, []
+        if comm is None:
+            return
+        try:
+            client.get().leave(comm, in_flight)
+        except client.Error:  # the run is over, and has said why
+            pass
+
     def shutdown(self):
-        for work in self._pending:
-            if work.is_completed():
-                continue
-        self._pending = []
+        self._leave(in_flight=not all([work.is_completed() for work in self._pending]))
 
     abort = shutdown
 

@@ -32,8 +32,10 @@ FUNCTIONS = {  # name: (result, arguments after the client)
     "done": (ctypes.c_bool, [c_void_p, c_uint32]),
     "wait": (c_int, [c_void_p, c_uint32]),
     "await": (c_int, [c_void_p, c_uint32]),
+    "rest": (None, [c_void_p, c_uint32]),
+    "wake": (None, [c_void_p, c_uint32]),
     "join": (c_int, [POINTER(c_uint32), c_void_p, c_char_p, c_int, c_int, c_char_p]),
-    "leave": (c_int, [c_void_p, c_uint32]),
+    "leave": (c_int, [c_void_p, c_uint32, ctypes.c_bool]),
     "issue": (c_int, [POINTER(c_uint32), c_void_p, POINTER(Call)]),
     "arrived": (None, [c_void_p, c_uint32]),
     "kind": (c_int, [c_char_p]),
@@ -87,8 +89,8 @@ class Client:
         self._check(self._functions["join"](comm, self._self, identity, ranks, rank, name.encode()))
         return comm.value
 
-    def leave(self, comm):
-        self._check(self._functions["leave"](self._self, comm))
+    def leave(self, comm, in_flight):
+        self._check(self._functions["leave"](self._self, comm, in_flight))
 
     @functools.cache
     def kind(self, name):
@@ -109,6 +111,13 @@ class Client:
         """Until the call of `slot` is done. told: the program itself waits, so that a deadlock is explained."""
         self._check(self._functions["wait" if told else "await"](self._self, slot))
 
+    def rest(self, slot):
+        """Until the call of `slot` is done, it is woken, or some time has passed."""
+        self._functions["rest"](self._self, slot)
+
+    def wake(self, slot):
+        self._functions["wake"](self._self, slot)
+
     def sender(self, slot):
         """Of a receive that is done: the member that sent."""
         return self._functions["slot"](self._self, slot)[4]
@@ -125,6 +134,13 @@ class Client:
 @functools.cache
 def get():
     return Client()
+
+
+def interpreter_ends():
+    """No thread of the client enters the interpreter from here on."""
+    ends = getattr(ctypes.CDLL(None), "ls_client_interpreter_ends", None)
+    if ends is not None:
+        ends()
 
 
 def counts(values):

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from lockstep import torch_backend
 from lockstep import torch_client as client
+from lockstep.torch_work import Waiter
 
 METHODS = ("allreduce", "allreduce_coalesced", "reduce", "broadcast", "allgather", "_allgather_base", "all_gather_single",
            "allgather_into_tensor_coalesced", "allgather_coalesced", "gather", "scatter", "reduce_scatter",
@@ -72,13 +73,22 @@ class Work(dist._Work):
     def result(self):
         return self._real.result()
 
-    def get_future(self):
-        def told(future):
+    def _settle(self):
+        try:
+            value = self._real.get_future().wait()
             self._tell()
-            return future.value()
+        except RuntimeError as error:
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(value)
 
-        if self._future is None:
-            self._future = self._real.get_future().then(told)
+    def get_future(self):
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+        if not Waiter.started([], self._settle):  # a callback of gloo's own future may outlive the interpreter
+            self._settle()
         return self._future
 
 
@@ -124,7 +134,7 @@ class ProcessGroup(torch_backend.ProcessGroup):
     def shutdown(self):
         for work in self._pending:  # of what nobody waited for
             work.wait()
-        self._pending = []
+        self._leave(in_flight=not all([work.over() for work in self._pending]))
 
     abort = shutdown
 

@@ -1,5 +1,6 @@
 """What a call of the backend returns: the wait for it, its future, and its event in a profile."""
 
+import atexit
 import threading
 
 import torch
@@ -20,10 +21,85 @@ class Profiled:
             event._call_end_callbacks_on_future(self._ended)
 
     def end(self):
-        if self._ended is not None:  # what ends on another thread than it began on is asynchronous
-            thread = threading.Thread(target=self._ended.set_result, args=(None,))
+        if self._ended is None:
+            return
+        thread = threading.Thread(target=self._ended.set_result, args=(None,))
+        try:  # an event that ends on another thread than it began on is asynchronous
             thread.start()
+        except RuntimeError:  # the interpreter ends, and starts no thread
+            self._ended.set_result(None)
+        else:
             thread.join()
+
+
+class Waiter(threading.Thread):
+    """Settles the future of a work when the calls of its slots are done.
+
+    Invariant: none of these threads runs when the interpreter finalises. torch aborts a process in which a thread of
+    C++ code needs an interpreter that has finalised.
+    """
+
+    _running, _settling, _ending = set(), 0, False
+    _counting = threading.Lock()
+
+    def __init__(self, slots, settle):
+        super().__init__(name="lockstep future", daemon=True)
+        self._slots, self._settle = slots, settle
+
+    @classmethod
+    def started(cls, slots, settle):
+        """False: the interpreter ends, and starts no thread."""
+        waiter = cls(slots, settle)
+        with cls._counting:
+            if cls._ending:
+                return False
+            cls._running.add(waiter)
+        try:
+            waiter.start()
+        except RuntimeError:
+            cls._running.discard(waiter)
+            return False
+        return True
+
+    def run(self):
+        try:
+            if self._await():
+                self._settle()
+        finally:
+            with self._counting:
+                Waiter._settling -= 1
+                self._running.discard(self)
+
+    def _await(self):
+        for slot in self._slots:
+            while not client.get().done(slot):
+                with self._counting:
+                    if self._ending and self._settling == 0:
+                        Waiter._settling += 1
+                        return False
+                client.get().rest(slot)
+        with self._counting:
+            Waiter._settling += 1  # a callback of this future may wait for another future
+        return True
+
+    def _stop(self):
+        while self.is_alive():
+            for slot in self._slots:
+                client.get().wake(slot)
+            self.join(0.01)
+
+    @classmethod
+    def end_all(cls):
+        """Before the interpreter finalises: ends all threads; a future whose calls are not done is never settled."""
+        with cls._counting:
+            cls._ending = True
+            running = list(cls._running)
+        for waiter in running:
+            waiter._stop()
+        client.interpreter_ends()
+
+
+atexit.register(Waiter.end_all)
 
 
 class Work(dist._Work):
@@ -36,11 +112,14 @@ class Work(dist._Work):
         self._complete, self._error, self._future, self._sender = False, None, None, None
 
     def _end(self, told):
-        """Waits for the calls; whoever comes first copies their results, whoever leaves last gives their slots."""
+        """Waits for the calls. The first thread to come copies their results, the last to leave gives their slots."""
         with self._lock:
             if self._complete:
                 return
             self._waiting += 1
+        self._wait_counted(told)
+
+    def _wait_counted(self, told):
         error = None
         for slot in self._slots:
             try:
@@ -105,8 +184,9 @@ class Work(dist._Work):
                 return self._future
             self._future = torch.futures.Future()
             complete = self._complete
+            self._waiting += 0 if complete else 1
         if complete:
             self._settle(self._future)
-        else:
-            threading.Thread(target=self._end, args=(False,), daemon=True).start()
+        elif not Waiter.started(self._slots, lambda: self._wait_counted(told=False)):
+            self._wait_counted(told=True)
         return self._future
