@@ -7,7 +7,7 @@ sees no GPU, are lockstep's. A program may also ask for the backend by name, "lo
 import os
 import sys
 
-_MODULE = "torch.distributed"
+_MODULE, _RULES = "torch.distributed", "torch._dynamo.trace_rules"
 
 
 def under_exec():
@@ -66,11 +66,21 @@ def install():
     c10d._new_process_group_helper, c10d.rendezvous = replaced, connected
 
 
+def skip():
+    """Keeps Dynamo from tracing lockstep's frames: torch.compile compiles no code of the backend's."""
+    rules = sys.modules[_RULES]
+    if hasattr(rules, "add"):
+        rules.add(__name__)
+
+
 class _Finder:
-    """Calls install() when torch's module has been loaded."""
+    """Calls `prepare` when a module has been loaded."""
+
+    def __init__(self, module, prepare):
+        self._module, self._prepare = module, prepare
 
     def find_spec(self, name, path=None, target=None):
-        if name != _MODULE:
+        if name != self._module:
             return None
         sys.meta_path.remove(self)
         import importlib.util
@@ -80,15 +90,16 @@ class _Finder:
 
         def exec_module(module):
             load(module)
-            install()
+            self._prepare()
 
         spec.loader.exec_module = exec_module
         return spec
 
 
 def hook():
-    """Prepares torch.distributed, loaded already or not."""
-    if _MODULE in sys.modules:
-        install()
-    else:
-        sys.meta_path.insert(0, _Finder())
+    """Prepares torch's modules, loaded already or not."""
+    for module, prepare in ((_MODULE, install), (_RULES, skip)):
+        if module in sys.modules:
+            prepare()
+        else:
+            sys.meta_path.insert(0, _Finder(module, prepare))
