@@ -70,8 +70,6 @@ bool ls_mpi__signature_fits(size_t send_count, const mpi_type *send, size_t recv
                             const mpi_type *recv, const char **send_basic, const char **recv_basic);
 // The first element's offset and the span of count elements.
 void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *type);
-bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, const char *low,
-                        const char *high);
 // Whether what two calls name has a byte in common, gaps left out.
 bool ls_mpi__types_meet(const void *a, size_t a_count, const mpi_type *a_type, const void *b,
                         size_t b_count, const mpi_type *b_type);
@@ -83,6 +81,17 @@ typedef struct mpi_place {
 } mpi_place;
 // Whether a byte is in several of them, or in one of them twice: nothing can be received into them.
 bool ls_mpi__places_overlap(const mpi_place *places, size_t n);
+// Where they are: neighbors are one range, in the order of the addresses.
+typedef struct mpi_range {
+    const char *low, *high;
+} mpi_range;
+typedef struct mpi_ranges {
+    size_t count;
+    mpi_range *all;  // [count]
+    mpi_range one;
+} mpi_ranges;
+void ls_mpi__ranges(mpi_ranges *out, const mpi_place *place);
+void ls_mpi__ranges_free(mpi_ranges *ranges);
 bool ls_mpi__segments_overlap(const mpi_type *type);
 mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner);
 int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);

@@ -4,6 +4,7 @@
 #define LS_MPI_INTERNAL_H
 
 #include "mpi/data.h"
+#include "mpi/intervals.h"
 #include "mpi/mpi_run.h"
 #include "ranks/front.h"
 
@@ -149,20 +150,23 @@ typedef enum mpi_request_kind {
     MPI_REQUEST_GENERAL
 } mpi_request_kind;
 
+typedef struct mpi_held {
+    mpi_interval at;
+    struct mpi_owned *owned;
+} mpi_held;
+
 typedef struct mpi_owned {  // a buffer that a call owns until it is complete
-    const char *low, *high;
-    const char *base;
-    size_t count;
-    bool writes;  // the call writes it: nobody else may even read it
+    bool writes;            // the call writes it: nobody else may even read it
+    bool told;
     const char *function, *file;
     int line;
-    mpi_win *win;               // of an RMA call, until its epoch ends
-    struct mpi_owned **holder;  // of a request's, which may go before that
+    mpi_win *win;  // of an RMA call, until its epoch ends
     int target;
-    const mpi_type *type;     // its parts; NULL: all bytes
+    struct mpi_owned *next, **of_epoch;  // others of that epoch, and who points to this one
+    struct mpi_owned **holder;           // the request's, which may go before that
     const ls_request *until;  // of a freed request: owned until this is complete; NULL: disowned
-    struct mpi_owned *next;
-    bool told;
+    size_t held_count;
+    mpi_held held[];
 } mpi_owned;
 
 struct mpi_request {
@@ -182,7 +186,8 @@ struct mpi_request {
     MPI_Grequest_free_function *release;
     MPI_Grequest_cancel_function *cancel;
     void *state;
-    bool general_done, freed;  // freed before it is done
+    bool general_done, freed;   // freed before it is done
+    struct mpi_access *access;  // of an RMA call; NULL: nothing races with it any more
     mpi_request *next_freed;
 };
 
@@ -210,15 +215,12 @@ struct mpi_rank {
     int bsend_size, bsend_used;
     size_t bsend_all;    // since the buffer was attached
     mpi_request *freed;  // before their messages were complete
-    mpi_owned *owned;
-    const char *owned_low, *owned_high;  // around all of them
-    mpi_keyval *keyvals;                 // [LS_MPI_KEYVALS] from 1
-    uint64_t *clock;                     // [ranks]
+    int freed_count, freed_limit;
+    mpi_intervals owned[2];  // that calls read; that they write
+    mpi_keyval *keyvals;     // [LS_MPI_KEYVALS] from 1
+    uint64_t *clock;         // [ranks]
     mpi_win *windows;
     int window_count;
-    struct mpi_access **rivals;  // [rival_count] see race.c
-    int rival_count, rival_room;
-    uint64_t rivals_of;
     const char *code_low, *code_high;  // where its image is
     int argc;
     char **argv;
@@ -377,8 +379,13 @@ void ls_mpi__say(char *out, size_t out_bytes, const ls_call *call);
 mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
                        bool writes, const char *function);
 void ls_mpi__disown(mpi_rank *me, mpi_owned *owned);
+// Who owns a byte of it that may not be read (written) therefore; NULL: nobody.
+mpi_owned *ls_mpi__owner(mpi_rank *me, const char *low, const char *high, bool writes);
 // What RMA calls on a window to a target (-1: to any) own.
+void ls_mpi__own_in_epoch(mpi_owned *owned, mpi_win *win, int target);
 void ls_mpi__disown_epoch(mpi_rank *me, const mpi_win *win, int target);
+// Whether an earlier call to the target reads just that, and has no request of its own.
+bool ls_mpi__owned_in_epoch(mpi_rank *me, const mpi_win *win, int target, const mpi_place *place);
 // An access by a call to what another call owns is a finding.
 void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
                          bool writes, const char *function);
@@ -407,7 +414,7 @@ int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size);
 void ls_mpi__race_end(void);
 // Who looks again and again lets others run; who walks along a list need not each time.
 void ls_mpi__let_others(mpi_rank *me, const char *function);
-void ls_mpi__race_request_done(mpi_rank *me, int request);
+void ls_mpi__race_request_done(mpi_rank *me, mpi_request *request);
 
 // ---- explore.c ----------------------------------------------------------------------------------
 int ls_mpi__explore_choose(ls_spmd *run, const ls_match_choice *choices, int count);

@@ -323,7 +323,6 @@ static void close_rank(mpi_rank *me) {
         free(me->argv[i]);
     }
     free(me->argv);
-    free((void *)me->rivals);
     free(me->clock);
 }
 

@@ -3,35 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/internal.h"
+#include "mpi/rma.h"
 
 _Thread_local mpi_rank *ls_mpi__watched;
 
-static void span_of(const char **low, const char **high, const void *buf, size_t count,
-                    const mpi_type *type) {
-    ptrdiff_t offset;
-    size_t bytes;
-    ls_mpi__span(&offset, &bytes, count, type);
-    *low = (const char *)((intptr_t)buf + offset);
-    *high = *low + bytes;
-}
-
-static void update_bounds(mpi_rank *me) {
-    me->owned_low = me->owned_high = NULL;
-    for (const mpi_owned *at = me->owned; at != NULL; at = at->next) {
-        me->owned_low = me->owned_low == NULL || at->low < me->owned_low ? at->low : me->owned_low;
-        me->owned_high = at->high > me->owned_high ? at->high : me->owned_high;
-    }
-    ls_mpi__watch(me);
-}
-
 void ls_mpi__watch(mpi_rank *me) {
     if (pthread_equal(me->rank->thread, pthread_self()) != 0) {
-        ls_mpi__watched = me->owned != NULL || me->window_count > 0 ? me : NULL;
+        bool owns = me->owned[0].root != NULL || me->owned[1].root != NULL;
+        ls_mpi__watched = owns || me->window_count > 0 ? me : NULL;
     }
 }
 
-static void tell(mpi_rank *me, mpi_owned *owned, bool writes, const char *function,
+static void tell(mpi_rank *me, mpi_owned *owned, const char *does, const char *function,
                  const char *file, int line) {
     if (owned->told) {
         return;
@@ -40,118 +23,183 @@ static void tell(mpi_rank *me, mpi_owned *owned, bool writes, const char *functi
     ls_mpi__finding(me, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line,
                     "%s %s a buffer at %s:%d that %s, made at %s:%d, %s and owns until it is "
                     "complete",
-                    function != NULL ? function : "the program", writes ? "writes" : "reads", file,
-                    line, owned->function, owned->file, owned->line,
-                    owned->writes ? "writes" : "reads");
+                    function != NULL ? function : "the program", does, file, line, owned->function,
+                    owned->file, owned->line, owned->writes ? "writes" : "reads");
 }
 
-static bool is_over(const mpi_owned *owned) {
-    return owned->until != NULL && owned->until->state == LS_REQUEST_DONE;
+// The first of what calls read (write) that the stretch meets. What a freed request has owned is
+// nobody's once its message is complete.
+static mpi_owned *owner_of(mpi_rank *me, const char *low, const char *high, bool writes) {
+    mpi_interval *at;
+    while ((at = ls_mpi__interval_search(&me->owned[writes ? 1 : 0], low, high, NULL)) != NULL) {
+        mpi_owned *owned = ((mpi_held *)at)->owned;
+        if (owned->until == NULL || owned->until->state != LS_REQUEST_DONE) {
+            return owned;
+        }
+        ls_mpi__disown(me, owned);
+    }
+    return NULL;
 }
 
-static void check(mpi_rank *me, const char *low, const char *high, size_t count, const void *buf,
-                  const mpi_type *type, bool writes, const char *function, const char *file,
-                  int line) {
-    if (me->owned == NULL || low >= me->owned_high || high <= me->owned_low) {
-        return;
-    }
-    for (mpi_owned *at = me->owned; at != NULL; at = at->next) {
-        if (low >= at->high || high <= at->low || (!writes && !at->writes) || is_over(at)) {
-            continue;
-        }
-        if (ls_mpi__types_meet(buf, count, type, at->base, at->count, at->type)) {
-            tell(me, at, writes, function, file, line);
-        }
-    }
+mpi_owned *ls_mpi__owner(mpi_rank *me, const char *low, const char *high, bool writes) {
+    mpi_owned *writer = owner_of(me, low, high, true);
+    return writer == NULL && writes ? owner_of(me, low, high, false) : writer;
 }
 
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code) {
     const char *low = at, *high = low + bytes;
-    mpi_owned *owned = low < me->owned_high && high > me->owned_low ? me->owned : NULL;
-    for (; owned != NULL; owned = owned->next) {
-        if (low < owned->high && high > owned->low && (writes || owned->writes) && !owned->told &&
-            !is_over(owned) &&
-            (owned->type->contiguous ||
-             ls_mpi__type_meets(owned->base, owned->count, owned->type, low, high))) {
-            const char *file;
-            int line;
-            ls_mpi__line_of(me, code, &file, &line);
-            tell(me, owned, writes, NULL, file, line);
-        }
+    mpi_owned *owned = ls_mpi__owner(me, low, high, writes);
+    if (owned != NULL && !owned->told) {
+        const char *file;
+        int line;
+        ls_mpi__line_of(me, code, &file, &line);
+        tell(me, owned, writes ? "writes" : "reads", NULL, file, line);
     }
     if (me->window_count > 0) {
         ls_mpi__win_access(me, low, high, writes, code);
     }
 }
 
+// An access by a call: where it is.
+static void touch(mpi_rank *me, const mpi_ranges *where, bool writes, const char *function) {
+    mpi_owned *owned = NULL;
+    for (size_t i = 0; i < where->count && owned == NULL; i++) {
+        owned = ls_mpi__owner(me, where->all[i].low, where->all[i].high, writes);
+    }
+    if (owned != NULL) {
+        tell(me, owned, writes ? "writes" : "reads", function, ls_mpi__file, ls_mpi__line);
+    }
+    for (size_t i = 0; i < where->count && me->window_count > 0; i++) {
+        ls_mpi__win_local(me, where->all[i].low, where->all[i].high, writes, function, ls_mpi__file,
+                          ls_mpi__line);
+    }
+}
+
+static void check_block(mpi_rank *me, const mpi_place *place, const char *function) {
+    ptrdiff_t offset;
+    size_t bytes;
+    ls_mpi__span(&offset, &bytes, place->count, place->type);
+    ptrdiff_t end = offset + (ptrdiff_t)bytes;
+    if (end > 0) {
+        ls_mpi__block_check(me, place->base, (size_t)end, function);
+    }
+}
+
+static bool is_empty(const mpi_place *place) {
+    return place->count == 0 || place->type == NULL || place->type->size == 0;
+}
+
 void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
                          bool writes, const char *function) {
-    const char *low, *high;
-    if (count == 0 || type == NULL || type->size == 0) {
+    const mpi_place place = {buf, count, type};
+    if (is_empty(&place)) {
         return;
     }
-    span_of(&low, &high, buf, count, type);
-    if (high > (const char *)buf) {
-        ls_mpi__block_check(me, buf, (size_t)(high - (const char *)buf), function);
-    }
-    check(me, low, high, count, buf, type, writes, function, ls_mpi__file, ls_mpi__line);
-    if (me->window_count > 0) {
-        ls_mpi__win_local(me, low, high, writes, function, ls_mpi__file, ls_mpi__line);
+    check_block(me, &place, function);
+    if (me->owned[0].root != NULL || me->owned[1].root != NULL || me->window_count > 0) {
+        mpi_ranges where;
+        ls_mpi__ranges(&where, &place);
+        touch(me, &where, writes, function);
+        ls_mpi__ranges_free(&where);
     }
 }
 
 mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
                        bool writes, const char *function) {
-    if (count == 0 || type == NULL || type->size == 0) {
+    const mpi_place place = {buf, count, type};
+    if (is_empty(&place)) {
         return NULL;
     }
-    ls_mpi__touch_typed(me, buf, count, type, writes, function);
-    mpi_owned *made = ls_mpi__alloc(sizeof *made);
-    *made = (mpi_owned){.base = buf,
-                        .count = count,
-                        .type = type,
-                        .writes = writes,
+    mpi_ranges where;
+    check_block(me, &place, function);
+    ls_mpi__ranges(&where, &place);
+    touch(me, &where, writes, function);
+    mpi_owned *made = ls_mpi__alloc(sizeof *made + where.count * sizeof made->held[0]);
+    *made = (mpi_owned){.writes = writes,
                         .function = function,
                         .file = ls_mpi__file,
                         .line = ls_mpi__line,
-                        .next = me->owned};
-    span_of(&made->low, &made->high, buf, count, type);
-    me->owned_low = me->owned == NULL || made->low < me->owned_low ? made->low : me->owned_low;
-    me->owned_high = me->owned == NULL || made->high > me->owned_high ? made->high : me->owned_high;
-    me->owned = made;
+                        .held_count = where.count};
+    for (size_t i = 0; i < where.count; i++) {
+        made->held[i] = (mpi_held){{.low = where.all[i].low, .high = where.all[i].high}, made};
+        ls_mpi__interval_add(&me->owned[writes ? 1 : 0], &made->held[i].at);
+    }
+    ls_mpi__ranges_free(&where);
     ls_mpi__watch(me);
     return made;
-}
-
-static void unlink_owned(mpi_owned **at) {
-    mpi_owned *gone = *at;
-    *at = gone->next;
-    if (gone->holder != NULL) {
-        *gone->holder = NULL;
-    }
-    free(gone);
 }
 
 void ls_mpi__disown(mpi_rank *me, mpi_owned *owned) {
     if (owned == NULL) {
         return;
     }
-    mpi_owned **at = &me->owned;
-    while (*at != owned) {
-        LS_ASSERT(*at != NULL);
-        at = &(*at)->next;
+    for (size_t i = 0; i < owned->held_count; i++) {
+        ls_mpi__interval_remove(&me->owned[owned->writes ? 1 : 0], &owned->held[i].at);
     }
-    unlink_owned(at);
-    update_bounds(me);
+    if (owned->holder != NULL) {
+        *owned->holder = NULL;
+    }
+    if (owned->of_epoch != NULL) {
+        *owned->of_epoch = owned->next;
+        if (owned->next != NULL) {
+            owned->next->of_epoch = owned->of_epoch;
+        }
+    }
+    free(owned);
+    ls_mpi__watch(me);
+}
+
+// ---- What RMA calls own -------------------------------------------------------------------------
+void ls_mpi__own_in_epoch(mpi_owned *owned, mpi_win *win, int target) {
+    if (owned == NULL) {
+        return;
+    }
+    if (win->owned == NULL) {
+        win->owned = ls_mpi__alloc((size_t)win->shared->size * sizeof *win->owned);
+    }
+    mpi_owned **first = &win->owned[target];
+    owned->win = win;
+    owned->target = target;
+    owned->next = *first;
+    owned->of_epoch = first;
+    if (*first != NULL) {
+        (*first)->of_epoch = &owned->next;
+    }
+    *first = owned;
 }
 
 void ls_mpi__disown_epoch(mpi_rank *me, const mpi_win *win, int target) {
-    for (mpi_owned **at = &me->owned; *at != NULL;) {
-        if ((*at)->win == win && (target < 0 || (*at)->target == target)) {
-            unlink_owned(at);
-        } else {
-            at = &(*at)->next;
+    for (int t = target < 0 ? 0 : target; win->owned != NULL && t < win->shared->size; t++) {
+        while (win->owned[t] != NULL) {
+            ls_mpi__disown(me, win->owned[t]);
+        }
+        if (target >= 0) {
+            return;
         }
     }
-    update_bounds(me);
+}
+
+// Loops send from one buffer again and again: it is read until the epoch ends, however often.
+#define LOOKED_AT 8
+bool ls_mpi__owned_in_epoch(mpi_rank *me, const mpi_win *win, int target, const mpi_place *place) {
+    mpi_ranges where;
+    ls_mpi__ranges(&where, place);
+    const mpi_range *first = where.all;
+    mpi_interval *at = NULL;
+    bool found = false;
+    for (int i = 0; i < LOOKED_AT && where.count > 0 && !found; i++) {
+        at = ls_mpi__interval_search(&me->owned[0], first->low, first->high, at);
+        if (at == NULL) {
+            break;
+        }
+        const mpi_owned *owned = ((const mpi_held *)at)->owned;
+        found = owned->win == win && owned->holder == NULL && owned->target == target &&
+                !owned->told && owned->held_count == where.count;
+        for (size_t k = 0; k < where.count && found; k++) {
+            found = owned->held[k].at.low == where.all[k].low &&
+                    owned->held[k].at.high == where.all[k].high;
+        }
+    }
+    ls_mpi__ranges_free(&where);
+    return found;
 }

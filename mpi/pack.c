@@ -84,30 +84,6 @@ void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *t
     *bytes = (size_t)(type->true_extent + (last < 0 ? -last : last));
 }
 
-bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, const char *low,
-                        const char *high) {
-    intptr_t from = (intptr_t)low, to = (intptr_t)high;
-    if (type->contiguous) {
-        intptr_t at = (intptr_t)base;
-        return at < to && at + (intptr_t)(count * type->size) > from;
-    }
-    for (size_t i = 0; i < count; i++) {
-        intptr_t element = (intptr_t)base + (intptr_t)i * type->extent;
-        if (element + type->true_lb >= to || element + type->true_lb + type->true_extent <= from) {
-            continue;
-        }
-        for (size_t s = 0; s < type->segment_count; s++) {
-            const mpi_segment *at = &type->segments[s];
-            intptr_t start = element + at->offset;
-            intptr_t end = start + (intptr_t)(at->count * ls_mpi__basic(at->basic)->size);
-            if (start < to && end > from) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 // Bytes that a type's elements have, from one address to another.
 typedef struct stretch {
     intptr_t from, to;
@@ -259,6 +235,36 @@ bool ls_mpi__places_overlap(const mpi_place *places, size_t n) {
         }
     }
     return true;
+}
+
+void ls_mpi__ranges(mpi_ranges *out, const mpi_place *place) {
+    const mpi_type *type = place->type;
+    *out = (mpi_ranges){.all = &out->one};
+    if (type->contiguous) {
+        out->one = (mpi_range){place->base, place->base + place->count * type->size};
+        out->count = place->count > 0 ? 1 : 0;
+        return;
+    }
+    size_t n, kept = 0;
+    stretch *all = stretches(&n, place->base, place->count, type, INTPTR_MIN, INTPTR_MAX);
+    out->all = ls_mpi__alloc(n * sizeof *out->all);
+    for (size_t i = 0; i < n; i++) {
+        const char *low = (const char *)all[i].from, *high = (const char *)all[i].to;
+        mpi_range *last = &out->all[kept > 0 ? kept - 1 : 0];
+        if (kept > 0 && low <= last->high) {
+            last->high = high > last->high ? high : last->high;
+        } else if (low < high) {
+            out->all[kept++] = (mpi_range){low, high};
+        }
+    }
+    out->count = kept;
+    free(all);
+}
+
+void ls_mpi__ranges_free(mpi_ranges *ranges) {
+    if (ranges->all != &ranges->one) {
+        free(ranges->all);
+    }
 }
 
 // ---- Signatures ---------------------------------------------------------------------------------

@@ -5,14 +5,23 @@
 
 #include "mpi/rma.h"
 
-#define KEPT_FIRST 256  // accesses before the first look at which are past
-#define LOCAL_MAX  1024
+#define KEPT_FIRST 256    // ranges before the first look at which are past
+#define LOCAL_MAX  65536  // of the program's own
 #define OP_CAS     (-1)
 
-// All accesses of the run, newest first: windows may share memory.
-static mpi_access *accesses;
-static int access_count, told;
-static uint64_t changes = 1;  // of that list
+// A range of an access.
+typedef struct mpi_reached {
+    mpi_interval at;
+    mpi_access *access;
+} mpi_reached;
+
+// All accesses of the run: windows may share memory. Those that read, those that write.
+static mpi_intervals reached[2];
+static int kept, kept_limit = KEPT_FIRST, told;
+
+static mpi_access *access_of(const mpi_interval *at) {
+    return ((const mpi_reached *)at)->access;
+}
 
 // ---- Accesses -----------------------------------------------------------------------------------
 static bool complete_before(const mpi_access *a, const uint64_t *clock) {
@@ -38,44 +47,8 @@ static bool may_mix(const mpi_access *a, const mpi_access *b) {
            b->op == OP_CAS;
 }
 
-// The first of the parts that does not end before the address.
-static const mpi_range *part_at(const mpi_access *a, const char *low) {
-    const mpi_range *first = a->parts, *end = a->parts + a->part_count;
-    while (first < end) {
-        const mpi_range *middle = first + (end - first) / 2;
-        if (middle->high <= low) {
-            first = middle + 1;
-        } else {
-            end = middle;
-        }
-    }
-    return first;
-}
-
-// Whether they have a byte in common: both lists of parts are in the order of their addresses.
-static bool meet(const mpi_access *a, const mpi_access *b) {
-    const mpi_range whole_a = {a->low, a->high}, whole_b = {b->low, b->high};
-    const mpi_range *x = a->parts != NULL ? part_at(a, b->low) : &whole_a;
-    const mpi_range *y = b->parts != NULL ? part_at(b, a->low) : &whole_b;
-    const mpi_range *end_x = a->parts != NULL ? a->parts + a->part_count : x + 1;
-    const mpi_range *end_y = b->parts != NULL ? b->parts + b->part_count : y + 1;
-    while (x < end_x && y < end_y) {
-        if (x->low < y->high && y->low < x->high) {
-            return true;
-        }
-        if (x->high <= y->high) {
-            x += 1;
-        } else {
-            y += 1;
-        }
-    }
-    return false;
-}
-
+// Of two that have a byte in common and of which one writes.
 static bool conflict(const mpi_access *a, const mpi_access *b) {
-    if ((!a->writes && !b->writes) || !meet(a, b)) {
-        return false;
-    }
     if (may_mix(a, b) || (a->local && b->local && a->origin == b->origin)) {
         return false;
     }
@@ -112,73 +85,77 @@ static void tell(mpi_win *win, mpi_access *before, mpi_access *now) {
         before->origin, before->file, before->line, does(before));
 }
 
-static mpi_access *find_race(mpi_win *win, const mpi_access *now) {
-    for (mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (conflict(at, now) && !complete_before(at, win->owner->clock)) {
-            return at;
-        }
-    }
-    return NULL;
-}
-
-// What the rank's own reads and writes could race with: what it knew to be complete once, it knows
-// from then on.
-static void find_rivals(mpi_rank *me) {
-    me->rival_count = 0;
-    for (mpi_access *at = accesses; at != NULL; at = at->next) {
-        if ((at->local && at->origin == me->id) || complete_before(at, me->clock)) {
-            continue;
-        }
-        if (me->rival_count == me->rival_room) {
-            me->rival_room = me->rival_room > 0 ? 2 * me->rival_room : 16;
-            mpi_access **more = ls_mpi__alloc((size_t)me->rival_room * sizeof *more);
-            if (me->rival_count > 0) {
-                memcpy(more, me->rivals, (size_t)me->rival_count * sizeof *more);
+static mpi_access *find_race(const mpi_rank *me, const mpi_range *range, const mpi_access *now) {
+    for (int writes = now->writes ? 0 : 1; writes < 2; writes++) {
+        mpi_interval *at = NULL;
+        while ((at = ls_mpi__interval_search(&reached[writes], range->low, range->high, at)) !=
+               NULL) {
+            mpi_access *access = access_of(at);
+            if (conflict(access, now) && !complete_before(access, me->clock)) {
+                return access;
             }
-            free(me->rivals);
-            me->rivals = more;
-        }
-        me->rivals[me->rival_count++] = at;
-    }
-    me->rivals_of = changes;
-}
-
-static mpi_access *find_race_of_own(mpi_rank *me, const mpi_access *now) {
-    if (me->rivals_of != changes) {
-        find_rivals(me);
-    }
-    for (int i = 0; i < me->rival_count; i++) {
-        if (conflict(me->rivals[i], now) && !complete_before(me->rivals[i], me->clock)) {
-            return me->rivals[i];
         }
     }
     return NULL;
 }
 
+static void close_access(mpi_access *access) {
+    if (access->open != NULL) {
+        *access->open = access->next;
+        if (access->next != NULL) {
+            access->next->open = access->open;
+        }
+        access->open = NULL;
+    }
+}
+
+static void complete(mpi_access *access, uint64_t clock) {
+    close_access(access);
+    access->done = clock;
+}
+
+// One range less of it.
 static void drop(mpi_access *access) {
-    free(access->parts);
+    access->ranges -= 1;
+    if (access->ranges > 0) {
+        return;
+    }
+    close_access(access);
+    if (access->request != NULL) {
+        access->request->access = NULL;
+    }
     free(access->clock);
     free(access->seen);
     free(access);
 }
 
+static bool is_past(const mpi_access *access) {
+    for (int r = 0; r < ls_mpi__state.rank_count; r++) {
+        const mpi_rank *rank = &ls_mpi__state.ranks[r];
+        if (!rank->finalised && !complete_before(access, rank->clock)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void remove_range(mpi_reached *range) {
+    ls_mpi__interval_remove(&reached[range->access->writes ? 1 : 0], &range->at);
+    drop(range->access);
+    free(range);
+    kept -= 1;
+}
+
 // What every rank knows to be complete races with nothing to come.
 static void prune(void) {
-    mpi_access **at = &accesses;
-    while (*at != NULL) {
-        mpi_access *access = *at;
-        bool past = true;
-        for (int r = 0; r < ls_mpi__state.rank_count && past; r++) {
-            const mpi_rank *rank = &ls_mpi__state.ranks[r];
-            past = rank->finalised || complete_before(access, rank->clock);
-        }
-        if (past) {
-            *at = access->next;
-            drop(access);
-            access_count -= 1;
-            changes += 1;
-        } else {
-            at = &access->next;
+    for (int writes = 0; writes < 2; writes++) {
+        mpi_interval *at = ls_mpi__interval_first(&reached[writes]);
+        while (at != NULL) {
+            mpi_reached *range = (mpi_reached *)at;
+            at = ls_mpi__interval_after(&reached[writes], at);
+            if (is_past(range->access)) {
+                remove_range(range);
+            }
         }
     }
 }
@@ -186,43 +163,41 @@ static void prune(void) {
 // Whether whatever races with `at` races with `now`, too, by which it can be replaced: the same
 // again, later.
 static bool repeats(const mpi_access *now, const mpi_access *at) {
-    return !at->local && !now->local && at->parts == NULL && now->parts == NULL &&
-           at->origin == now->origin && at->window == now->window && at->low == now->low &&
-           at->high == now->high && at->writes == now->writes && at->fetches == now->fetches &&
-           at->atomic == now->atomic && at->op == now->op && at->basic == now->basic &&
-           at->lock == now->lock;
+    return !at->local && !now->local && at->origin == now->origin && at->window == now->window &&
+           at->fetches == now->fetches && at->atomic == now->atomic && at->op == now->op &&
+           at->basic == now->basic && at->lock == now->lock;
 }
 
-static void keep(const mpi_access *now) {
-    changes += 1;
-    for (mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (repeats(now, at)) {
-            mpi_access *next = at->next;
-            free(at->clock);
-            free(at->seen);
-            *at = *now;
-            at->next = next;
+static void keep(const mpi_range *range, mpi_access *now) {
+    mpi_intervals *set = &reached[now->writes ? 1 : 0];
+    now->ranges += 1;
+    mpi_interval *at = NULL;
+    while ((at = ls_mpi__interval_search(set, range->low, range->high, at)) != NULL) {
+        mpi_reached *own = (mpi_reached *)at;
+        if (at->low == range->low && at->high == range->high && repeats(now, own->access)) {
+            drop(own->access);
+            own->access = now;
             return;
         }
     }
-    if (access_count >= KEPT_FIRST && (access_count & (KEPT_FIRST - 1)) == 0) {
+    if (kept >= kept_limit) {
         prune();
+        kept_limit = kept < KEPT_FIRST / 2 ? KEPT_FIRST : 2 * kept;
     }
-    mpi_access *made = ls_mpi__alloc(sizeof *made);
-    *made = *now;
-    made->next = accesses;
-    accesses = made;
-    access_count += 1;
+    mpi_reached *made = ls_mpi__alloc(sizeof *made);
+    *made = (mpi_reached){{.low = range->low, .high = range->high}, now};
+    ls_mpi__interval_add(set, &made->at);
+    kept += 1;
 }
 
 void ls_mpi__race_end(void) {
-    while (accesses != NULL) {
-        mpi_access *next = accesses->next;
-        drop(accesses);
-        accesses = next;
+    for (int writes = 0; writes < 2; writes++) {
+        while (reached[writes].root != NULL) {
+            remove_range((mpi_reached *)reached[writes].root);
+        }
     }
-    access_count = told = 0;
-    changes += 1;
+    told = 0;
+    kept_limit = KEPT_FIRST;
 }
 
 static int lock_of(const mpi_win *win, int target) {
@@ -231,106 +206,126 @@ static int lock_of(const mpi_win *win, int target) {
 
 // Who reads atomically what others wrote atomically comes after what they had complete by then, and
 // after that write itself: flags, counters and locks of the program's own are made of this.
-static void acquire(mpi_rank *me, const mpi_access *now) {
-    for (mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (at->clock == NULL || !meet(at, now)) {
-            continue;
-        }
-        ls_mpi__clock_message(me, at->clock);
-        if (now->parts == NULL && now->low <= at->low && now->high >= at->high) {
-            size_t bytes = (size_t)ls_mpi__state.rank_count * sizeof *at->seen;
-            at->seen = at->seen != NULL ? at->seen : ls_mpi__alloc(bytes);
-            at->seen[me->id] = at->seen[me->id] != 0 ? at->seen[me->id] : me->clock[me->id] + 1;
+static void acquire(mpi_rank *me, const mpi_ranges *where) {
+    const mpi_range *range = where->all;
+    for (size_t i = 0; i < where->count; i++) {
+        mpi_interval *next = NULL;
+        while ((next = ls_mpi__interval_search(&reached[1], range[i].low, range[i].high, next)) !=
+               NULL) {
+            mpi_access *at = access_of(next);
+            if (at->clock == NULL) {
+                continue;
+            }
+            ls_mpi__clock_message(me, at->clock);
+            if (at->whole && where->count == 1 && range->low <= next->low &&
+                range->high >= next->high) {
+                size_t bytes = (size_t)ls_mpi__state.rank_count * sizeof *at->seen;
+                at->seen = at->seen != NULL ? at->seen : ls_mpi__alloc(bytes);
+                at->seen[me->id] = at->seen[me->id] != 0 ? at->seen[me->id] : me->clock[me->id] + 1;
+            }
         }
     }
 }
 
-static int by_address(const void *a, const void *b) {
-    const mpi_range *x = a, *y = b;
-    return x->low < y->low ? -1 : x->low > y->low;
+static void open_access(mpi_win *win, mpi_access *access) {
+    mpi_access ***lists = &win->open[access->fetches ? 1 : 0];
+    if (*lists == NULL) {
+        *lists = ls_mpi__alloc((size_t)win->shared->size * sizeof **lists);
+    }
+    mpi_access **first = &(*lists)[access->target_member];
+    access->next = *first;
+    access->open = first;
+    if (*first != NULL) {
+        (*first)->open = &access->next;
+    }
+    *first = access;
 }
 
-// Where the elements lie: neighbors are one part.
-static void set_place(mpi_access *now, const char *base, size_t count, const mpi_type *type) {
-    if (type->contiguous) {
-        now->low = base;
-        now->high = base + count * type->size;
-        return;
-    }
-    size_t n = 0, all = count * type->segment_count;
-    mpi_range *parts = ls_mpi__alloc(all * sizeof *parts);
-    for (size_t i = 0; i < all; i++) {
-        const mpi_segment *part = &type->segments[i % type->segment_count];
-        const char *low = base + (ptrdiff_t)(i / type->segment_count) * type->extent + part->offset;
-        parts[i] = (mpi_range){low, low + part->count * ls_mpi__basic(part->basic)->size};
-    }
-    qsort(parts, all, sizeof *parts, by_address);
-    for (size_t i = 0; i < all; i++) {
-        if (n > 0 && parts[i].low <= parts[n - 1].high) {
-            parts[n - 1].high =
-                parts[i].high > parts[n - 1].high ? parts[i].high : parts[n - 1].high;
-        } else {
-            parts[n++] = parts[i];
-        }
-    }
-    now->low = n > 0 ? parts[0].low : base;
-    now->high = n > 0 ? parts[n - 1].high : base;
-    now->parts = parts;
-    now->part_count = n;
-}
-
-void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t count,
-                         const mpi_type *type, const mpi_access *how) {
+// All ranges of one access: those that lie apart are kept apart.
+static mpi_access *look_at(mpi_win *win, const mpi_ranges *where, const mpi_access *how) {
     mpi_rank *me = win->owner;
+    mpi_access *now = ls_mpi__alloc(sizeof *now), *before = NULL;
+    *now = *how;
+    if (now->atomic && now->fetches) {
+        acquire(me, where);
+    }
+    for (size_t i = 0; i < where->count && before == NULL; i++) {
+        before = find_race(me, &where->all[i], now);
+    }
+    if (before != NULL) {
+        tell(win, before, now);
+    }
+    now->clock = now->atomic && now->writes ? ls_mpi__clock_copy(me) : NULL;
+    now->whole = where->count == 1;
+    now->ranges = 1;  // ours, until all are kept
+    open_access(win, now);
+    for (size_t i = 0; i < where->count; i++) {
+        keep(&where->all[i], now);
+    }
+    bool alone = now->ranges == 1;
+    drop(now);
+    return alone ? NULL : now;
+}
+
+mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place,
+                                const mpi_access *how) {
+    mpi_rank *me = win->owner;
+    if (told > 0) {
+        return NULL;
+    }
     mpi_access now = *how;
     now.origin = me->id;
     now.target = ls_mpi__comm_world_rank(win->comm, target);
     now.target_member = target;
-    now.basic = type->segment_count > 0 ? type->segments[0].basic : 0;
+    now.basic = place->type->segment_count > 0 ? place->type->segments[0].basic : 0;
     now.lock = lock_of(win, target);
     now.begun = me->clock[me->id];
     now.done = UINT64_MAX;
     now.window = win->shared;
     now.file = ls_mpi__file;
     now.line = ls_mpi__line;
-    set_place(&now, base, count, type);
-    if (now.atomic && now.fetches) {
-        acquire(me, &now);
-    }
-    mpi_access *before = find_race(win, &now);
-    if (before != NULL) {
-        tell(win, before, &now);
-    }
-    now.clock = now.atomic && now.writes ? ls_mpi__clock_copy(me) : NULL;
-    keep(&now);
+    mpi_ranges where;
+    ls_mpi__ranges(&where, place);
+    mpi_access *made = look_at(win, &where, &now);
+    ls_mpi__ranges_free(&where);
     ls_mpi__clock_tick(me);  // what is complete from here on is not in the clock that it left
+    return made;
+}
+
+static void complete_all(mpi_access *first, uint64_t clock) {
+    while (first != NULL) {
+        mpi_access *next = first->next;
+        complete(first, clock);
+        first = next;
+    }
 }
 
 void ls_mpi__race_complete(mpi_win *win, int target, bool remote) {
     mpi_rank *me = win->owner;
     ls_mpi__disown_epoch(me, win, target);
-    for (mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (at->origin == me->id && at->window == win->shared && at->done == UINT64_MAX &&
-            (remote || at->fetches) && (target < 0 || at->target_member == target)) {
-            at->done = me->clock[me->id];
+    int first = target < 0 ? 0 : target, end = target < 0 ? win->shared->size : target + 1;
+    for (int fetches = remote ? 0 : 1; fetches < 2; fetches++) {
+        for (int t = first; win->open[fetches] != NULL && t < end; t++) {
+            complete_all(win->open[fetches][t], me->clock[me->id]);
         }
     }
 }
 
-void ls_mpi__race_requested(mpi_win *win, int request) {
-    for (mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (at->origin == win->owner->id && at->request == -1) {
-            at->request = request;
-        }
+void ls_mpi__race_requested(mpi_access *access, mpi_request *request) {
+    if (access != NULL) {
+        access->request = request;
+        request->access = access;
     }
 }
 
 // Its request is complete, and with it what brings a result.
-void ls_mpi__race_request_done(mpi_rank *me, int request) {
-    for (mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (at->origin == me->id && at->request == request) {
-            at->request = 0;
-            at->done = at->fetches && at->done == UINT64_MAX ? me->clock[me->id] : at->done;
+void ls_mpi__race_request_done(mpi_rank *me, mpi_request *request) {
+    mpi_access *access = request->access;
+    if (access != NULL) {
+        access->request = NULL;
+        request->access = NULL;
+        if (access->fetches && access->done == UINT64_MAX) {
+            complete(access, me->clock[me->id]);
         }
     }
     ls_mpi__clock_tick(me);
@@ -349,10 +344,8 @@ static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const ch
         if (low < win->base + win->size && high > win->base && win->base != NULL) {
             return win;
         }
-        for (const mpi_attached *part = win->attached; part != NULL; part = part->next) {
-            if (low < part->high && high > part->low) {
-                return win;
-            }
+        if (ls_mpi__interval_search(&win->attached, low, high, NULL) != NULL) {
+            return win;
         }
         for (int m = 0; win->flavor == MPI_WIN_FLAVOR_SHARED && m < win->shared->size; m++) {
             const mpi_win *other = win->shared->members[m];
@@ -367,32 +360,41 @@ static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const ch
 }
 
 // Grows an access of the same clock that it continues; false: there is none.
-static bool extend(const mpi_access *now) {
-    int looked = 0;
-    for (mpi_access *at = accesses; at != NULL && looked < 16; at = at->next, looked++) {
-        if (at->local && at->origin == now->origin && at->target == now->target &&
-            at->begun == now->begun && at->writes == now->writes && at->lock == now->lock &&
-            now->low <= at->high && now->high >= at->low) {
-            at->low = now->low < at->low ? now->low : at->low;
-            at->high = now->high > at->high ? now->high : at->high;
-            return true;
+static bool extend(const mpi_range *range, const mpi_access *now) {
+    mpi_intervals *set = &reached[now->writes ? 1 : 0];
+    mpi_interval *at = NULL;
+    while ((at = ls_mpi__interval_search(set, range->low - 1, range->high + 1, at)) != NULL) {
+        const mpi_access *of = access_of(at);
+        if (of->local && of->origin == now->origin && of->target == now->target &&
+            of->begun == now->begun && of->lock == now->lock) {
+            break;
         }
     }
-    return false;
+    if (at == NULL || (at->low <= range->low && at->high >= range->high)) {
+        return at != NULL;
+    }
+    ls_mpi__interval_remove(set, at);
+    at->low = range->low < at->low ? range->low : at->low;
+    at->high = range->high > at->high ? range->high : at->high;
+    ls_mpi__interval_add(set, at);
+    return true;
 }
 
 static void local(mpi_rank *me, const char *low, const char *high, bool writes,
                   const char *function, const char *file, int line, const void *code) {
     int target;
+    if (told > 0) {
+        return;
+    }
     for (mpi_win *win = me->windows; (win = window_at(me, win, low, high, &target)) != NULL;
          win = win->next) {
         // What a rank does between making a window and its next call is taken to fill it.
         if (target == win->member && win->made_at == me->entered) {
             continue;
         }
-        mpi_access now = {.low = low,
-                          .high = high,
-                          .origin = me->id,
+        const mpi_range range = {low, high};
+        mpi_access now = {.origin = me->id,
+                          .whole = true,
                           .target = ls_mpi__comm_world_rank(win->comm, target),
                           .target_member = target,
                           .local = true,
@@ -405,12 +407,13 @@ static void local(mpi_rank *me, const char *low, const char *high, bool writes,
                           .file = file,
                           .line = line,
                           .code = code};
-        mpi_access *before = find_race_of_own(me, &now);
-        bool known = before == NULL && extend(&now);
+        mpi_access *before = find_race(me, &range, &now);
         if (before != NULL) {
             tell(win, before, &now);
-        } else if (!known && access_count < LOCAL_MAX) {
-            keep(&now);
+        } else if (!extend(&range, &now) && kept < LOCAL_MAX) {
+            mpi_access *made = ls_mpi__alloc(sizeof *made);
+            *made = now;
+            keep(&range, made);
         }
     }
 }

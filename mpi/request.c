@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/internal.h"
+#include "mpi/rma.h"
 
 // ---- What a call says ---------------------------------------------------------------------------
 enum { WORD_COUNT, WORD_TYPE, WORD_PEER, WORD_TAG, WORD_OP, WORD_FORM };
@@ -129,6 +129,9 @@ static void let_go(mpi_rank *me, mpi_request *request) {
     for (int i = 0; i < 2; i++) {
         ls_mpi__disown(me, request->owned[i]);
     }
+    if (request->access != NULL) {
+        request->access->request = NULL;
+    }
     free(request->record.clock);
     free(request);
 }
@@ -144,13 +147,19 @@ void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
     for (int i = 0; i < 2; i++) {
         if (request->owned[i] != NULL) {
             request->owned[i]->until = request->inner;
+            request->owned[i]->holder = &request->owned[i];
         }
     }
     request->next_freed = me->freed;
     me->freed = request;
+    me->freed_count += 1;
 }
 
+// Looks at all of them each time that they are twice as many.
 void ls_mpi__requests_settle(mpi_rank *me, bool wait) {
+    if (!wait && me->freed_count < me->freed_limit) {
+        return;
+    }
     for (mpi_request **link = &me->freed; *link != NULL;) {
         mpi_request *at = *link;
         if (wait) {
@@ -161,11 +170,13 @@ void ls_mpi__requests_settle(mpi_rank *me, bool wait) {
             continue;
         }
         *link = at->next_freed;
+        me->freed_count -= 1;
         ls_schedule__enter(me->rank);
         ls_request__free(me->rank, at->inner);
         ls_schedule__leave(me->rank);
         let_go(me, at);
     }
+    me->freed_limit = 2 * me->freed_count;
 }
 
 // A send that does not wait for its receive: its data is the library's from here on.

@@ -49,10 +49,9 @@ static int check_range(mpi_where at, const rma_call *c, const rma_read *r, mpi_w
     const char *from = r->at + low, *to = from + bytes;
     if (target->flavor == MPI_WIN_FLAVOR_DYNAMIC) {
         // Pieces of memory that are attached one after another may be reached in one call.
-        for (const mpi_attached *part = target->attached; part != NULL;) {
-            bool in = from >= part->low && from < part->high;
-            from = in ? part->high : from;
-            part = in ? target->attached : part->next;
+        const mpi_interval *part = NULL;
+        while ((part = ls_mpi__interval_search(&target->attached, from, from + 1, NULL)) != NULL) {
+            from = part->high;
             if (from >= to) {
                 return MPI_SUCCESS;
             }
@@ -217,25 +216,13 @@ static void move(const rma_call *c, const rma_read *r) {
     }
 }
 
-// Loops send from one buffer again and again: it is read until the epoch ends, however often.
-#define LOOKED_AT 8
-static bool is_read_already(mpi_where at, const rma_call *c, const rma_read *r) {
-    const mpi_owned *owned = at.me->owned;
-    for (int i = 0; owned != NULL && i < LOOKED_AT; i++, owned = owned->next) {
-        if (owned->win == r->win && owned->holder == NULL && owned->target == c->target &&
-            owned->base == c->origin && owned->count == (size_t)c->count &&
-            owned->type == r->type && !owned->writes && !owned->told) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // The origin's buffers are the call's until its epoch ends, or its request is complete.
 static void own(mpi_where at, const rma_call *c, const rma_read *r, bool requested,
                 mpi_owned *out[2]) {
     bool writes = c->how == GET;
-    if (r->type != NULL && (writes || requested || !is_read_already(at, c, r))) {
+    const mpi_place origin = {c->origin, (size_t)c->count, r->type};
+    if (r->type != NULL &&
+        (writes || requested || !ls_mpi__owned_in_epoch(at.me, r->win, c->target, &origin))) {
         out[0] = ls_mpi__own(at.me, c->origin, (size_t)c->count, r->type, writes, at.function);
     }
     if (r->result_type != NULL) {
@@ -247,6 +234,7 @@ static void own(mpi_where at, const rma_call *c, const rma_read *r, bool request
 static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
     rma_read r = {0};
     mpi_owned *owned[2] = {NULL, NULL};
+    mpi_access *access = NULL;
     MPI_TRY(read_call(&r, at, c));
     if (handle != NULL && r.win->lock_count == 0 && !r.win->all_locked &&
         c->target != MPI_PROC_NULL) {
@@ -264,22 +252,19 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
                                 .atomic = op != MPI_OP_NULL,
                                 .op = op,
                                 .fetches = c->how != PUT && c->how != ACCUMULATE,
-                                .request = handle != NULL ? -1 : 0,
                                 .function = at.function};
         if (how.atomic) {
             ls_mpi__observe();
         }
-        ls_mpi__race_remote(r.win, c->target, r.at, (size_t)c->target_count, r.target_type, &how);
+        access = ls_mpi__race_remote(
+            r.win, c->target, &(mpi_place){r.at, (size_t)c->target_count, r.target_type}, &how);
         ls_schedule__enter(at.me->rank);
         move(c, &r);
         ls_mpi__state.run->completed += 1;
         ls_schedule__leave(at.me->rank);
     }
     for (int i = 0; i < 2; i++) {
-        if (owned[i] != NULL) {
-            owned[i]->win = r.win;
-            owned[i]->target = c->target;
-        }
+        ls_mpi__own_in_epoch(owned[i], r.win, c->target);
     }
     if (handle != NULL) {
         mpi_request *made = ls_mpi__request_make(at.me, MPI_REQUEST_RMA, at.function);
@@ -292,7 +277,7 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
                 owned[i]->holder = &made->owned[i];
             }
         }
-        ls_mpi__race_requested(r.win, made->handle);
+        ls_mpi__race_requested(access, made);
         *handle = made->handle;
     }
     return ls_mpi__leave(at.me, LS_OK);

@@ -5,8 +5,8 @@
 #include "mpi/internal.h"
 
 typedef struct mpi_attached {  // memory of a dynamic window
-    char *low, *high;
-    struct mpi_attached *next;
+    mpi_interval at;
+    struct mpi_attached *next;  // of those without a byte
 } mpi_attached;
 
 typedef struct mpi_lock {
@@ -15,32 +15,26 @@ typedef struct mpi_lock {
     uint64_t *clock;  // [ranks] of those that had it exclusively
 } mpi_lock;
 
-typedef struct mpi_range {
-    const char *low, *high;
-} mpi_range;
-
 // An access to a member's memory, kept for as long as another one may race with it.
 typedef struct mpi_access {
-    const char *low, *high;
-    mpi_range *parts;  // [part_count] of what does not lie in one piece; NULL: all
-    size_t part_count;
+    int ranges;          // that are kept of it
+    bool whole;          // there was one
     int origin, target;  // ranks of the world; members of the window
     int target_member;
     bool local, writes, atomic;
-    int op, basic;    // of an accumulate
-    int lock;         // MPI_LOCK_EXCLUSIVE, _SHARED, or 0: under no lock
-    uint64_t begun;   // of the origin's own clock as it was made
-    uint64_t done;    // and as it was complete at the target; UINT64_MAX: not yet
-    uint64_t epoch;   // of the origin's lock
-    bool fetches;     // its result says that it is complete at the target
-    int request;      // its handle; 0: none
-    uint64_t *clock;  // [ranks] of the origin as it wrote atomically; NULL otherwise
-    uint64_t *seen;   // [ranks] of each rank's clock as it has read that atomically; 0: it has not
+    int op, basic;         // of an accumulate
+    int lock;              // MPI_LOCK_EXCLUSIVE, _SHARED, or 0: under no lock
+    uint64_t begun;        // of the origin's own clock as it was made
+    uint64_t done;         // and as it was complete at the target; UINT64_MAX: not yet
+    bool fetches;          // its result says that it is complete at the target
+    mpi_request *request;  // NULL: none
+    uint64_t *clock;       // [ranks] of the origin as it wrote atomically; NULL otherwise
+    uint64_t *seen;  // [ranks] of each rank's clock as it has read that atomically; 0: it has not
     const struct mpi_window *window;
     const char *function, *file;
     int line;
     const void *code;  // of the program's own, which knows its line better; NULL: not its own
-    struct mpi_access *next;
+    struct mpi_access *next, **open;  // others that are not complete, and who points to this one
 } mpi_access;
 
 // What all members of a window share.
@@ -63,7 +57,10 @@ struct mpi_win {
     MPI_Aint size;
     int disp_unit, flavor;
     void *memory;
-    mpi_attached *attached;
+    mpi_intervals attached;
+    mpi_attached *attached_empty;
+    mpi_owned **owned;     // [size] by target, by calls that are not complete
+    mpi_access **open[2];  // [size] by target; whose results do not say when they are, and do
     int errhandler;
     mpi_attribute *attributes;
     char name[MPI_MAX_OBJECT_NAME];
@@ -87,9 +84,9 @@ void ls_mpi__open_epoch(mpi_win *win, const char *function);
 
 // ---- race.c -------------------------------------------------------------------------------------
 // A call reaches memory of a target; the origin's buffers are its own until it is complete.
-void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t count,
-                         const mpi_type *type, const mpi_access *how);
-void ls_mpi__race_requested(mpi_win *win, int request);  // the newest call is this request's
+mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place,
+                                const mpi_access *how);
+void ls_mpi__race_requested(mpi_access *access, mpi_request *request);
 // The calls to a target (-1: to all) are complete; remote: there, too.
 void ls_mpi__race_complete(mpi_win *win, int target, bool remote);
 void ls_mpi__race_close(mpi_win *win);

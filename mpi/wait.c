@@ -96,7 +96,7 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
                                                     : ls_mpi__received(me, &request->record);
     result = last != MPI_SUCCESS ? last : result;
     if (request->kind == MPI_REQUEST_RMA) {
-        ls_mpi__race_request_done(me, request->handle);
+        ls_mpi__race_request_done(me, request);
         ls_mpi__let_others(me, request->record.function);
     }
     ls_mpi__parts_done(me, request);

@@ -173,8 +173,13 @@ int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {
                                  "the window is not dynamic");
     }
     mpi_attached *made = ls_mpi__alloc(sizeof *made);
-    *made = (mpi_attached){base, (char *)base + size, win->attached};
-    win->attached = made;
+    made->at = (mpi_interval){.low = base, .high = (char *)base + size};
+    if (size > 0) {
+        ls_mpi__interval_add(&win->attached, &made->at);
+    } else {
+        made->next = win->attached_empty;
+        win->attached_empty = made;
+    }
     return MPI_SUCCESS;
 }
 
@@ -182,9 +187,18 @@ int MPI_Win_detach(MPI_Win handle, const void *base) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
-    for (mpi_attached **part = &win->attached; *part != NULL; part = &(*part)->next) {
-        if ((*part)->low == base) {
-            *part = (*part)->next;
+    const char *low = base;
+    mpi_interval *part = ls_mpi__interval_search(&win->attached, low, low + 1, NULL);
+    if (part != NULL && part->low == low) {
+        ls_mpi__interval_remove(&win->attached, part);
+        free(part);
+        return MPI_SUCCESS;
+    }
+    for (mpi_attached **empty = &win->attached_empty; *empty != NULL; empty = &(*empty)->next) {
+        if ((*empty)->at.low == low) {
+            mpi_attached *gone = *empty;
+            *empty = gone->next;
+            free(gone);
             return MPI_SUCCESS;
         }
     }
@@ -245,6 +259,11 @@ int MPI_Win_free(MPI_Win *handle) {
     ls_mpi__handle_free(at.me, *handle);
     ls_mpi__watch(at.me);
     free(win->memory);
+    free((void *)win->owned);
+    free((void *)win->open[0]);
+    free((void *)win->open[1]);
+    win->owned = NULL;
+    win->open[0] = win->open[1] = NULL;
     win->memory = NULL;
     *handle = MPI_WIN_NULL;
     return MPI_SUCCESS;

@@ -17,23 +17,25 @@ static bool is_held(const ls_request *request) {
 }
 
 static void append(ls_request *request) {
-    ls_request **at = list_of(request);
-    while (*at != NULL) {
-        at = &(*at)->next_p2p;
-    }
+    ls_request **list = list_of(request), *first = *list;
     request->next_p2p = NULL;
-    *at = request;
+    request->before_p2p = first != NULL ? first->before_p2p : request;
+    *(first != NULL ? &first->before_p2p->next_p2p : list) = request;
+    (*list)->before_p2p = request;
     request->rank->run->held += is_held(request) ? 1 : 0;
     request->rank->run->observed += request->any_source && !is_held(request) ? 1 : 0;
 }
 
 static void take(ls_request *request) {
-    ls_request **at = list_of(request);
-    while (*at != request) {
-        LS_ASSERT(*at != NULL);
-        at = &(*at)->next_p2p;
+    ls_request **list = list_of(request), *next = request->next_p2p, *before = request->before_p2p;
+    bool first = *list == request;
+    LS_ASSERT(first || before->next_p2p == request);
+    *(first ? list : &before->next_p2p) = next;
+    if (next != NULL) {
+        next->before_p2p = before;
+    } else if (!first) {
+        (*list)->before_p2p = before;
     }
-    *at = request->next_p2p;
     request->rank->run->held -= is_held(request) ? 1 : 0;
 }
 

@@ -41,29 +41,16 @@ ls_request *ls_request__make(const ls_request *filled) {
 
 void ls_request__list(ls_rank *rank, ls_request *request) {
     request->next = NULL;
-    if (rank->open_last != NULL) {
-        rank->open_last->next = request;
-    } else {
-        rank->open = request;
-    }
+    request->before = rank->open_last;
+    *(rank->open_last != NULL ? &rank->open_last->next : &rank->open) = request;
     rank->open_last = request;
 }
 
 void ls_request__unlist(ls_rank *rank, ls_request *request) {
-    ls_request *before = NULL;
-    for (ls_request *at = rank->open; at != NULL; before = at, at = at->next) {
-        if (at != request) {
-            continue;
-        }
-        if (before != NULL) {
-            before->next = at->next;
-        } else {
-            rank->open = at->next;
-        }
-        rank->open_last = rank->open_last == at ? before : rank->open_last;
-        return;
-    }
-    LS_ASSERT(!"the request is not in its rank's list");
+    ls_request *before = request->before, *next = request->next;
+    LS_ASSERT(before != NULL ? before->next == request : rank->open == request);
+    *(before != NULL ? &before->next : &rank->open) = next;
+    *(next != NULL ? &next->before : &rank->open_last) = before;
 }
 
 // Keeps the memory for a while, so that a second wait is told from a first.

@@ -113,7 +113,9 @@ struct ls_request {
     int member_count;
     ls_rank_comm **made_out;  // SPLIT, SUBSET: where this rank's new communicator goes
     ls_request *next;         // in the rank's list (asynchronous, grouped)
+    ls_request *before;       // in its rank's list of open ones
     ls_request *next_p2p;     // in a communicator's list of unmatched sends or receives
+    ls_request *before_p2p;   // in that list; of the first one: the last
     ls_kept *kept;            // on the heap: its counts
     char *shadow;             // of an asynchronous call: its result until the wait (flight.c)
     ls_flight *flight;        // of a request on the heap; NULL: on its rank's stack
