@@ -201,7 +201,7 @@ static int pairs(state *s, ls_rank_comm *comm, bool grouped) {
     if (peer >= n) {
         return LS_OK;
     }
-    // One side makes a group of what the other does one after the other.
+    // One side calls asynchronously what the other does one after the other, or both make a group.
     if (own % 2 == 0 && grouped) {
         CHECK(ls_group_start(s->self));
         CHECK(ls_recv(b.out, 3, LS_F64, peer, comm));
@@ -217,9 +217,11 @@ static int pairs(state *s, ls_rank_comm *comm, bool grouped) {
         CHECK(ls_wait(requests[0]));
         CHECK(ls_wait(requests[1]));
     } else {
+        CHECK(grouped ? ls_group_start(s->self) : LS_OK);
         CHECK(ls_recv(b.out, 11, LS_U8, peer, comm));
         CHECK(ls_send(b.in, 3, LS_F64, peer, comm));
         CHECK(ls_send(b.in + 32, 2, LS_F32, peer, comm));
+        CHECK(grouped ? ls_group_end(s->self) : LS_OK);
     }
     note(s, b.out, sizeof b.out);
     return LS_OK;
