@@ -1,6 +1,7 @@
 // The growing string, and the edit distance behind every "did you mean".
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,11 +223,34 @@ static size_t words_within(const char *name, const char *longer) {
     return *name == '\0' ? words : 0;
 }
 
+// Whether two words have the same letters and digits, whatever their case and what joins them.
+static bool same_letters(const char *a, const char *b) {
+    for (;; a++, b++) {
+        while (*a == '_' || *a == '-' || *a == ' ') {
+            a++;
+        }
+        while (*b == '_' || *b == '-' || *b == ' ') {
+            b++;
+        }
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) {
+            return false;
+        }
+        if (*a == 0) {
+            return true;
+        }
+    }
+}
+
 const char *ls_nearest(const char *word, const char *const *names, size_t count) {
     size_t length = strlen(word);
     size_t limit = length <= 1 ? 0 : length <= 3 ? 1 : length <= 7 ? 2 : 3;
     size_t best_distance = limit + 1;
     const char *best = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (word[0] != 0 && same_letters(word, names[i])) {
+            return names[i];
+        }
+    }
     for (size_t i = 0; i < count; i++) {
         size_t distance = ls_edit_distance(word, names[i], limit);
         if (distance < best_distance) {

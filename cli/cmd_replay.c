@@ -14,6 +14,7 @@
 #include "cli/trace.h"
 #include "runner/compare/recorded.h"
 #include "runner/replay/import.h"
+#include "runner/scenario/memory_need.h"
 
 #define DEPTH_MAX 64  // of folders in folders
 
@@ -42,6 +43,7 @@ typedef struct replay {
     ls_results *results;
     ls_text summary;
     ls_trace *trace;  // NULL: none is wanted
+    uint64_t memory;  // that a run may take, in bytes
     visited *folders;
     size_t folder_count, folder_room;
 } replay;
@@ -64,7 +66,8 @@ static int replay_recording(replay *to, const char *dir, const ls_run_options *h
         scenario->seed = cli_options_common.seed;
     }
     const ls_real_source real = {.dir = dir};
-    status = ls_run_compared(to->results, scenario, &real, how);
+    status = ls_memory_check(scenario, ls_memory_need(scenario), to->memory);
+    status = status == LS_OK ? ls_run_compared(to->results, scenario, &real, how) : status;
     ls_scenario_free(scenario);
     LS_TRY(status);
     return ls_trace_recording(to->trace, dir);
@@ -209,7 +212,8 @@ static int replay_all(replay *to, const cli_args *args) {
 
 static int run(const cli_args *args) {
     replay to = {.results = NULL};
-    int code = cli_trace_open(&to.trace, given.machine);
+    int code = cli_memory_limit(&to.memory, &given.run);
+    code = code == LS_EXIT_OK ? cli_trace_open(&to.trace, given.machine) : code;
     if (code != LS_EXIT_OK) {
         return code;
     }

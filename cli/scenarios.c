@@ -121,13 +121,20 @@ int cli_scenarios_check(const cli_args *files, bool allow_outside) {
     return code;
 }
 
-static int load_to_run(cli_scenarios *out, const cli_args *files, const cli_run_options *options) {
-    uint64_t limit = ls_machine_memory();
-    if (options->memory != NULL && parse_memory(&limit, options->memory) != LS_OK) {
+int cli_memory_limit(uint64_t *out, const cli_run_options *options) {
+    *out = ls_machine_memory();
+    if (options->memory != NULL && parse_memory(out, options->memory) != LS_OK) {
         return cli_fail(LS_ERR_INVALID);
     }
-    ls_alloc_limit(limit);
-    int code = check_options(options);
+    // A smaller limit is refused with what the run needs; until then, there is memory to say so.
+    ls_alloc_limit(*out < LS_MEMORY_LEAST ? LS_MEMORY_LEAST : *out);
+    return LS_EXIT_OK;
+}
+
+static int load_to_run(cli_scenarios *out, const cli_args *files, const cli_run_options *options) {
+    uint64_t limit = 0;
+    int code = cli_memory_limit(&limit, options);
+    code = code == LS_EXIT_OK ? check_options(options) : code;
     if (code == LS_EXIT_OK) {
         code = cli_scenarios_load(out, files, options->allow_outside);
     }

@@ -70,6 +70,10 @@ void cli_scenarios_free(cli_scenarios *scenarios);
 // an exit code.
 int cli_scenarios_check(const cli_args *files, bool allow_outside);
 
+// The memory that runs may take, by --memory or by the machine. From now on no allocation is
+// larger. Returns an exit code.
+int cli_memory_limit(uint64_t *out, const cli_run_options *options);
+
 // Loads scenarios that are to be run, and hands them to `work`: checks the options first, refuses
 // scenarios that need more memory than --memory lets them have, and those whose recordings would
 // lie in one folder of keep_dir, which is there or can be made (--keep, --out; NULL: nothing is

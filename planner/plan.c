@@ -2,6 +2,7 @@
 // plan holds every element of every table exactly where its sharding type says.
 #include "planner/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,40 @@ static int check_data_parallel(const ls_plan *plan, const ls_plan_table *table) 
     return LS_OK;
 }
 
+// "row 3 is", "rows 3 to 5 are": of [low, high).
+static void format_range(char *out, size_t size, const char *what, int64_t low, int64_t high) {
+    if (high - low == 1) {
+        (void)snprintf(out, size, "%s %lld is", what, (long long)low);
+    } else {
+        (void)snprintf(out, size, "%ss %lld to %lld are", what, (long long)low,
+                       (long long)high - 1);
+    }
+}
+
+// Shard `index` of `size` rows or columns begins at `at` instead of at `next`.
+static int fail_tiling(const ls_plan_table *table, const char *what, int index, int64_t next,
+                       int64_t at, int64_t size) {
+    int rank = table->shards[index].rank;
+    char range[96] = "";
+    if (at > next) {
+        format_range(range, sizeof range, what, next, at);
+    } else if (size > 0) {
+        format_range(range, sizeof range, what, at, at + size < next ? at + size : next);
+    }
+    const char *how = at > next ? " on no rank: " : "";
+    how = at < next && size > 0 ? " in two shards: " : how;
+    return LS_FAIL_RANK(LS_ERR_INVALID, rank,
+                        "plan: table %s: %s%sshard %d on rank %d begins at %s %lld, expected %lld",
+                        table->name, range, how, index, rank, what, (long long)at, (long long)next);
+}
+
+// No shard holds the rows or columns from `next` on.
+static int fail_end(const ls_plan_table *table, const char *what, int64_t next, int64_t end) {
+    char range[96];
+    format_range(range, sizeof range, what, next, end);
+    return LS_FAIL(LS_ERR_INVALID, "plan: table %s: %s on no rank", table->name, range);
+}
+
 // The shards [first, end) hold the same columns; their row blocks must follow one another and fill
 // the table, on ascending ranks.
 static int check_rows(const ls_plan_table *table, int first, int end) {
@@ -172,14 +207,7 @@ static int check_rows(const ls_plan_table *table, int first, int end) {
     for (int i = first; i < end; i++) {
         const ls_plan_shard *shard = &table->shards[i];
         if (shard->row_offset != next) {
-            return LS_FAIL_RANK(
-                LS_ERR_INVALID, shard->rank,
-                "plan: table %s: rows %lld to %lld are %s: shard %d on rank %d begins "
-                "at row %lld, expected %lld",
-                table->name, (long long)(next < shard->row_offset ? next : shard->row_offset),
-                (long long)(next < shard->row_offset ? shard->row_offset : next),
-                next < shard->row_offset ? "on no rank" : "on two ranks", i, shard->rank,
-                (long long)shard->row_offset, (long long)next);
+            return fail_tiling(table, "row", i, next, shard->row_offset, shard->rows);
         }
         if (shard->columns != table->shards[first].columns) {
             return LS_FAIL_RANK(
@@ -198,8 +226,7 @@ static int check_rows(const ls_plan_table *table, int first, int end) {
         next += shard->rows;
     }
     if (next != table->rows) {
-        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: rows %lld to %lld are on no rank",
-                       table->name, (long long)next, (long long)table->rows);
+        return fail_end(table, "row", next, table->rows);
     }
     return LS_OK;
 }
@@ -273,24 +300,35 @@ static int check_table(const ls_plan *plan, const ls_plan_table *table) {
             }
         }
         if (shard->column_offset != next) {
-            return LS_FAIL_RANK(
-                LS_ERR_INVALID, shard->rank,
-                "plan: table %s: columns %lld to %lld are %s: shard %d on rank %d "
-                "begins at column %lld, expected %lld",
-                table->name, (long long)(next < shard->column_offset ? next : shard->column_offset),
-                (long long)(next < shard->column_offset ? shard->column_offset : next),
-                next < shard->column_offset ? "on no rank" : "on two ranks", first, shard->rank,
-                (long long)shard->column_offset, (long long)next);
+            return fail_tiling(table, "column", first, next, shard->column_offset, shard->columns);
         }
         LS_TRY(check_type(plan, table, first, end));
         LS_TRY(check_rows(table, first, end));
         next += shard->columns;
     }
     if (next != table->columns) {
-        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: columns %lld to %lld are on no rank",
-                       table->name, (long long)next, (long long)table->columns);
+        return fail_end(table, "column", next, table->columns);
     }
     return LS_OK;
+}
+
+static int compare_shards(const void *a, const void *b) {
+    const ls_plan_shard *x = a;
+    const ls_plan_shard *y = b;
+    if (x->column_offset != y->column_offset) {
+        return x->column_offset < y->column_offset ? -1 : 1;
+    }
+    if (x->row_offset != y->row_offset) {
+        return x->row_offset < y->row_offset ? -1 : 1;
+    }
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+void ls_plan_sort_shards(ls_plan_table *table) {
+    LS_ASSERT(table->shards || table->shard_count == 0);
+    if (table->shard_count > 1) {
+        qsort(table->shards, (size_t)table->shard_count, sizeof(*table->shards), compare_shards);
+    }
 }
 
 static int compare_names(const void *a, const void *b) {

@@ -100,6 +100,8 @@ int64_t ls_plan_column_block(int64_t columns, int64_t minimum);
 // sharding type, that ranks are in range, and that names are unique. LS_ERR_INVALID names table,
 // rank and rows or columns.
 int ls_plan_check(const ls_plan *plan);
+// Puts a table's shards into the order that the check expects: by column, row and rank.
+void ls_plan_sort_shards(ls_plan_table *table);
 
 #ifdef __cplusplus
 }

@@ -107,6 +107,7 @@ static int read_shards(ls_yaml_reader *source, const ls_yaml_node *node, ls_plan
          child = ls_yaml_next(source->tree, child)) {
         read_shard(source, child, ranks, &table->shards[table->shard_count++]);
     }
+    ls_plan_sort_shards(table);
     return LS_OK;
 }
 

@@ -147,18 +147,6 @@ static bool read_rank(const json_t *placement, int *rank) {
     return *rank >= 0;
 }
 
-static int compare_shards(const void *a, const void *b) {
-    const ls_plan_shard *x = a;
-    const ls_plan_shard *y = b;
-    if (x->column_offset != y->column_offset) {
-        return x->column_offset < y->column_offset ? -1 : 1;
-    }
-    if (x->row_offset != y->row_offset) {
-        return x->row_offset < y->row_offset ? -1 : 1;
-    }
-    return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
 static int read_shards(const reader *r, const json_t *object, ls_plan_table *out) {
     const json_t *shards = json_object_get(json_object_get(object, "sharding_spec"), "shards");
     size_t count = json_array_size(shards);
@@ -184,7 +172,7 @@ static int read_shards(const reader *r, const json_t *object, ls_plan_table *out
         out->rows = rows > out->rows ? rows : out->rows;
         out->columns = columns > out->columns ? columns : out->columns;
     }
-    qsort(out->shards, count, sizeof(*out->shards), compare_shards);
+    ls_plan_sort_shards(out);
     return LS_OK;
 }
 

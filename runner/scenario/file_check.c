@@ -61,32 +61,57 @@ static void check_shape(ls_reader *reader, const ls_generator *generator, const 
 }
 
 // ---- Tables -------------------------------------------------------------------------------------
-static void check_plan(ls_reader *reader, const ls_scenario *scenario,
-                       const ls_scenario_table *table) {
+// The first table that names the same plan file as table `index`.
+static int first_with_plan(const ls_scenario *scenario, int index) {
+    const char *path = scenario->tables[index].sharding.plan;
+    for (int i = 0; i < index; i++) {
+        const char *other = scenario->tables[i].sharding.plan;
+        if (other != NULL && strcmp(other, path) == 0) {
+            return i;
+        }
+    }
+    return index;
+}
+
+// A file that cannot be used is reported once, at the first table that names it; bad [tables]
+// marks these.
+static void check_plan(ls_reader *reader, const ls_scenario *scenario, int index, bool *bad) {
+    const ls_scenario_table *table = &scenario->tables[index];
     ls_arena *arena = NULL;
-    if (table->sharding.plan == NULL || scenario->ranks == 0 || table->rows == 0 ||
-        table->dim == 0) {
+    if (table->sharding.plan == NULL || scenario->ranks == 0) {
+        return;
+    }
+    int first = first_with_plan(scenario, index);
+    if (bad[first]) {
         return;
     }
     if (ls_arena_create(&arena) != LS_OK) {
         reader->no_memory = true;
         return;
     }
+    ls_mark mark = ls_node_mark(&table->sharding.node, "plan");
+    ls_plan whole;
     ls_plan_table placed = {0};
-    if (ls_scenario_layout(&placed, scenario, table, arena) != LS_OK) {
+    if (first == index &&
+        ls_scenario_plan_open(&whole, scenario, table->sharding.plan, arena) != LS_OK) {
+        complain(reader, mark, "plan");
+        bad[index] = true;
+    } else if (table->rows > 0 && table->dim > 0 &&
+               ls_scenario_layout(&placed, scenario, table, arena) != LS_OK) {
         char what[80];
         (void)snprintf(what, sizeof what, "table %.60s", table->name);
-        complain(reader, ls_node_mark(&table->sharding.node, "plan"), what);
+        complain(reader, mark, what);
     }
     ls_arena_free(arena);
 }
 
-static void check_table(ls_reader *reader, const ls_scenario *scenario,
-                        const ls_scenario_table *table) {
+static void check_table(ls_reader *reader, const ls_scenario *scenario, int index,
+                        bool *bad_plans) {
+    const ls_scenario_table *table = &scenario->tables[index];
     if (table->rows > 0 && table->dim > 0) {
         check_shape(reader, &table->weights, &LS_SHAPE(table->rows, table->dim), true, "weights");
     }
-    check_plan(reader, scenario, table);
+    check_plan(reader, scenario, index, bad_plans);
 }
 
 static bool check_integers(ls_reader *reader, const ls_generator *generator, const char *what) {
@@ -273,8 +298,9 @@ static void check_reference(ls_reader *reader, const ls_scenario_reference *refe
 }
 
 void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
-    for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {
-        check_table(reader, scenario, &scenario->tables[i]);
+    bool *bad_plans = ls_read__alloc(reader, (size_t)scenario->table_count, sizeof *bad_plans);
+    for (int i = 0; bad_plans != NULL && i < scenario->table_count && ls_read__going(reader); i++) {
+        check_table(reader, scenario, i, bad_plans);
     }
     for (int i = 0; i < scenario->tensor_count && ls_read__going(reader); i++) {
         check_shape(reader, &scenario->tensors[i].values, &scenario->tensors[i].shape, false,

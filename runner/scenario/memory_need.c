@@ -4,12 +4,13 @@
 #include "runner/scenario/memory_need.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runner/scenario/input_file.h"
 #include "runner/steps/step.h"
 
-#define PROCESS_BYTES    (16.0 * 1024 * 1024)
+#define PROCESS_BYTES    ((double)LS_MEMORY_LEAST)
 #define RANK_BYTES       (48.0 * 1024)  // a thread's touched stack, its history, requests
 #define SHAPE_RANK_BYTES (24.0 * 1024)  // without data: of a rank,
 #define SHAPE_CALL_BYTES 1024.0         // and of each of its calls;
@@ -28,7 +29,6 @@
 #define PAIR_SHARD       48.0    // more for each table
 #define BOUND_BYTES      48.0    // of an element of a reduction: exact value, bound, its terms
 #define TENSOR_BYTES     24.0  // of an element of a shard beside its own copies: kept and expected
-#define GIB              (1024.0 * 1024 * 1024)
 
 // ---- Tables -------------------------------------------------------------------------------------
 static double mean_length(const ls_generator *lengths, double bags) {
@@ -335,11 +335,24 @@ double ls_memory_need_of_shape(const ls_scenario *scenario) {
     return PROCESS_BYTES + ranks * (SHAPE_RANK_BYTES + calls * SHAPE_CALL_BYTES);
 }
 
+// As "1.5 GiB", with three digits; `up`: never less than it is.
+static void format_bytes(char *out, size_t size, double bytes, bool up) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+    int unit = 0;
+    while (unit < 3 && bytes >= 1024) {
+        bytes /= 1024;
+        unit++;
+    }
+    (void)snprintf(out, size, "%.3g %s", up ? ceil(bytes * 10) / 10 : bytes, units[unit]);
+}
+
 int ls_memory_check(const ls_scenario *scenario, double need, uint64_t limit) {
+    char needed[32], allowed[32];
     if (need <= (double)limit) {
         return LS_OK;
     }
-    return LS_FAIL(LS_ERR_LIMIT,
-                   "%s: a run would need about %.3g GiB, the limit is %.3g GiB (--memory)",
-                   scenario->file, ceil(need / GIB * 1000) / 1000, (double)limit / GIB);
+    format_bytes(needed, sizeof needed, need, true);
+    format_bytes(allowed, sizeof allowed, (double)limit, false);
+    return LS_FAIL(LS_ERR_LIMIT, "%s: a run would need about %s, the limit is %s (--memory)",
+                   scenario->file, needed, allowed);
 }

@@ -5,6 +5,9 @@
 
 #include "runner/scenario/scenario.h"
 
+// Every run needs so much: a process with its code and stacks.
+#define LS_MEMORY_LEAST (UINT64_C(16) << 20)
+
 // Bytes at the peak of a run of all ranks in one process, judged by its oracle. The same for the
 // same scenario on every machine.
 double ls_memory_need(const ls_scenario *scenario);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "collectives/recording.h"
 #include "embedding/jagged.h"
@@ -41,6 +42,32 @@ ls_mark ls_check__element(const ls_int_list *list, int index) {
 }
 
 // ---- Mesh ---------------------------------------------------------------------------------------
+// The ranks of a host follow one another, so only dimensions of size 1 may stand before `host`.
+static void settle_hosts(ls_reader *reader, ls_scenario *scenario, ls_mark mark) {
+    const ls_mesh *mesh = &scenario->mesh;
+    int before = 1;
+    for (int i = 0; i < mesh->ndim; i++) {
+        const char *name = mesh->name[i];
+        if (strcmp(name, "host") != 0) {
+            if (strcasecmp(name, "host") == 0 || strcasecmp(name, "hosts") == 0) {
+                ls_check__error(reader, mark, NULL, "host",
+                                "mesh: the name %s does not say which ranks share a host", name);
+            }
+            before *= mesh->dim[i];
+            continue;
+        }
+        if (before > 1 && mesh->dim[i] > 1) {
+            ls_check__error(reader, mark, "host as the first name", NULL,
+                            "mesh: the ranks of a host follow one another, but host is behind %d "
+                            "coordinates of other dimensions",
+                            before);
+            return;
+        }
+        scenario->ranks_per_host = scenario->ranks / (mesh->dim[i] > 0 ? mesh->dim[i] : 1);
+        return;
+    }
+}
+
 static void check_mesh(ls_reader *reader, ls_scenario *scenario) {
     ls_mesh *mesh = &scenario->mesh;
     ls_mark mark = ls_node_mark(&scenario->node, "mesh");
@@ -70,9 +97,7 @@ static void check_mesh(ls_reader *reader, ls_scenario *scenario) {
     }
     scenario->ranks = (int)ranks;
     scenario->ranks_per_host = (int)ranks;
-    if (strcmp(mesh->name[0], "host") == 0 && mesh->dim[0] > 0) {
-        scenario->ranks_per_host = (int)ranks / mesh->dim[0];
-    }
+    settle_hosts(reader, scenario, mark);
 }
 
 void ls_check__ranks(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,

@@ -208,24 +208,29 @@ int ls_scenario_plan_read(ls_plan *out, const ls_scenario *scenario, const char 
     return read_plan(&builder, path, text, bytes, out);
 }
 
+int ls_scenario_plan_open(ls_plan *out, const ls_scenario *scenario, const char *path,
+                          ls_arena *arena) {
+    LS_TRY(ls_scenario_plan_read(out, scenario, path, arena));
+    if (out->ranks != scenario->ranks || out->ranks_per_host != scenario->ranks_per_host) {
+        return LS_FAIL(LS_ERR_FORMAT, "the plan %s is for %d ranks, %d a host, not %d, %d a host",
+                       path, out->ranks, out->ranks_per_host, scenario->ranks,
+                       scenario->ranks_per_host);
+    }
+    return LS_OK;
+}
+
 // The table's blocks as a plan file has them.
 static int place_from_file(struct builder *builder, const ls_scenario_table *table,
                            ls_plan_table *out) {
     const char *path = table->sharding.plan;
     ls_plan plan;
-    LS_TRY(ls_scenario_plan_read(&plan, builder->scenario, path, builder->arena));
+    LS_TRY(ls_scenario_plan_open(&plan, builder->scenario, path, builder->arena));
     const ls_plan_table *found = NULL;
     for (int i = 0; i < plan.table_count && found == NULL; i++) {
         found = strcmp(plan.tables[i].name, table->name) == 0 ? &plan.tables[i] : NULL;
     }
     if (found == NULL) {
         return LS_FAIL(LS_ERR_FORMAT, "the plan %s has no such table", path);
-    }
-    if (plan.ranks != builder->scenario->ranks ||
-        plan.ranks_per_host != builder->scenario->ranks_per_host) {
-        return LS_FAIL(LS_ERR_FORMAT, "the plan %s is for %d ranks, %d a host, not %d, %d a host",
-                       path, plan.ranks, plan.ranks_per_host, builder->scenario->ranks,
-                       builder->scenario->ranks_per_host);
     }
     if (found->rows != table->rows || found->columns != table->dim) {
         return LS_FAIL(LS_ERR_FORMAT, "the plan %s has it as %lld x %lld, not %lld x %lld", path,

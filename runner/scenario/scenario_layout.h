@@ -13,6 +13,9 @@ bool ls_scenario_layout_given(const ls_scenario_table *table);
 // A plan file, ours or TorchRec's, of a scenario with those ranks and tables.
 int ls_scenario_plan_read(ls_plan *out, const ls_scenario *scenario, const char *path,
                           ls_arena *arena);
+// The same; fails where the plan is for another world than the scenario's.
+int ls_scenario_plan_open(ls_plan *out, const ls_scenario *scenario, const char *path,
+                          ls_arena *arena);
 
 // The blocks of a table whose key gives a type or a plan file. Every rank is -1 where the key says
 // nothing of places and the type has several. *out lives in `arena` and borrows names from the

@@ -113,7 +113,8 @@ static const ls_schema_record feature_record = {
 
 #define S ls_scenario_inputs
 static const ls_schema_field input_fields[] = {
-    {.key = "batch", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE | LS_FIELD_REQUIRED,
+    {.key = "batch", .type = LS_FIELD_INTS,
+     .flags = LS_FIELD_SINGLE | LS_FIELD_REQUIRED | LS_FIELD_SOME,
      MEMBER(batch), .min = 0, .max = LS_SCENARIO_BATCH_MAX,
      .doc = "Samples per rank; a list gives each rank its own.", .example = "batch: 8"},
     {.key = "weighted", .type = LS_FIELD_BOOL, MEMBER(weighted), .fallback = "false",

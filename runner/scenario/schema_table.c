@@ -383,7 +383,8 @@ static const ls_schema_field mesh_fields[] = {
      .doc = "Sizes of the mesh, outermost first; the ranks are their product, row-major.",
      .example = "shape: [2, 2]"},
     {.key = "names", .type = LS_FIELD_MESH_NAMES, .offset = 0, .otherwise = "without names",
-     .doc = "A name for each size; the dimension called host says which ranks share a host.",
+     .doc = "A name for each size; the dimension called host says which ranks share a host, "
+            "and only dimensions of size 1 may stand before it.",
      .example = "names: [host, gpu]"},
 };
 static const ls_schema_record mesh_record = {.name = "mesh",

@@ -74,9 +74,11 @@ static void check_blocks(ls_reader *reader, const ls_scenario *scenario,
             ls_check__error(reader, ls_node_mark(&sharding->node, "ranks"), NULL, NULL,
                             "ranks: %d for %d sizes", ranks->count, sizes->count);
         }
-        if (rows && ranks->count == 0 && scenario->ranks > 0 && sizes->count > scenario->ranks) {
-            ls_check__error(reader, ls_node_mark(&sharding->node, "sizes"), NULL, NULL,
-                            "sizes: %d row blocks for %d ranks", sizes->count, scenario->ranks);
+        int width = ls_sharding_width(sharding->type, scenario->ranks, scenario->ranks_per_host);
+        if (rows && ranks->count == 0 && scenario->ranks > 0 && sizes->count != width) {
+            ls_check__error(reader, ls_node_mark(&sharding->node, "sizes"),
+                            "one for each rank, or ranks beside it", NULL,
+                            "sizes: %d row blocks for %d ranks", sizes->count, width);
         }
     }
     for (int i = 0; columns && i < sizes->count && ls_read__going(reader); i++) {
@@ -100,6 +102,55 @@ static void check_blocks(ls_reader *reader, const ls_scenario *scenario,
         ls_check__error(reader, ls_node_mark(&sharding->node, "columns"), NULL, NULL,
                         "columns: %" PRId64 ", but table %s has %" PRId64, sharding->columns,
                         table->name, table->dim);
+    }
+}
+
+// Two keys that say the same thing: one of them would be ignored.
+static void check_once(ls_reader *reader, const ls_scenario_sharding *sharding) {
+    static const char *const pairs[][2] = {{"ranks", "host"}, {"sizes", "columns"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (ls_node_has(&sharding->node, pairs[i][0]) &&
+            ls_node_has(&sharding->node, pairs[i][1])) {
+            ls_check__error(reader, ls_node_mark(&sharding->node, pairs[i][1]), NULL, NULL,
+                            "%s: beside %s, which says it already", pairs[i][1], pairs[i][0]);
+        }
+    }
+}
+
+// The listed ranks of a column block (grid), or of the table (table_row_wise, table_column_wise)
+// belong to one host.
+static void check_hosts(ls_reader *reader, const ls_scenario *scenario,
+                        const ls_scenario_table *table) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    const ls_int_list *ranks = &sharding->ranks;
+    ls_sharding_traits of = ls_sharding_traits_of(sharding->type);
+    bool grid = of.rows == LS_OVER_HOST && of.columns;
+    if (ranks->count == 0 || scenario->ranks == 0 || !(grid || of.one_host) || table->dim <= 0) {
+        return;
+    }
+    int together = ranks->count;
+    if (grid) {
+        int64_t width =
+            sharding->columns > 0 ? sharding->columns : ls_plan_column_block(table->dim, 0);
+        int64_t blocks = (table->dim + width - 1) / width;
+        if (ranks->count % blocks != 0) {
+            ls_check__error(reader, ls_node_mark(&sharding->node, "ranks"), NULL, NULL,
+                            "ranks: %d for %" PRId64 " column blocks, each of which needs as many",
+                            ranks->count, blocks);
+            return;
+        }
+        together = (int)(ranks->count / blocks);
+    }
+    for (int i = 0; i < ranks->count && ls_read__going(reader); i++) {
+        int64_t host = ranks->at[i / together * together] / scenario->ranks_per_host;
+        if (ranks->at[i] < scenario->ranks && ranks->at[i] / scenario->ranks_per_host != host) {
+            ls_check__error(reader, ls_check__element(ranks, i), NULL, NULL,
+                            "ranks: %s keeps %s on one host, and rank %" PRId64
+                            " is not on host %" PRId64,
+                            ls_sharding_name(sharding->type), grid ? "a column block" : "a table",
+                            ranks->at[i], host);
+            return;
+        }
     }
 }
 
@@ -245,5 +296,7 @@ void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario, ls_scena
                         "host: %" PRId64 ", but the world has %d", sharding->host,
                         scenario->ranks / scenario->ranks_per_host);
     }
+    check_once(reader, sharding);
     check_blocks(reader, scenario, table);
+    check_hosts(reader, scenario, table);
 }

@@ -78,6 +78,21 @@ $ lockstep run --quiet --memory 64M in.yaml; lockstep run --memory 1M in.yaml 2>
 $ printf 'lockstep: 1\nname: t\nmesh: {shape: [65536]}\ntables: [{name: p, rows: 10, dim: 4, sharding: {type: row_wise}}]\ninputs: {batch: 1}\n' > wide.yaml; lockstep run --memory 64G wide.yaml
 ! lockstep: error: wide.yaml: a run would need about ... GiB, the limit is 64 GiB (--memory)
 ? 2
+# A limit below what any run needs is refused the same way, by all commands that take one.
+$ lockstep run --memory 1K in.yaml; lockstep run --memory 0 in.yaml; lockstep compare --real mpi --memory 1K in.yaml; lockstep record --backend mpi --out kept --memory 1K in.yaml; test ! -e kept && lockstep run --memory 1K in.yaml
+! lockstep: error: in.yaml: a run would need about ... MiB, the limit is 1 KiB (--memory)
+! lockstep: error: in.yaml: a run would need about ... MiB, the limit is 0 bytes (--memory)
+! lockstep: error: in.yaml: a run would need about ... MiB, the limit is 1 KiB (--memory)
+! lockstep: error: in.yaml: a run would need about ... MiB, the limit is 1 KiB (--memory)
+! lockstep: error: in.yaml: a run would need about ... MiB, the limit is 1 KiB (--memory)
+? 2
+$ lockstep run --quiet --keep held in.yaml && lockstep replay --memory 1K held | grep -o 'the limit is .*'
+> run: 1 passed, 0 failed, 0 skipped
+> the limit is 1 KiB (--memory)
+$ lockstep replay --quiet --memory 1K held > /dev/null
+? 2
+$ lockstep replay --quiet --memory 1G held
+> replay: 1 passed, 0 failed, 0 skipped
 $ lockstep run --memory 16Q in.yaml
 ! lockstep: error: --memory needs a number of bytes as 16G, not '16Q'
 ? 2

@@ -50,10 +50,10 @@ $ lockstep plan --diff plan.yaml edited.yaml --quiet; lockstep plan --diff plan.
 >   "differing": 2,
 # An edited plan is checked, with the place of the error.
 $ sed 's/size: \[1024, 64\]/size: [1000, 64]/' plan.yaml > broken.yaml && lockstep plan --diff plan.yaml broken.yaml
-! broken.yaml:19:5: error: plan: table small_table_0: rows 1000 to 1024 are on no rank
+! broken.yaml:19:5: error: plan: table small_table_0: rows 1000 to 1023 are on no rank
 !    19 |   - name: "small_table_0"
 !       |     ^
-! broken.yaml:26:5: error: plan: table small_table_1: rows 1000 to 1024 are on no rank
+! broken.yaml:26:5: error: plan: table small_table_1: rows 1000 to 1023 are on no rank
 !    26 |   - name: "small_table_1"
 !       |     ^
 ? 2
@@ -257,7 +257,7 @@ $ lockstep exec -n 2 --tables free.yaml -- true
 ? 2
 # A plan of another world, and one without the table.
 $ sed 's/rank:1/rank:7/' torchrec.json > far.json; sed 's/torchrec.json/far.json/' theirs.yaml > far.yaml; lockstep run --quiet far.yaml 2>&1 | sed "s#$PWD/##" | head -n 3
-> far.yaml:13:22: error: table large_table_0: far.json: plan: table large_table_0: shard 0 is on rank 7, and ranks are 0 to 1
+> far.yaml:13:22: error: plan: far.json: plan: table large_table_0: shard 0 is on rank 7, and ranks are 0 to 1
 >    13 |     sharding: {plan: far.json}
 >       |                      ^~~~~~~~
 $ sed 's/large_table_0/other/' torchrec.json > other.json; sed 's/torchrec.json/other.json/' theirs.yaml > other.yaml; lockstep run --quiet other.yaml 2>&1 | sed "s#$PWD/##"

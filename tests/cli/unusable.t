@@ -76,7 +76,7 @@ $ for dims in '2 4' '4 2' '8 1' '1 8' '8 2'; do set -- $dims; printf "lockstep: 
 > v.yaml:4:61: error: values: the file has shape [2, 4] where [8, 2] belongs
 # A plan and a reference, too.
 $ printf 'lockstep_plan: 2\n' > p.yaml; printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {plan: p.yaml}}]\ninputs: {batch: 2}\nchecks: {reference: [{file: cut.npy}]}\n' > v.yaml; lockstep run v.yaml 2>&1 | grep error
-> v.yaml:4:54: error: table p: ...p.yaml:1:16: error: expected 1
+> v.yaml:4:54: error: plan: ...p.yaml:1:16: error: expected 1
 > v.yaml:6:29: error: reference: '...cut.npy': the shape needs 32 bytes of data, the file has 31
 # What the kind of a step has no use for is refused where it stands, not passed over.
 $ except() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 4, async: true}\n    - $1: {$2, except: [{ranks: [1], $3}]}\n    - wait: {name: w, step: a}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^e.yaml.*error.*'; }; for f in 'repeat: true' 'call: all_gather' 'counts: [1, 2, 3, 4]' 'overlap: 1' 'op: max' 'root: 1' 'group: [0]' 'skip: false' 'count: 3' 'reverse: true' 'poke: nan' 'room: 1'; do except send_recv 'pairs: [[0, 1], [1, 0]], count: 4' "$f"; done
@@ -200,3 +200,16 @@ $ printf '\223NUMPY\004\000v\000{}' > four.npy; printf 'lockstep: 1\nname: four\
 !     4 | program: {steps: [{all_reduce: {count: 2, values: {file: four.npy}}}]}
 !       |                                                          ^~~~~~~~
 ? 2
+# A plan file that cannot be used is told once, however many tables it places, with the rows at fault; what is
+# wrong for one table alone, at that table. Shards may stand in any order.
+$ printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables:\n  - {name: a, rows: 10, dim: 4, sharding: {plan: p.plan}}\n  - {name: b, rows: 10, dim: 4, sharding: {plan: p.plan}}\n  - {name: c, rows: 10, dim: 4, sharding: {plan: p.plan}}\ninputs: {batch: 2}\n' > planned.yaml
+$ plan() { printf 'lockstep_plan: 1\nranks: %s\ntables:\n' $1; for t in a b c; do printf '  - {name: %s, rows: 10, columns: 4, sharding: row_wise, shards: [{rank: 0, offset: [0, 0], size: [%s, 4]}, {rank: 1, offset: [%s, 0], size: [%s, 4]}]}\n' $t $2 $3 $4; shift 3; done; }; plan 2 5 5 5 5 5 5 5 5 5 > p.plan; lockstep run --quiet planned.yaml; for p in '2 5 5 5 5 6 4 5 5 5' '2 5 5 5 6 5 5 5 5 5' '3 5 5 5 5 5 5 5 5 5' '2 5 5 5 5 5 2 5 5 5'; do plan $p > p.plan; lockstep run planned.yaml 2>&1 | grep error: | sed "s|$PWD/||g"; done; plan 2 5 5 5 5 5 5 5 5 5 | sed 's/name: b/name: d/; s/shards: \[\(.*}\), \({rank: 1.*}\)\]}/shards: [\2, \1]}/' > p.plan; lockstep run planned.yaml 2>&1 | grep error: | sed "s|$PWD/||g"
+> run: 1 passed, 0 failed, 0 skipped
+> planned.yaml:5:50: error: plan: p.plan:5:5: error: plan: table b: row 5 is on no rank: shard 1 on rank 1 begins at row 6, expected 5
+> planned.yaml:5:50: error: plan: p.plan:5:5: error: plan: table b: row 5 is in two shards: shard 1 on rank 1 begins at row 5, expected 6
+> planned.yaml:5:50: error: plan: the plan p.plan is for 3 ranks, 3 a host, not 2, 2 a host
+> planned.yaml:5:50: error: plan: p.plan:5:5: error: plan: table b: rows 7 to 9 are on no rank
+> planned.yaml:6:50: error: table b: the plan p.plan has no such table
+# The dimension called host is found behind others of size 1.
+$ printf 'lockstep: 1\nname: t\nmesh: {shape: [1, 2, 2], names: [replica, host, gpu]}\ntables: [{name: a, rows: 10, dim: 4, sharding: {type: table_row_wise, host: 1}}]\ninputs: {batch: 2}\n' > host.yaml; lockstep run --quiet host.yaml
+> run: 1 passed, 0 failed, 0 skipped

@@ -44,7 +44,7 @@ Test(broken, rows_on_no_rank) {
         embedding_case c;
         make_broken(&c, kinds[k]);
         c.plans[0].shards[2].rows = 1;  // row 5 is missing
-        expect_caught(&c, "table table: rows 5 to 6 are on no rank",
+        expect_caught(&c, "table table: row 5 is on no rank",
                       "sample 1 of rank 2, column 0; id 5 (position 1, ");
         case_free(&c);
     }
@@ -57,7 +57,7 @@ Test(broken, last_rows_on_no_rank) {
         embedding_case c;
         make_broken(&c, kinds[k]);
         c.plans[0].shards[3].rows = 1;  // row 7 is missing
-        expect_caught(&c, "table table: rows 7 to 8 are on no rank",
+        expect_caught(&c, "table table: row 7 is on no rank",
                       "; as if id 7 (position 2, on no rank) were missing");
         case_free(&c);
     }
@@ -87,11 +87,11 @@ Test(broken, rows_on_two_ranks) {
     c.plans[0].shards[3].row_offset = 5;
     c.plans[0].shards[3].rows = 3;
     expect_caught(
-        &c, "table table: rows 5 to 6 are on two ranks",
+        &c, "table table: row 5 is in two shards",
         "sample 1 of rank 2, column 0; id 5 (position 1, 3 in the bag), whose row is in 2 "
         "shards, the first on rank 2");
     c.allow_broken_plan = false;
-    expect_caught(&c, "on two ranks", "; as if id 5 (position 1, on rank 2) counted twice");
+    expect_caught(&c, "in two shards", "; as if id 5 (position 1, on rank 2) counted twice");
     case_free(&c);
 }
 
@@ -129,7 +129,7 @@ Test(broken, columns_on_no_rank) {
     c.plans[0].shards[0] = (ls_plan_shard){1, 0, 0, 8, 2};
     c.plans[0].shards[1] = (ls_plan_shard){3, 0, 3, 8, 1};
     expect_caught(
-        &c, "table table: columns 2 to 3 are on no rank",
+        &c, "table table: column 2 is on no rank",
         "sample 0 of rank 0, column 2; id 0 (position 0, 2 in the bag), whose row is on no "
         "rank");
     case_free(&c);

@@ -99,17 +99,23 @@ static void expect_refused(ls_sharding sharding, int shard_count, ls_plan_shard 
 // place.
 Test(plan, check_names_what_is_wrong) {
     expect_refused(LS_TABLE_WISE, 1, SHARDS({4, 0, 0, 10, 8}), "table t: shard 0 is on rank 4");
-    expect_refused(LS_TABLE_WISE, 1, SHARDS({0, 0, 0, 9, 8}), "rows 9 to 10 are on no rank");
-    expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 6, 0, 4, 8}),
-                   "rows 5 to 6 are on no rank");
+    expect_refused(LS_TABLE_WISE, 1, SHARDS({0, 0, 0, 9, 8}), "row 9 is on no rank");
+    expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 6, 0, 4, 8}), "row 5 is on no rank");
     expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 4, 0, 6, 8}),
-                   "rows 4 to 5 are on two ranks");
+                   "row 4 is in two shards");
+    // The rows in common are named, and no others.
+    expect_refused(LS_ROW_WISE, 3, SHARDS({0, 0, 0, 7, 8}, {1, 2, 0, 2, 8}, {2, 7, 0, 3, 8}),
+                   "rows 2 to 3 are in two shards");
+    expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 10, 8}, {1, 9, 0, 0, 8}),
+                   "table t: shard 1 on rank 1 begins at row 9, expected 10");
+    expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 8, 0, 2, 8}),
+                   "rows 5 to 7 are on no rank");
     expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 5, 0, INT64_MAX, 8}), "from 5 on");
     expect_refused(LS_ROW_WISE, 2, SHARDS({1, 0, 0, 5, 8}, {0, 5, 0, 5, 8}),
                    "rank 0 follows rank 1");
-    expect_refused(LS_COLUMN_WISE, 1, SHARDS({0, 0, 0, 10, 4}), "columns 4 to 8 are on no rank");
+    expect_refused(LS_COLUMN_WISE, 1, SHARDS({0, 0, 0, 10, 4}), "columns 4 to 7 are on no rank");
     expect_refused(LS_COLUMN_WISE, 2, SHARDS({0, 0, 0, 10, 4}, {1, 0, 3, 10, 5}),
-                   "columns 3 to 4 are on two ranks");
+                   "column 3 is in two shards");
     expect_refused(LS_COLUMN_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 5, 0, 5, 8}),
                    "column_wise does not cut rows");
     expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 10, 4}, {1, 0, 4, 10, 4}),
