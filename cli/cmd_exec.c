@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/exec_compare.h"
+#include "cli/exec_report.h"
 #include "cli/given_plan.h"
 #include "cli/programs.h"
 #include "cli/scenarios.h"
@@ -203,64 +204,6 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
     return kept;
 }
 
-// Whether `text` names that place, and not one whose number begins alike.
-static bool names(const char *text, const char *where) {
-    size_t length = strlen(where);
-    for (const char *at = text; (at = strstr(at, where)) != NULL; at += length) {
-        if (at[length] < '0' || at[length] > '9') {
-            return true;
-        }
-    }
-    return false;
-}
-
-// The finding's text, with what had called the places that it names.
-static const char *with_stacks(ls_arena *arena, const char *said, const ls_exec_result *result) {
-    ls_text text = {0};
-    ls_text_puts(&text, said);
-    for (int i = 0; i < result->place_count; i++) {
-        const ls_exec_place *place = &result->places[i];
-        char where[PATH_MAX];
-        (void)snprintf(where, sizeof where, "%s:%d", place->file, place->line);
-        const char *above = place->stack != NULL ? strchr(place->stack, '\n') : NULL;
-        if (above == NULL || above[1] == 0 || !names(said, where)) {
-            continue;
-        }
-        ls_text_printf(&text, "called by:\n");
-        for (const char *at = place->stack; *at != 0;) {
-            size_t length = strcspn(at, "\n");
-            ls_text_printf(&text, "  %.*s\n", (int)length, at);
-            at += at[length] != 0 ? length + 1 : length;
-        }
-    }
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_free(&text);
-    return kept;
-}
-
-static ls_finding *findings_of(int *count, ls_arena *arena, const ls_exec_result *result) {
-    ls_finding *findings = cli_program_findings(count, arena, result->spmd);
-    for (int i = 0; findings != NULL && i < *count; i++) {
-        findings[i].text = with_stacks(arena, findings[i].text, result);
-    }
-    return findings;
-}
-
-static ls_call_row *calls_of(ls_arena *arena, const ls_exec_result *result) {
-    ls_call_row *rows = ls_arena_alloc(arena, (size_t)result->made_count + 1, sizeof *rows);
-    for (int i = 0; rows != NULL && i < result->made_count; i++) {
-        const ls_exec_calls *made = &result->made[i];
-        rows[i] = (ls_call_row){
-            .call = ls_kind_name(made->kind),
-            .communicator = ls_arena_strdup(arena, made->communicator),
-            .purpose = made->purpose != NULL ? ls_arena_strdup(arena, made->purpose) : NULL,
-            .where = ls_arena_printf(arena, "%s:%d", made->file, made->line),
-            .calls = made->calls,
-            .bytes = made->bytes};
-    }
-    return rows;
-}
-
 // What ended the run where no check did; NULL: nothing.
 static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
     if (result->failed_rank >= 0) {
@@ -281,17 +224,17 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
                    const char *backend, const ls_exec_result *result) {
     bool pass = result->status == LS_OK && !result->died && result->failed_rank < 0;
     int count = 0;
-    ls_finding *findings = findings_of(&count, results->arena, result);
+    ls_finding *findings = cli_exec_findings(&count, results->arena, result);
     const char *error = pass || count > 0 ? NULL : error_of(results->arena, result);
     ls_case_result row = {
         .name = name,
         .file = used->name,
         .backend = backend,
         .pass = pass,
-        .class_ = pass        ? LS_CLASS_BIT_EXACT
+        .class_ = pass        ? LS_CLASS_CHECKED
                   : count > 0 ? LS_CLASS_FINDING
                               : LS_CLASS_ERROR,
-        .calls = calls_of(results->arena, result),
+        .calls = cli_exec_calls(results->arena, result),
         .call_count = result->made_count,
         .timeline = result->sets,
         .timeline_count = result->set_count,
@@ -303,9 +246,9 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
         .environment = result->died || (count == 0 && !pass),
         .reproduce = reproduce(results->arena, used),
     };
-    // A run without a call says nothing.
-    row.skipped = pass && result->calls == 0;
-    row.skip_reason = row.skipped ? "it made no collective call" : NULL;
+    row.skip_reason = pass ? cli_exec_unchecked(results->arena, result) : NULL;
+    row.skipped = row.skip_reason != NULL;
+    row.checked = pass ? cli_program_checked(results->arena, result->calls, result->ranks) : NULL;
     *passed = pass && !row.skipped;
     return findings == NULL || row.calls == NULL || row.reproduce == NULL
                ? LS_ERR_MEMORY
@@ -411,13 +354,6 @@ static int tell_plan(void) {
     return code;
 }
 
-// The program: of an interpreter its script.
-static const char *name_of(const char *const *argv) {
-    const char *slash = strrchr(argv[0], '/'), *base = slash != NULL ? slash + 1 : argv[0];
-    bool script = strncmp(base, "python", 6) == 0 && argv[1] != NULL && argv[1][0] != '-';
-    return argv[script ? 1 : 0];
-}
-
 static int check_options(void) {
     if (given.simulate && given.observe) {
         cli_error("--simulate and --observe exclude each other");
@@ -472,7 +408,7 @@ static int run(const cli_args *args) {
     }
     memcpy((void *)argv, (const void *)args->values, (size_t)args->count * sizeof *argv);
     used.exec.argv = argv;
-    used.name = name_of(argv);
+    used.name = cli_exec_name(argv);
     used.exec.spmd.met = used.trace != NULL ? ls_trace_met : NULL;
     used.exec.spmd.met_arg = used.trace;
     code = run_program(&used);

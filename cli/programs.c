@@ -1,6 +1,8 @@
 // What the commands share that run a program of the user's own.
 #include "cli/programs.h"
 
+#include <string.h>
+
 #include "cli/cli.h"
 
 int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
@@ -56,6 +58,12 @@ void cli_program_notes(const ls_spmd_result *result, int fault_count) {
     }
 }
 
+const char *cli_program_checked(ls_arena *arena, uint64_t calls, int ranks) {
+    return ls_arena_printf(arena, "%llu call%s of %d rank%s agree%s; no values compared",
+                           (unsigned long long)calls, calls == 1 ? "" : "s", ranks,
+                           ranks == 1 ? "" : "s", calls == 1 && ranks == 1 ? "s" : "");
+}
+
 int cli_program_add(ls_results *results, const char *name, const ls_spmd_result *result, int status,
                     ls_text *reproduce) {
     int count = 0;
@@ -67,7 +75,7 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
         .file = name,
         .backend = "sim",
         .pass = status == LS_OK,
-        .class_ = status == LS_OK ? LS_CLASS_BIT_EXACT
+        .class_ = status == LS_OK ? LS_CLASS_CHECKED
                   : count > 0     ? LS_CLASS_FINDING
                                   : LS_CLASS_ERROR,
         .findings = findings,
@@ -75,6 +83,15 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
         .error = count > 0 ? NULL : error,
         .reproduce = ls_result_text(results->arena, reproduce),
     };
+    if (row.pass && result == NULL) {
+        row.checked = "the calls of all ranks agree in every schedule; no values compared";
+    } else if (row.pass) {
+        uint64_t calls = ls_spmd_call_count(result);
+        // Functions of MPI that need no other rank are checked, too.
+        row.skipped = calls == 0 && strcmp(results->command, "mpi") != 0;
+        row.skip_reason = row.skipped ? "it made no call that ranks could disagree in" : NULL;
+        row.checked = cli_program_checked(results->arena, calls, ls_spmd_rank_count(result));
+    }
     return findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY
                                                      : ls_results_add(results, &row);
 }

@@ -84,6 +84,8 @@ ls_finding *cli_program_findings(int *count, ls_arena *arena, const ls_spmd_resu
 void cli_program_notes(const ls_spmd_result *result, int fault_count);
 
 // Adds a run that ended with `status` as a case; frees `reproduce`.
+// What a run without a finding has checked.
+const char *cli_program_checked(ls_arena *arena, uint64_t calls, int ranks);
 int cli_program_add(ls_results *results, const char *name, const ls_spmd_result *result, int status,
                     ls_text *reproduce);
 // Reports a run that ended with `status` as the one case of `command`; frees `reproduce`. Returns

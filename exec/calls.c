@@ -194,6 +194,7 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
 
 int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message) {
     if (exec->over) {
+        ls_exec__answer_over(process, message->slot);
         return LS_OK;
     }
     ls_exec_comm *comm = ls_exec__comm(process, message->comm);
@@ -208,12 +209,14 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
         return status != LS_OK ? status : LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
     LS_TRY(ls_exec__caller(process, message->thread) != NULL ? LS_OK : LS_ERR_MEMORY);
+    ls_exec__note_site(process, message->site);
     enqueue(op);
     return ls_exec__flight_call(exec, op, ls_exec__site(process, message->site));
 }
 
 int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_split *message) {
     if (exec->over) {
+        ls_exec__answer_over(process, message->slot);
         return LS_OK;
     }
     ls_exec_comm *parent = ls_exec__comm(process, message->parent);
@@ -227,6 +230,7 @@ int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_s
     op->comm = message->comm;
     memcpy(op->name, message->name, sizeof op->name);
     op->name[sizeof op->name - 1] = 0;
+    ls_exec__note_site(process, message->site);
     enqueue(op);
     return LS_OK;
 }

@@ -38,6 +38,15 @@ static void set_first(const char *name, const char *path) {
     set(name, list);
 }
 
+// Behind what a list of words has already.
+static void add_word(const char *name, const char *word) {
+    const char *before = getenv(name);
+    char list[8192];
+    (void)snprintf(list, sizeof list, "%s%s%s", before != NULL ? before : "",
+                   before != NULL ? " " : "", word);
+    set(name, list);
+}
+
 // A port that nobody has now, for programs that meet at one.
 static int free_port(void) {
     struct sockaddr_in6_like {
@@ -63,6 +72,7 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
     set_first("LD_PRELOAD", options->preload);
     if (options->python != NULL) {
         set_first("PYTHONPATH", options->python);
+        add_word("PYTEST_ADDOPTS", "-p lockstep_pytest");
     }
     set(LS_PROCESSES_VARIABLE, dir);
     set(LS_WIRE_SOCKET, exec->socket);

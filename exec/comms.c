@@ -188,6 +188,7 @@ static int join(ls_exec *exec, const ls_exec_joining *of) {
     LS_TRY(ls_remote_comm(handles, exec->run, ranks, of->ranks,
                           name_of(exec, of, ranks, name, sizeof name), files, lines));
     exec->joined += 1;
+    exec->widest = of->ranks > exec->widest ? of->ranks : exec->widest;
     for (int i = 0; i < of->ranks; i++) {
         const ls_exec_joining *at = member(exec->joining, of, i);
         LS_TRY(ls_exec__keep_comm(at->process, at->comm, handles[i], &exec->ranks[ranks[i]]));
@@ -243,6 +244,10 @@ static int add(ls_exec *exec, const ls_exec_joining *filled) {
 }
 
 int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_init *message) {
+    if (exec->over) {
+        ls_exec__answer_over(process, message->slot);
+        return LS_OK;
+    }
     ls_exec_joining joining = {.process = process,
                                .comm = message->comm,
                                .slot = message->slot,
@@ -252,6 +257,7 @@ int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_in
                                .site = ls_exec__site(process, message->site)};
     ls_exec_site *kept = ls_arena_copy(exec->arena, joining.site, sizeof *kept);
     LS_TRY(kept != NULL ? LS_OK : LS_ERR_MEMORY);
+    ls_exec__note_site(process, message->site);
     joining.site = kept;  // the process's own list may move
     memcpy(joining.id, message->id, sizeof joining.id);
     memcpy(joining.name, message->name, sizeof joining.name);
@@ -260,6 +266,10 @@ int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_in
 }
 
 int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_subset *message) {
+    if (exec->over) {
+        ls_exec__answer_over(process, message->slot);
+        return LS_OK;
+    }
     ls_exec_comm *parent = ls_exec__comm(process, message->parent);
     LS_TRY(parent != NULL ? LS_OK : LS_ERR_INVALID);
     int size = ls_comm_size(parent->handle), own = ls_comm_rank(parent->handle);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -166,7 +167,12 @@ static void note_over(ls_exec *exec) {
     char sentence[LS_WIRE_WHY_BYTES];
     const ls_finding *found = ls_remote_found(exec->run);
     const char *text = found != NULL ? found->text : "";
-    int length = (int)strcspn(text, "\n");
+    // All but the histories.
+    const char *histories = strstr(text, "last calls of ");
+    int length = histories != NULL ? (int)(histories - text) : (int)strlen(text);
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) {
+        length -= 1;
+    }
     (void)snprintf(sentence, sizeof sentence, "lockstep: %s%s%.*s", why, length > 0 ? ": " : "",
                    length, text);
     exec->over = true;
@@ -180,6 +186,17 @@ static bool is_late(const ls_exec *exec, double quiet) {
     const ls_exec_options *options = exec->options;
     return options->deadline_given && options->deadline_seconds > 0 &&
            quiet > options->deadline_seconds;
+}
+
+// How long a program may go on when the run is over. A session of tests ends when it has run them.
+static double grace_of(const ls_exec *exec) {
+    const double most = exec->options->deadline_seconds;
+    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        if (at->session && !at->gone) {
+            return most > 0 ? most : INFINITY;
+        }
+    }
+    return GRACE_SECONDS;
 }
 
 static int loop(ls_exec *exec) {
@@ -207,7 +224,7 @@ static int loop(ls_exec *exec) {
             exec->moved = exec->over ? exec->moved : now;
             idle = 0;
         }
-        if (exec->over && now - exec->moved > GRACE_SECONDS) {
+        if (exec->over && now - exec->moved > grace_of(exec)) {
             return LS_OK;  // what is left is ended
         }
         ls_exec__judge(exec, now - exec->moved);
@@ -233,29 +250,32 @@ static void end_processes(ls_exec *exec, const char *dir) {
     }
 }
 
-static bool same_place(const ls_exec_place *a, const ls_exec_site *b) {
-    return a->line == b->line && strcmp(a->file, b->file) == 0 && strcmp(a->stack, b->stack) == 0;
+static const ls_exec_process *process_of(const ls_exec *exec, int rank) {
+    const ls_exec_process *at = exec->processes;
+    while (at != NULL && at != exec->ranks[rank].process &&
+           (exec->ranks[rank].process != NULL || at->rank != rank)) {
+        at = at->next;
+    }
+    return at;
 }
 
-// The places that any process told of, each once.
+// The places of each rank's last calls, the last first.
 static void keep_places(const ls_exec *exec, ls_exec_result *out) {
-    size_t most = 0;
-    for (const ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
-        most += p->site_count;
-    }
+    size_t most = (size_t)exec->rank_count * LS_EXEC_RECENT;
     ls_exec_place *places = ls_arena_alloc(exec->arena, most + 1, sizeof *places);
-    for (const ls_exec_process *p = exec->processes; p != NULL && places != NULL; p = p->next) {
-        for (uint32_t i = 0; i < p->site_count; i++) {
-            const ls_exec_site *site = &p->sites[i];
-            int k = 0;
-            while (k < out->place_count && !same_place(&places[k], site)) {
-                k += 1;
-            }
-            places[k] = (ls_exec_place){site->file, site->line, site->stack};
-            out->place_count += k == out->place_count ? 1 : 0;
+    for (int r = 0; r < exec->rank_count && places != NULL; r++) {
+        const ls_exec_process *p = process_of(exec, r);
+        uint32_t count = p != NULL ? p->recent_count : 0;
+        for (uint32_t i = 1; i <= count && i <= LS_EXEC_RECENT; i++) {
+            const ls_exec_site *site = ls_exec__site(p, p->recent[(count - i) % LS_EXEC_RECENT]);
+            places[out->place_count++] = (ls_exec_place){r, site->file, site->line, site->stack};
         }
     }
     out->places = places;
+    for (const ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
+        out->processes += ls_exec__takes_part(p) ? 1 : 0;
+    }
+    out->widest = exec->widest;
     out->arena = exec->arena;  // the result has it from here on
 }
 

@@ -37,8 +37,9 @@ typedef struct ls_exec_options {
     void *opened_arg;
 } ls_exec_options;
 
-// Where calls came from, and what had called that.
+// A place that a rank's last calls came from, and what had called that.
 typedef struct ls_exec_place {
+    int rank;
     const char *file;
     int line;
     const char *stack;  // "FILE:LINE FUNCTION" in lines, nearest first
@@ -65,13 +66,15 @@ typedef struct ls_exec_result {
     int status;                   // of the run
     char why[LS_ERROR_TEXT_MAX];  // its sentence
     uint64_t calls;
+    int processes;          // that connected
+    int widest;             // members of the largest communicator
     double seconds;         // wall time
     bool died;              // a process ended otherwise than by itself, which nobody had planted
     int failed_rank;        // the first process that ended with an exit status; -1: none
     int failed_code;        //
     char failed_line[256];  // the last that it wrote to stderr; "": nothing
     ls_arena *arena;        // of what follows
-    const struct ls_exec_place *places;
+    const struct ls_exec_place *places;  // of each rank, its last call's first
     int place_count;
     const ls_exec_calls *made;  // in the order in which the first of each was done
     int made_count;

@@ -38,6 +38,8 @@ typedef struct ls_exec_comm {
     uint32_t subsets;      // made of it so far
 } ls_exec_comm;
 
+#define LS_EXEC_RECENT 64  // calls of a process whose sites are kept
+
 // A thread of a process that makes calls.
 typedef struct ls_exec_caller {
     uint32_t thread;
@@ -50,13 +52,16 @@ struct ls_exec_process {
     int socket, watch;  // its connection, and its end (pidfd); -1: gone
     pid_t pid;
     bool own;         // of the job's processes
+    bool session;     // of tests: it goes on when the run is over
     int rank, ranks;  // as whoever started it says, or -1
     ls_wire_control *control;
     ls_exec_staging *stagings;
     uint32_t staging_count;
     ls_exec_site *sites;
     uint32_t site_count;
-    ls_exec_comm *comms;  // by the process's numbers
+    uint32_t recent[LS_EXEC_RECENT];  // sites of its last calls, a ring
+    uint32_t recent_count;            // calls so far
+    ls_exec_comm *comms;              // by the process's numbers
     uint32_t comm_room;
     bool bye;    // it said that it ends, with
     int status;  // that
@@ -163,6 +168,7 @@ struct ls_exec {
     ls_exec_job *jobs, *jobs_last;
     ls_exec_joining *joining;
     uint32_t joined;  // communicators made so far
+    int widest;       // members of the largest
     bool progress;    // something moved since it was last looked at
     double moved;     // seconds; when that was
     double asked;     // when processes were last asked where they are
@@ -228,9 +234,12 @@ void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process);
 // Answers in a slot; wakes who waits.
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);
 // The run is over: everybody is told why.
+// A call that is made then is answered at once.
+void ls_exec__answer_over(const ls_exec_process *process, uint32_t slot);
 void ls_exec__tell_all(ls_exec *exec, const char *why);
 // Whether the process takes part: it has greeted and is of the job, or has joined a communicator.
 bool ls_exec__takes_part(const ls_exec_process *process);
+void ls_exec__note_site(ls_exec_process *process, uint32_t site);  // of a call
 const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t site);
 
 // ---- elsewhere.c --------------------------------------------------------------------------------

@@ -30,6 +30,10 @@ void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t don
     (void)syscall(SYS_futex, &at->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+void ls_exec__answer_over(const ls_exec_process *process, uint32_t slot) {
+    ls_exec__answer(process, slot, 2, LS_ERR_FINDING);
+}
+
 void ls_exec__tell_all(ls_exec *exec, const char *why) {
     for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
         ls_wire_control *control = at->control;
@@ -102,6 +106,7 @@ static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_he
     process->control = at;
     process->rank = message->rank;
     process->ranks = message->ranks;
+    process->session = message->session != 0;
     welcome(exec, process);
     return LS_OK;
 }
@@ -138,6 +143,10 @@ static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *mes
     made->line = message->line;
     made->stack = ls_arena_strdup(exec->arena, stack);
     return made->file == NULL || made->stack == NULL ? LS_ERR_MEMORY : LS_OK;
+}
+
+void ls_exec__note_site(ls_exec_process *process, uint32_t number) {
+    process->recent[process->recent_count++ % LS_EXEC_RECENT] = number;
 }
 
 const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t number) {

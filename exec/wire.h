@@ -74,6 +74,8 @@ typedef struct ls_wire_hello {
     uint32_t version;
     int32_t pid;
     int32_t rank, ranks;  // as whoever started the process says; -1: nobody did
+    uint32_t session;     // 1: of tests, which go on after one that fails
+    uint32_t unused;
 } ls_wire_hello;
 
 // A site is told before the first call from it. Python: the file, the line and the stack in lines.

@@ -120,6 +120,7 @@ LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
 // Why fault `index` of the options was not planted: its rank does not come to the call or
 // allocation, or the call has nothing that the fault could change. NULL: it was. Borrowed.
 LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
+int ls_spmd_rank_count(const ls_spmd_result *result);
 uint64_t ls_spmd_call_count(const ls_spmd_result *result);
 // A digest of the order in which ranks ran: equal seeds give equal digests.
 uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);

@@ -449,6 +449,10 @@ const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index) {
     return result->missed[index];
 }
 
+int ls_spmd_rank_count(const ls_spmd_result *result) {
+    return result->rank_count;
+}
+
 uint64_t ls_spmd_call_count(const ls_spmd_result *result) {
     return result->calls;
 }

@@ -97,6 +97,9 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     ls_json_member_string(json, "real", result->real);
     ls_json_member_string(json, "verdict", result->pass ? "pass" : "fail");
     ls_json_member_string(json, "class", ls_class_name(result->class_));
+    if (result->checked != NULL) {
+        ls_json_member_string(json, "checked", result->checked);
+    }
     if (result->error != NULL) {
         ls_json_member_string(json, "error", result->error);
     }

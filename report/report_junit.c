@@ -56,6 +56,12 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_text_puts(out, "    </testcase>\n");
         return;
     }
+    if (result->pass && result->checked != NULL) {
+        ls_text_puts(out, ">\n      <system-out>checked: ");
+        ls_text_xml(out, result->checked);
+        ls_text_puts(out, "</system-out>\n    </testcase>\n");
+        return;
+    }
     if (result->pass) {
         ls_text_puts(out, "/>\n");
         return;

@@ -164,6 +164,9 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
             ls_text_puts(out, "\n");
         }
     }
+    if (result->checked != NULL) {
+        ls_text_printf(out, "        %s\n", result->checked);
+    }
     put_calls(out, result);
     ls_report__omitted(out, result, "        ");
     for (int s = 0; s < result->norm_count; s++) {

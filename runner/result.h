@@ -15,9 +15,11 @@ extern "C" {
 
 // Verdict classes, best first: a case's class is its worst stage's. pass is 1 where the class alone
 // does not fail a case. "unjudged" is none of the verdicts: nothing was compared with anything, so
-// it comes before them all and a case of nothing else does not pass.
+// it comes before them all and a case of nothing else does not pass. "checked": the calls of all
+// ranks agreed, and no values were compared.
 #define LS_CLASS_MAP(X)                                                                            \
     X(LS_CLASS_UNJUDGED, "unjudged", 0)                                                            \
+    X(LS_CLASS_CHECKED, "checked", 1)                                                              \
     X(LS_CLASS_BIT_EXACT, "bit_exact", 1)                                                          \
     X(LS_CLASS_REORDERED, "reordered", 1)                                                          \
     X(LS_CLASS_WITHIN_BOUND, "within_bound", 1)                                                    \
@@ -127,6 +129,7 @@ typedef struct ls_case_result {
     int finding_count;
     const ls_omitted *omitted;  // [omitted_count] the tensors that were not compared
     size_t omitted_count;
+    const char *checked;     // what was, when class_ is checked, else NULL
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL

@@ -257,6 +257,25 @@ static void join_threads(void) {
     CHECK(pthread_join(thread, NULL));
 }
 
+// A session of tests: it continues, and later calls fail at once.
+static void continue_after(void) {
+    for (int i = 0; i < 2; i++) {
+        const ls_client_call made = {.comm = world,
+                                     .kind = LS_ALL_REDUCE,
+                                     .dtype = LS_F64,
+                                     .op = rank == 1 ? LS_MAX : LS_SUM,
+                                     .send.memory = LS_WIRE_NONE,
+                                     .recv.memory = LS_WIRE_NONE,
+                                     .stream = LS_WIRE_NO_STREAM};
+        uint32_t slot = 0;
+        CHECK(ls_client_issue(&slot, client, &made));  // MARK session
+        expect(ls_client_wait(client, slot) != LS_OK, __LINE__);
+        ls_client_slot_give(client, slot);
+        (void)sleep(i == 0 ? 3 : 0);
+    }
+    (void)fprintf(stderr, "rank %d continues\n", rank);
+}
+
 static void call_from_threads(const char *bug) {
     aside = join("aside");
     if (strcmp(bug, "threads") == 0 || strcmp(bug, "opposite") == 0) {
@@ -299,7 +318,9 @@ int main(int argc, char **argv) {
     if (strcmp(bug, "apart") == 0) {
         wait_apart(&in, &out);
     }
-    if (strcmp(bug, "alone") != 0 && strcmp(bug, "apart") != 0) {
+    if (strcmp(bug, "session") == 0) {
+        continue_after();
+    } else if (strcmp(bug, "alone") != 0 && strcmp(bug, "apart") != 0) {
         call_from_threads(bug);
     }
     ls_client_region_give(client, &in);

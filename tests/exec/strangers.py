@@ -34,7 +34,7 @@ def greet(name, version, rank):
     made = connect(name)
     memory = os.memfd_create("stranger")
     os.ftruncate(memory, CONTROL_BYTES)
-    hello = struct.pack("=IIIiii", HELLO, 24, version, os.getpid(), rank, 4)
+    hello = struct.pack("=IIIiiiII", HELLO, 32, version, os.getpid(), rank, 4, 0, 0)
     try:
         socket.send_fds(made, [hello], [memory])
     except OSError:  # there are too many strangers

@@ -1,0 +1,156 @@
+// See exec_report.h.
+#include "cli/exec_report.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/programs.h"
+
+// The words of Python's options that have one more behind them.
+static bool takes_a_word(const char *option) {
+    return strcmp(option, "-X") == 0 || strcmp(option, "-W") == 0;
+}
+
+const char *cli_exec_name(const char *const *argv) {
+    const char *slash = strrchr(argv[0], '/'), *base = slash != NULL ? slash + 1 : argv[0];
+    if (strncmp(base, "python", 6) != 0) {
+        return argv[0];
+    }
+    for (int i = 1; argv[i] != NULL; i += takes_a_word(argv[i]) ? 2 : 1) {
+        bool module = strcmp(argv[i], "-m") == 0 && argv[i + 1] != NULL;
+        if (module || argv[i][0] != '-') {
+            return argv[i + (module ? 1 : 0)];
+        }
+        if (strcmp(argv[i], "-c") == 0 || (takes_a_word(argv[i]) && argv[i + 1] == NULL)) {
+            break;
+        }
+    }
+    return argv[0];
+}
+
+ls_call_row *cli_exec_calls(ls_arena *arena, const ls_exec_result *result) {
+    ls_call_row *rows = ls_arena_alloc(arena, (size_t)result->made_count + 1, sizeof *rows);
+    for (int i = 0; rows != NULL && i < result->made_count; i++) {
+        const ls_exec_calls *made = &result->made[i];
+        rows[i] = (ls_call_row){
+            .call = ls_kind_name(made->kind),
+            .communicator = ls_arena_strdup(arena, made->communicator),
+            .purpose = made->purpose != NULL ? ls_arena_strdup(arena, made->purpose) : NULL,
+            .where = ls_arena_printf(arena, "%s:%d", made->file, made->line),
+            .calls = made->calls,
+            .bytes = made->bytes};
+    }
+    return rows;
+}
+
+const char *cli_exec_unchecked(ls_arena *arena, const ls_exec_result *result) {
+    if (result->calls == 0) {
+        return ls_arena_printf(
+            arena,
+            "%d of its processes connected, and none made a collective call; calls of NCCL and "
+            "torch.distributed are seen, those of other libraries (JAX's own gloo, TensorPipe "
+            "beneath RPC, MPI) are not",
+            result->processes);
+    }
+    if (result->widest == 1 && result->processes > 1) {
+        return ls_arena_printf(
+            arena,
+            "each of %d processes made a world of its own: none of their %llu calls had another "
+            "rank to agree with; does the program use RANK and WORLD_SIZE?",
+            result->processes, (unsigned long long)result->calls);
+    }
+    return NULL;
+}
+
+// ---- Stacks -------------------------------------------------------------------------------------
+// Whether the `length` bytes at `text` name that place, and not one whose number begins alike.
+static bool names(const char *text, size_t length, const char *where) {
+    size_t bytes = strlen(where);
+    for (size_t i = 0; i + bytes <= length; i++) {
+        if (memcmp(text + i, where, bytes) == 0 &&
+            (text[i + bytes] < '0' || text[i + bytes] > '9')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Adds what called the rank's last call from a place that the line names; whether there is one.
+static bool add_stack(ls_text *text, const ls_exec_result *result, int rank, const char *line,
+                      size_t length) {
+    for (int i = 0; i < result->place_count; i++) {
+        const ls_exec_place *place = &result->places[i];
+        const char *above = place->stack != NULL ? strchr(place->stack, '\n') : NULL;
+        char where[PATH_MAX];
+        (void)snprintf(where, sizeof where, "%s:%d", place->file, place->line);
+        if (place->rank != rank || !names(line, length, where)) {
+            continue;
+        }
+        if (above == NULL || above[1] == 0) {
+            return false;
+        }
+        ls_text_printf(text, "rank %d came to %s by:\n", rank, where);
+        for (const char *at = place->stack; *at != 0;) {
+            size_t frame = strcspn(at, "\n");
+            ls_text_printf(text, "  %.*s\n", (int)frame, at);
+            at += at[frame] != 0 ? frame + 1 : frame;
+        }
+        return true;
+    }
+    return false;
+}
+
+#define STACKS_MAX 8  // ranks of a finding whose stacks are shown
+
+static bool among(const int *ranks, int count, int rank) {
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The finding's text, with one stack for each of its sides: of the first rank that each line before
+// the histories names first.
+static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
+                               const ls_exec_result *result) {
+    ls_text text = {0};
+    int shown[STACKS_MAX], count = 0;
+    ls_text_puts(&text, finding->text);
+    for (const char *line = finding->text; *line != 0 && count < STACKS_MAX;) {
+        size_t length = strcspn(line, "\n");
+        const char *word = line + strspn(line, " ");
+        if (strncmp(word, "last calls of", strlen("last calls of")) == 0) {
+            break;
+        }
+        size_t skip = strncmp(word, "ranks ", 6) == 0 ? 6 : strncmp(word, "rank ", 5) == 0 ? 5 : 0;
+        if (skip > 0 && word[skip] >= '0' && word[skip] <= '9') {
+            int rank = (int)strtol(word + skip, NULL, 10);
+            if (!among(shown, count, rank) && add_stack(&text, result, rank, line, length)) {
+                shown[count++] = rank;
+            }
+        }
+        line += length + (line[length] != 0 ? 1 : 0);
+    }
+    const char *where = finding->where != NULL ? finding->where : "";
+    for (int i = 0; i < finding->rank_count && count < STACKS_MAX; i++) {
+        int rank = finding->ranks[i];
+        if (!among(shown, count, rank) && add_stack(&text, result, rank, where, strlen(where))) {
+            shown[count++] = rank;
+        }
+    }
+    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_free(&text);
+    return kept;
+}
+
+ls_finding *cli_exec_findings(int *count, ls_arena *arena, const ls_exec_result *result) {
+    ls_finding *findings = cli_program_findings(count, arena, result->spmd);
+    for (int i = 0; findings != NULL && i < *count; i++) {
+        findings[i].text = with_stacks(arena, &findings[i], result);
+    }
+    return findings;
+}
