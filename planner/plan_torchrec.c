@@ -147,6 +147,35 @@ static bool read_rank(const json_t *placement, int *rank) {
     return *rank >= 0;
 }
 
+// `ranks` names the ranks of the shards, in their order. TorchRec places a table_wise table by it,
+// and others by the placements, so a plan whose two lists differ has two meanings.
+static int check_ranks(const reader *r, const json_t *object, const ls_plan_table *out) {
+    const json_t *ranks = json_object_get(object, "ranks");
+    if (ranks == NULL || json_is_null(ranks)) {
+        return LS_OK;
+    }
+    bool copies = out->sharding == LS_DATA_PARALLEL;
+    if (!json_is_array(ranks) || json_array_size(ranks) != (size_t)out->shard_count) {
+        return LS_FAIL(LS_ERR_FORMAT, "plan: module \"%.80s\", table %.80s: ranks: %zu for %d %s",
+                       r->module, r->table, json_array_size(ranks), out->shard_count,
+                       copies ? "copies" : "shards");
+    }
+    for (int i = 0; i < out->shard_count; i++) {
+        const json_t *given = json_array_get(ranks, (size_t)i);
+        if (!json_is_integer(given) || json_integer_value(given) != out->shards[i].rank) {
+            char *text = json_dumps(given, JSON_ENCODE_ANY | JSON_COMPACT);
+            int status = LS_FAIL(LS_ERR_FORMAT,
+                                 "plan: module \"%.80s\", table %.80s: ranks[%d] is %.40s, but "
+                                 "the %s is on rank %d",
+                                 r->module, r->table, i, text != NULL ? text : "unreadable",
+                                 copies ? "copy" : "shard", out->shards[i].rank);
+            free(text);
+            return status;
+        }
+    }
+    return LS_OK;
+}
+
 static int read_shards(const reader *r, const json_t *object, ls_plan_table *out) {
     const json_t *shards = json_object_get(json_object_get(object, "sharding_spec"), "shards");
     size_t count = json_array_size(shards);
@@ -172,17 +201,24 @@ static int read_shards(const reader *r, const json_t *object, ls_plan_table *out
         out->rows = rows > out->rows ? rows : out->rows;
         out->columns = columns > out->columns ? columns : out->columns;
     }
+    // Plans list their shards in any order, and their ranks in that one or in the table's.
+    bool listed = check_ranks(r, object, out) == LS_OK;
     ls_plan_sort_shards(out);
+    LS_TRY(listed ? LS_OK : check_ranks(r, object, out));
     return LS_OK;
 }
 
-static int read_copies(const reader *r, ls_plan_table *out) {
+static int read_copies(const reader *r, const json_t *object, ls_plan_table *out) {
     const ls_planner_table *known = NULL;
     for (int i = 0; i < r->known_count && !known; i++) {
         known = strcmp(r->known[i].name, r->table) == 0 ? &r->known[i] : NULL;
     }
     if (!known) {
         return bad(r, "it is data parallel, so its size must be known from elsewhere");
+    }
+    const json_t *spec = json_object_get(object, "sharding_spec");
+    if (spec != NULL && !json_is_null(spec)) {
+        return bad(r, "it is data_parallel, which has no shards, but has a sharding_spec");
     }
     out->rows = known->rows;
     out->columns = known->columns;
@@ -194,7 +230,7 @@ static int read_copies(const reader *r, ls_plan_table *out) {
     for (int i = 0; i < out->shard_count; i++) {
         out->shards[i] = (ls_plan_shard){i, 0, 0, out->rows, out->columns};
     }
-    return LS_OK;
+    return check_ranks(r, object, out);
 }
 
 static int read_modules(reader *r, json_t *root) {
@@ -224,7 +260,7 @@ static int read_modules(reader *r, json_t *root) {
                 return LS_ERR_MEMORY;
             }
             LS_TRY(read_type(r, object, out));
-            LS_TRY(out->sharding == LS_DATA_PARALLEL ? read_copies(r, out)
+            LS_TRY(out->sharding == LS_DATA_PARALLEL ? read_copies(r, object, out)
                                                      : read_shards(r, object, out));
         }
     }

@@ -255,8 +255,13 @@ $ lockstep exec -n 2 --torchrec-plan plan.yaml -- true
 $ lockstep exec -n 2 --tables free.yaml -- true
 ! lockstep: error: --tables is of --torchrec-plan FILE
 ? 2
+# A plan whose ranks are others than its placements.
+$ sed 's/rank:1/rank:0/' torchrec.json > two.json; sed 's/torchrec.json/two.json/' theirs.yaml > two.yaml; lockstep run --quiet two.yaml 2>&1 | sed "s#$PWD/##" | head -n 1; lockstep plan free.yaml --from-torchrec two.json
+> two.yaml:13:22: error: plan: two.json: plan: module "", table large_table_0: ranks[0] is 1, but the shard is on rank 0
+! lockstep: error: two.json: plan: module "", table large_table_0: ranks[0] is 1, but the shard is on rank 0
+? 2
 # A plan of another world, and one without the table.
-$ sed 's/rank:1/rank:7/' torchrec.json > far.json; sed 's/torchrec.json/far.json/' theirs.yaml > far.yaml; lockstep run --quiet far.yaml 2>&1 | sed "s#$PWD/##" | head -n 3
+$ sed 's/rank:1/rank:7/; s/"ranks"/"unused"/' torchrec.json > far.json; sed 's/torchrec.json/far.json/' theirs.yaml > far.yaml; lockstep run --quiet far.yaml 2>&1 | sed "s#$PWD/##" | head -n 3
 > far.yaml:13:22: error: plan: far.json: plan: table large_table_0: shard 0 is on rank 7, and ranks are 0 to 1
 >    13 |     sharding: {plan: far.json}
 >       |                      ^~~~~~~~

@@ -164,7 +164,7 @@ Test(plan_file, torchrec_plan_of_something_else_is_refused) {
         char text[512];
         (void)snprintf(text, sizeof(text),
                        "{\"\": {\"t\": {\"sharding_type\": \"table_wise\", \"compute_kernel\": "
-                       "\"%s\", \"ranks\": [0], \"sharding_spec\": {\"shards\": "
+                       "\"%s\", \"ranks\": [1], \"sharding_spec\": {\"shards\": "
                        "[{\"shard_offsets\": [0, 0], \"shard_sizes\": [8, 4], \"placement\": "
                        "\"%s\"}]}}}}",
                        words[i][0], words[i][1]);
@@ -174,6 +174,43 @@ Test(plan_file, torchrec_plan_of_something_else_is_refused) {
     cr_expect(plan.tables[0].kernel == LS_PLANNER_FUSED && plan.tables[0].shards[0].rank == 1);
     cr_expect(ls_plan_read_torchrec(&plan, arena, "{\n  ]", 5, 2, 2, NULL, 0) == LS_ERR_FORMAT);
     cr_expect(strstr(ls_error_last()->text, "line 2, column 3"), "%s", ls_error_last()->text);
+    ls_arena_free(arena);
+}
+
+// A plan that says two things of a table's places is refused, and one that says them once is not.
+Test(plan_file, torchrec_plan_that_contradicts_itself_is_refused) {
+    static const struct {
+        const char *type, *ranks, *error;  // NULL: accepted
+    } plans[] = {
+        {"column_wise", "[1, 0]", NULL},
+        {"column_wise", "null", NULL},
+        {"column_wise", "[0, 1]", "table t: ranks[0] is 0, but the shard is on rank 1"},
+        {"column_wise", "[1, 1]", "table t: ranks[1] is 1, but the shard is on rank 0"},
+        {"column_wise", "[1]", "table t: ranks: 1 for 2 shards"},
+        {"column_wise", "[1, 0, 0]", "table t: ranks: 3 for 2 shards"},
+        {"column_wise", "[1, \"0\"]", "table t: ranks[1] is \"0\", but the shard is on rank 0"},
+        {"column_wise", "7", "table t: ranks: 0 for 2 shards"},
+        {"table_wise", "[1, 0]", "table_wise does not cut columns"},
+        {"data_parallel", "[0, 1]", "which has no shards, but has a sharding_spec"},
+    };
+    const ls_planner_table known = {.name = "t", .rows = 8, .columns = 8};
+    ls_arena *arena;
+    ls_plan plan;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+        char text[512];
+        (void)snprintf(text, sizeof(text),
+                       "{\"\": {\"t\": {\"sharding_type\": \"%s\", \"compute_kernel\": "
+                       "\"dense\", \"ranks\": %s, \"sharding_spec\": {\"shards\": ["
+                       "{\"shard_offsets\": [0, 0], \"shard_sizes\": [8, 4], \"placement\": "
+                       "\"rank:1/cpu\"}, {\"shard_offsets\": [0, 4], \"shard_sizes\": [8, 4], "
+                       "\"placement\": \"rank:0/cpu\"}]}}}}",
+                       plans[i].type, plans[i].ranks);
+        int status = ls_plan_read_torchrec(&plan, arena, text, strlen(text), 2, 2, &known, 1);
+        cr_expect((status == LS_OK) == (plans[i].error == NULL), "%s", text);
+        cr_expect(status == LS_OK || strstr(ls_error_last()->text, plans[i].error) != NULL,
+                  "wanted \"%s\" in: %s", plans[i].error, ls_error_last()->text);
+    }
     ls_arena_free(arena);
 }
 
