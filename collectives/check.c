@@ -125,6 +125,70 @@ static int report_difference(const ls_call *const *calls, int size, const field_
                         ls_call__where(where_right, calls[right]), wrong_count, size);
 }
 
+// ---- Purposes -----------------------------------------------------------------------------------
+static bool has_purpose(const ls_call *call) {
+    return call->purpose != NULL && call->purpose[0] != 0;
+}
+
+static bool same_purpose(const ls_call *a, const ls_call *b) {
+    return a->purpose == b->purpose || strcmp(a->purpose, b->purpose) == 0;
+}
+
+// The first member of those that say what most say.
+static int common_purpose(const ls_call *const *calls, int size) {
+    int best = -1, most = 0;
+    for (int i = 0; i < size && 2 * most < size; i++) {
+        int count = 0;
+        for (int k = 0; k < size && has_purpose(calls[i]); k++) {
+            count += has_purpose(calls[k]) && same_purpose(calls[i], calls[k]) ? 1 : 0;
+        }
+        best = count > most ? i : best;
+        most = count > most ? count : most;
+    }
+    return best;
+}
+
+static int report_purposes(const ls_call *const *calls, int size) {
+    const ls_call *right = calls[common_purpose(calls, size)], *wrong = NULL;
+    int wrong_count = 0;
+    for (int i = 0; i < size; i++) {
+        if (!has_purpose(calls[i]) || same_purpose(calls[i], right)) {
+            continue;
+        }
+        if (wrong == NULL) {
+            wrong = calls[i];
+            ls_check__note(LS_FINDING_PURPOSE_MISMATCH, wrong);
+        } else {
+            ls_check__note_rank(calls[i]);
+        }
+        wrong_count += 1;
+    }
+    LS_ASSERT(wrong != NULL);
+    char where_wrong[LS_CALL_WHERE_MAX], where_right[LS_CALL_WHERE_MAX];
+    return LS_FAIL_RANK(
+        LS_ERR_MISMATCH, wrong->rank,
+        "%s on %s, call %" PRIu64
+        ": purpose differs: rank %d says \"%.100s\" (%s), rank %d says \"%.100s\" (%s); %d of %d "
+        "ranks differ",
+        ls_kind_name(right->kind), right->comm->name, right->seq, wrong->rank, wrong->purpose,
+        ls_call__where(where_wrong, wrong), right->rank, right->purpose,
+        ls_call__where(where_right, right), wrong_count, size);
+}
+
+int ls_check__purposes(const ls_call *const *calls, int size) {
+    LS_ASSERT(calls != NULL && size >= 1);
+    const ls_call *first = NULL;
+    for (int i = 0; i < size; i++) {
+        if (has_purpose(calls[i])) {
+            first = first == NULL ? calls[i] : first;
+            if (!same_purpose(first, calls[i])) {
+                return report_purposes(calls, size);
+            }
+        }
+    }
+    return LS_OK;
+}
+
 int ls_check__agree(const ls_call *const *calls, int size, unsigned fields) {
     LS_ASSERT(calls != NULL && size >= 1);
     fields |= LS_AGREE_KIND | LS_AGREE_COMM;

@@ -38,6 +38,10 @@ typedef enum ls_agree_field {
 // there is none, from member 0.
 int ls_check__agree(const ls_call *const *calls, int size, unsigned fields);
 
+// Checks that the members that say what their calls are for say the same. At fault are those that
+// do not say what most say, or, of equally many, what the first says.
+int ls_check__purposes(const ls_call *const *calls, int size);
+
 // Checks that counts [size] of every member are the same as member 0's. `of` selects the array.
 int ls_check__same_counts(const ls_call *const *calls, int size,
                           const size_t *(*of)(const ls_call *call));

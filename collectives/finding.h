@@ -28,6 +28,8 @@ extern "C" {
       "what one sends to another is not what that one expects")                                    \
     X(LS_FINDING_GROUP_MISMATCH, "collective.group_mismatch", true, "calls",                       \
       "about who belongs to the communicator")                                                     \
+    X(LS_FINDING_PURPOSE_MISMATCH, "collective.purpose_mismatch", true, "calls",                   \
+      "about what it is for: equal calls that move different data")                                \
     X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch", true, "calls",                       \
       "the same calls in different order")                                                         \
     X(LS_FINDING_REDUNDANT_REDUCE, "collective.redundant_reduce", true, "calls, bytes",            \

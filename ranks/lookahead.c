@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ranks/internal.h"
+#include "ranks/sites.h"
 
 #define DEPTH_MAX     64
 #define WITNESS_CALLS 16  // of each rank that is no member
@@ -41,10 +42,15 @@ static const traced *at(const ls_lookahead *look, int member, int index) {
                : NULL;
 }
 
+static bool same_purpose(const char *a, const char *b) {
+    return a == NULL || b == NULL || strcmp(a, b) == 0;
+}
+
 static bool same(const traced *a, const traced *b) {
     return a != NULL && b != NULL && a->call.kind == b->call.kind &&
            a->call.dtype == b->call.dtype && a->call.op == b->call.op &&
-           a->call.root == b->call.root && a->call.count == b->call.count;
+           a->call.root == b->call.root && a->call.count == b->call.count &&
+           same_purpose(a->call.purpose, b->call.purpose);
 }
 
 static bool later(const ls_lookahead *look, int member, const traced *call) {
@@ -77,6 +83,48 @@ static bool at_fault(const ls_lookahead *look, int rank) {
     return false;
 }
 
+// Whether all ranks at fault say the same.
+static bool alike(const ls_lookahead *look) {
+    const traced *first = NULL;
+    bool all = true;
+    for (int m = 0; m < look->shared->comm->size; m++) {
+        const traced *call = at(look, m, 0);
+        if (at_fault(look, look->shared->comm->ranks[m])) {
+            first = first == NULL ? call : first;
+            all = all && same_purpose(first->call.purpose, call->call.purpose);
+        }
+    }
+    return all;
+}
+
+static bool is_for(const ls_site_round *round, const char *purpose) {
+    return round->call.purpose != NULL && strcmp(round->call.purpose, purpose) == 0;
+}
+
+// What the ranks agreed on before: the rank at fault makes the newest call again, or goes on with
+// what followed the others' call. Where both are so, neither is known.
+static void decide_by_history(ls_lookahead *look, const traced *here, const traced *there,
+                              const char **why) {
+    const ls_sites *sites = look->shared->sites;
+    int count = sites != NULL ? sites->count : 0;
+    bool again = count > 0 && is_for(&sites->rounds[count - 1], here->call.purpose);
+    bool followed = false;
+    for (int i = 0; i + 1 < count; i++) {
+        followed = followed || (is_for(&sites->rounds[i], there->call.purpose) &&
+                                is_for(&sites->rounds[i + 1], here->call.purpose));
+    }
+    if (followed && !again) {
+        look->failure.id = LS_FINDING_MISSING_RANK;
+        look->failure.file = there->call.file;
+        look->failure.line = there->call.line;
+        *why = "the rank at fault left out a call that the others make: it is in the one that "
+               "followed it before";
+    } else if (again && !followed) {
+        look->failure.id = LS_FINDING_EXTRA_CALL;
+        *why = "the rank at fault makes the call before once more";
+    }
+}
+
 // Names the odd call from what the ranks call next; *why stays NULL when nothing better is known.
 static void decide(ls_lookahead *look, const char **why) {
     const ls_comm *comm = look->shared->comm;
@@ -90,6 +138,7 @@ static void decide(ls_lookahead *look, const char **why) {
                       look->failure.id == LS_FINDING_COUNT_MISMATCH ||
                       look->failure.id == LS_FINDING_DTYPE_MISMATCH ||
                       look->failure.id == LS_FINDING_OP_MISMATCH ||
+                      look->failure.id == LS_FINDING_PURPOSE_MISMATCH ||
                       look->failure.id == LS_FINDING_ROOT_MISMATCH;
     if (wrong < 0 || right < 0 || !comparable) {
         return;
@@ -106,6 +155,8 @@ static void decide(ls_lookahead *look, const char **why) {
     } else if (later(look, wrong, there) && later(look, right, here)) {
         look->failure.id = LS_FINDING_ORDER_MISMATCH;
         *why = "the ranks make the same calls in different orders";
+    } else if (look->failure.id == LS_FINDING_PURPOSE_MISMATCH && alike(look)) {
+        decide_by_history(look, here, there, why);
     }
 }
 

@@ -164,6 +164,10 @@ static int check_meet(ls_spmd *run, ls_meet *meet) {
         return LS_OK;
     }
     int size = meet->shared->comm->size;
+    // First: what a call is for tells ranks apart that are a call ahead or behind.
+    if (run->checks[LS_FINDING_PURPOSE_MISMATCH]) {
+        LS_TRY(ls_check__purposes(meet->calls, size));
+    }
     LS_TRY(ls_collective_of(meet->calls[0]->kind)->check(meet->calls, size));
     return check_overlap(run, meet);
 }

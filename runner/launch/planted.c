@@ -30,6 +30,7 @@ static bool hangs(ls_finding_id id) {
     case LS_FINDING_MISSING_RANK:
     case LS_FINDING_EXTRA_CALL:
     case LS_FINDING_ORDER_MISMATCH:
+    case LS_FINDING_PURPOSE_MISMATCH:
     case LS_FINDING_P2P_UNMATCHED_SEND:
     case LS_FINDING_P2P_UNMATCHED_RECV:
     case LS_FINDING_P2P_ORDER_MISMATCH:
@@ -52,7 +53,8 @@ static bool disagreement(ls_finding_id id) {
 static bool seen_from_first_call(ls_finding_id simulated, ls_finding_id real) {
     bool looked_ahead =
         simulated == LS_FINDING_MISSING_RANK || simulated == LS_FINDING_EXTRA_CALL ||
-        simulated == LS_FINDING_ORDER_MISMATCH || simulated == LS_FINDING_P2P_ORDER_MISMATCH;
+        simulated == LS_FINDING_ORDER_MISMATCH || simulated == LS_FINDING_PURPOSE_MISMATCH ||
+        simulated == LS_FINDING_P2P_ORDER_MISMATCH;
     return looked_ahead && disagreement(real);
 }
 

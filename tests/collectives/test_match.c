@@ -1,8 +1,10 @@
 // Which calls meet, and what is said of those that do not.
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/match.h"
+#include "collectives/check.h"
 #include "tests/collectives/world.h"
 
 // The ranks that made no such call are listed: eight of them, and that there are more. At fault are
@@ -115,5 +117,50 @@ Test(match, overlaps) {
     cr_expect_eq(ls_backend_run(f.backend, both, 4), LS_ERR_INVALID);
     cr_expect_not_null(strstr(ls_error_last()->text, "one writes memory"), "%s",
                        ls_error_last()->text);
+    close_world(&f);
+}
+
+// Equal calls for different things: at fault are those that do not say what most say, of those that
+// say anything, and the first of them is named. Who says nothing agrees with everybody.
+Test(collectives, purposes_are_compared) {
+    static const struct {
+        const char *purposes[5];
+        int wrong, wrongs;  // -1: none is
+    } cases[] = {
+        {{"ids", "ids", "ids", "ids", "ids"}, -1, 0},
+        {{NULL, "ids", NULL, "", "ids"}, -1, 0},
+        {{"ids", "ids", "lengths", "ids", "ids"}, 2, 1},
+        {{"lengths", "ids", "ids", NULL, NULL}, 0, 1},
+        {{"a", "b", "c", "c", NULL}, 0, 2},
+        {{"a", "b", NULL, NULL, NULL}, 1, 1},
+        {{NULL, "a", "b", "b", "a"}, 2, 2},
+    };
+    fixture f = open_world(5);
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        ls_call calls[5];
+        const ls_call *pointers[5];
+        char copies[5][8];  // equal words need not lie in one place
+        for (int i = 0; i < 5; i++) {
+            const char *purpose = cases[k].purposes[i];
+            (void)snprintf(copies[i], sizeof copies[i], "%s", purpose != NULL ? purpose : "");
+            calls[i] = (ls_call){.kind = LS_ALL_REDUCE,
+                                 .comm = f.comm,
+                                 .rank = i,
+                                 .purpose = purpose != NULL ? copies[i] : NULL,
+                                 .file = "train.py",
+                                 .line = 10 + i};
+            pointers[i] = &calls[i];
+        }
+        ls_check_clear();
+        int status = ls_check__purposes(pointers, 5);
+        const ls_check_failure *failure = ls_check_last();
+        bool found = cases[k].wrong >= 0;
+        cr_expect(status == (found ? LS_ERR_MISMATCH : LS_OK) && failure->found == found, "%zu", k);
+        cr_expect(!found || (failure->id == LS_FINDING_PURPOSE_MISMATCH &&
+                             failure->ranks[0] == cases[k].wrong &&
+                             failure->rank_count == cases[k].wrongs &&
+                             failure->line == 10 + cases[k].wrong),
+                  "%zu", k);
+    }
     close_world(&f);
 }
