@@ -102,6 +102,9 @@ typedef struct ls_client_call {
 // Takes the slot that answers; the caller waits for it and gives it back.
 LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call);
 LS_API void ls_client_arrived(ls_client *client, uint32_t slot);
+// What a front in another language mirrors of this header: the sizes of records with where each
+// field is, and constants. Borrowed.
+LS_API const char *ls_client_layout(void);
 // The number of a kind of calls by its name (collectives/calls.h); -1: none is called so.
 LS_API int ls_client_kind(const char *name);
 // The sentence of this thread's last error.

@@ -1,5 +1,6 @@
 // Communicators and calls of fronts for host memory.
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,6 +91,34 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
 
 void ls_client_arrived(ls_client *client, uint32_t slot) {
     __atomic_store_n(&ls_client_slot(client, slot)->arrived, 1u, __ATOMIC_RELEASE);
+}
+
+// One line for each thing that is mirrored.
+#define AT(field) (int)offsetof(ls_client_call, field)
+#define IN(field) (int)offsetof(ls_client_region, field)
+
+const char *ls_client_layout(void) {
+    static _Thread_local char text[512];
+    const int fields[] = {AT(comm),         AT(kind),
+                          AT(dtype),        AT(op),
+                          AT(root),         AT(members),
+                          AT(tag),          AT(count),
+                          AT(send_counts),  AT(recv_counts),
+                          AT(send),         AT(recv),
+                          AT(observed),     AT(collects),
+                          AT(send_address), AT(recv_address),
+                          AT(stream),       AT(purpose),
+                          AT(shares),       AT(shares_sent),
+                          AT(shared),       (int)sizeof(ls_client_call)};
+    int length = snprintf(text, sizeof text, "region %d %d %d %d %d\ncall", IN(at), IN(memory),
+                          IN(offset), IN(bytes), (int)sizeof(ls_client_region));
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        length += snprintf(text + length, sizeof text - (size_t)length, " %d", fields[i]);
+    }
+    (void)snprintf(text + length, sizeof text - (size_t)length, "\nconstants %u %llu %d %d %d",
+                   LS_WIRE_NONE, (unsigned long long)LS_WIRE_NO_STREAM, LS_WIRE_ID_BYTES,
+                   (int)sizeof(ls_wire_piece), (int)(offsetof(ls_wire_slot, value) / 4));
+    return text;
 }
 
 int ls_client_kind(const char *name) {

@@ -8,6 +8,7 @@ NONE = 0xFFFFFFFF  # no memory, no slot
 NO_STREAM = 0xFFFFFFFFFFFFFFFF  # calls wait for none before them
 ID_BYTES = 128
 PIECE_BYTES = 24  # of a list of what is collected
+SENDER = 4  # of a slot's numbers: the member that sent
 
 
 class Region(ctypes.Structure):
@@ -21,6 +22,24 @@ class Call(ctypes.Structure):
                 ("collects", ctypes.c_bool),
                 ("send_address", c_uint64), ("recv_address", c_uint64), ("stream", c_uint64), ("purpose", c_char_p),
                 ("shares", ctypes.c_bool), ("shares_sent", ctypes.c_bool), ("shared", ctypes.c_uint16 * 2)]
+
+
+def layout():
+    """What of exec/client.h is written here once more, in the words of ls_client_layout."""
+    lines = [" ".join([name, *(str(getattr(of, field[0]).offset) for field in of._fields_), str(ctypes.sizeof(of))])
+             for name, of in (("region", Region), ("call", Call))]
+    return "\n".join([*lines, f"constants {NONE} {NO_STREAM} {ID_BYTES} {PIECE_BYTES} {SENDER}"])
+
+
+def check_layout(library):
+    """Calls with other records than the library's would corrupt memory."""
+    told = getattr(library, "ls_client_layout", None)
+    if told is not None:
+        told.restype = c_char_p
+    theirs = told().decode() if told is not None else "none"
+    if theirs != layout():
+        raise Error(f"lockstep's Python package and the lockstep that runs the program are of different versions:\n"
+                    f"the package has\n{layout()}\nthe program has\n{theirs}\nInstall both from one build.")
 
 
 FUNCTIONS = {  # name: (result, arguments after the client)
@@ -55,6 +74,7 @@ class Client:
             get = library.ls_client_get
         except AttributeError:
             raise Error("this process was not started by lockstep exec") from None
+        check_layout(library)
         get.restype = c_void_p
         self._functions = {}
         for name, (result, arguments) in FUNCTIONS.items():
@@ -120,7 +140,7 @@ class Client:
 
     def sender(self, slot):
         """Of a receive that is done: the member that sent."""
-        return self._functions["slot"](self._self, slot)[4]
+        return self._functions["slot"](self._self, slot)[SENDER]
 
     def give_slot(self, slot):
         self._functions["slot_give"](self._self, slot)
