@@ -58,7 +58,7 @@ void ls_mpi_allocated(const void *at, unsigned long bytes) {
     (void)pthread_mutex_unlock(&turn);
 }
 
-void ls_mpi_freed(const void *at) {
+static void forget(const void *at) {
     (void)pthread_mutex_lock(&turn);
     block *own = at != NULL && room > 0 ? place(blocks, room, (uintptr_t)at) : NULL;
     if (own != NULL && own->at != 0) {
@@ -73,6 +73,21 @@ void ls_mpi_freed(const void *at) {
         }
     }
     (void)pthread_mutex_unlock(&turn);
+}
+
+int ls_mpi_unmapped(const void *at, unsigned long bytes, const void *caller) {
+    return ls_mpi__still_used(at, (const char *)at + bytes, caller) ? 1 : 0;
+}
+
+int ls_mpi_freed(const void *at, const void *caller) {
+    if (at == NULL) {
+        return 0;
+    }
+    if (ls_mpi_unmapped(at, malloc_usable_size((void *)(uintptr_t)at), caller) != 0) {
+        return 1;
+    }
+    forget(at);
+    return 0;
 }
 
 bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted) {

@@ -18,7 +18,7 @@ typedef struct side_args {
 
 // Blocks of a side on this member: one for each member that it exchanges them with, or, of what is
 // reduced and scattered, for each of its own group.
-static int blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send) {
+int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send) {
     if (!kind->neighbors) {
         return comm->inter && !kind->reduces ? comm->remote_size : comm->size;
     }
@@ -116,7 +116,7 @@ static mpi_place block_at(mpi_rank *me, const mpi_side *side, int b, int blocks)
     return (mpi_place){(const char *)side->buf + at, (size_t)side->counts[b], type};
 }
 
-static bool has_data(const mpi_side *side) {
+bool ls_mpi__has_data(const mpi_side *side) {
     return (side->type != NULL || side->types != NULL) && side->buf != NULL &&
            side->buf != MPI_IN_PLACE;
 }
@@ -139,7 +139,7 @@ static void bounds_of(const char **low, const char **high, mpi_rank *me, const m
 // Whether what a call sends from and what it receives into have a byte in common.
 static bool sides_meet(mpi_rank *me, const mpi_side *send, int send_blocks, const mpi_side *recv,
                        int recv_blocks) {
-    if (!has_data(send) || !has_data(recv)) {
+    if (!ls_mpi__has_data(send) || !ls_mpi__has_data(recv)) {
         return false;
     }
     const char *send_low, *send_high, *recv_low, *recv_high;
@@ -185,8 +185,8 @@ static sides sides_of(const mpi_record *record) {
     bool from_root = kind->rooted && kind->sync == MPI_SYNC_FROM_ROOT, bcast = !kind->two_sided;
     return (sides){.send = record->send,
                    .recv = bcast ? record->send : recv_side(record),
-                   .out = kind->out_blocks ? blocks_of(comm, kind, true) : 1,
-                   .in = kind->in_blocks ? blocks_of(comm, kind, false) : 1,
+                   .out = kind->out_blocks ? ls_mpi__blocks_of(comm, kind, true) : 1,
+                   .in = kind->in_blocks ? ls_mpi__blocks_of(comm, kind, false) : 1,
                    .sends = !from_root || root,
                    .receives = from_root ? !bcast || !root : root};
 }
@@ -203,7 +203,7 @@ static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *recor
 
 // Whether a byte of what the member receives into is of two blocks, or twice of one.
 static bool received_twice(mpi_rank *me, const sides *of) {
-    if (!of->receives || !has_data(&of->recv)) {
+    if (!of->receives || !ls_mpi__has_data(&of->recv)) {
         return false;
     }
     size_t n = (size_t)block_count(&of->recv, of->in);
@@ -218,6 +218,7 @@ static bool received_twice(mpi_rank *me, const sides *of) {
 
 void ls_mpi__collective_own(mpi_rank *me, mpi_request *request) {
     own_sides(me, request->owned, &request->record, true);
+    ls_mpi__lists_own(me, request);
 }
 
 static mpi_request *make_request(mpi_rank *me, const mpi_record *record) {
@@ -226,6 +227,7 @@ static mpi_request *make_request(mpi_rank *me, const mpi_record *record) {
     made->comm = record->comm;
     ls_mpi__status_empty(&made->record.status);
     ls_mpi__collective_proto(&made->proto, &made->record);
+    ls_mpi__lists_copy(made);
     return made;
 }
 
@@ -284,12 +286,12 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
     }
     if (args->kind->move != NULL) {
         if (side_counts(comm, args, true)) {
-            MPI_TRY(
-                read_side(&record.send, at, comm, &args->send, blocks_of(comm, args->kind, true)));
+            MPI_TRY(read_side(&record.send, at, comm, &args->send,
+                              ls_mpi__blocks_of(comm, args->kind, true)));
         }
         if (args->kind->two_sided && side_counts(comm, args, false)) {
-            MPI_TRY(
-                read_side(&record.recv, at, comm, &args->recv, blocks_of(comm, args->kind, false)));
+            MPI_TRY(read_side(&record.recv, at, comm, &args->recv,
+                              ls_mpi__blocks_of(comm, args->kind, false)));
         }
     }
     if (args->kind->reduces) {

@@ -22,4 +22,11 @@ typedef struct mpi_move_state {
 } mpi_move_state;
 extern mpi_move_state ls_mpi__move_state;
 
+// Blocks of a side on this member.
+int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send);
+bool ls_mpi__has_data(const mpi_side *side);
+// ---- lists.c
+void ls_mpi__lists_copy(mpi_request *request);
+void ls_mpi__lists_own(mpi_rank *me, mpi_request *request);
+
 #endif

@@ -169,6 +169,7 @@ typedef struct mpi_owned {  // a buffer that a call owns until it is complete
     mpi_held held[];
 } mpi_owned;
 
+#define LS_MPI_OWNED 10
 struct mpi_request {
     int handle;
     mpi_request_kind kind;
@@ -180,8 +181,10 @@ struct mpi_request {
     ls_rank_comm *channel;  // of a persistent collective; NULL otherwise
     const char *file;
     int line;
-    mpi_owned *owned[2];
-    mpi_parts *parts;  // of a partitioned message; NULL otherwise
+    mpi_owned *owned[LS_MPI_OWNED];  // its buffers, its lists
+    void *lists;                     // of counts and places, as they were when the call was made
+    const void *given[LS_MPI_OWNED - 2];  // the program's
+    mpi_parts *parts;                     // of a partitioned message; NULL otherwise
     MPI_Grequest_query_function *query;
     MPI_Grequest_free_function *release;
     MPI_Grequest_cancel_function *cancel;
@@ -384,6 +387,8 @@ mpi_owned *ls_mpi__owner(mpi_rank *me, const char *low, const char *high, bool w
 // What RMA calls on a window to a target (-1: to any) own.
 void ls_mpi__own_in_epoch(mpi_owned *owned, mpi_win *win, int target);
 void ls_mpi__disown_epoch(mpi_rank *me, const mpi_win *win, int target);
+// Memory that the program gives back, although a call owns or a window exposes it: a finding.
+bool ls_mpi__still_used(const char *low, const char *high, const void *code);
 // Whether an earlier call to the target reads just that, and has no request of its own.
 bool ls_mpi__owned_in_epoch(mpi_rank *me, const mpi_win *win, int target, const mpi_place *place);
 // An access by a call to what another call owns is a finding.

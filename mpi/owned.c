@@ -60,6 +60,44 @@ void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, c
     }
 }
 
+static mpi_win *exposes(const mpi_rank *me, const char *low, const char *high) {
+    for (mpi_win *win = me->windows; win != NULL; win = win->next) {
+        bool own =
+            win->flavor == MPI_WIN_FLAVOR_CREATE && win->base < high && win->base + win->size > low;
+        if (own || ls_mpi__interval_search(&win->attached, low, high, NULL) != NULL) {
+            return win;
+        }
+    }
+    return NULL;
+}
+
+bool ls_mpi__still_used(const char *low, const char *high, const void *code) {
+    mpi_rank *me = ls_mpi__watched;
+    if (me == NULL || low >= high || ls_mpi__state.run->status != LS_OK || ls_schedule__inside() ||
+        me->finalised) {
+        return false;
+    }
+    mpi_owned *owned = ls_mpi__owner(me, low, high, true);
+    mpi_win *win = owned == NULL ? exposes(me, low, high) : NULL;
+    const char *file;
+    int line;
+    if (owned != NULL && !owned->told) {
+        ls_mpi__line_of(me, code, &file, &line);
+        tell(me, owned, "frees", NULL, file, line);
+    }
+    if (win != NULL && !win->told) {
+        const mpi_slot *slot = ls_mpi__handle_slot(me, win->handle);
+        ls_mpi__line_of(me, code, &file, &line);
+        win->told = true;
+        ls_mpi__finding(me, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line,
+                        "the program frees memory at %s:%d that the window of %s at %s:%d exposes "
+                        "until %s",
+                        file, line, slot->function, slot->file, slot->line,
+                        win->flavor == MPI_WIN_FLAVOR_DYNAMIC ? "MPI_Win_detach" : "MPI_Win_free");
+    }
+    return owned != NULL || win != NULL;
+}
+
 // An access by a call: where it is.
 static void touch(mpi_rank *me, const mpi_ranges *where, bool writes, const char *function) {
     mpi_owned *owned = NULL;

@@ -126,13 +126,14 @@ mpi_request *ls_mpi__request_make(mpi_rank *me, mpi_request_kind kind, const cha
 }
 
 static void let_go(mpi_rank *me, mpi_request *request) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LS_MPI_OWNED; i++) {
         ls_mpi__disown(me, request->owned[i]);
     }
     if (request->access != NULL) {
         request->access->request = NULL;
     }
     free(request->record.clock);
+    free(request->lists);
     free(request);
 }
 
@@ -144,7 +145,7 @@ void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
         let_go(me, request);
         return;
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LS_MPI_OWNED; i++) {
         if (request->owned[i] != NULL) {
             request->owned[i]->until = request->inner;
             request->owned[i]->holder = &request->owned[i];

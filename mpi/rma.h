@@ -75,6 +75,7 @@ struct mpi_win {
     const char *fence_file;
     int fence_line;
     uint64_t made_at;  // calls of its rank by then
+    bool told;         // that its memory is freed
     mpi_win *next;
 };
 

@@ -103,7 +103,7 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
     ls_mpi__status(status, &request->record.status);
     request->active = false;
     if (request->persistent) {
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < LS_MPI_OWNED; i++) {
             ls_mpi__disown(me, request->owned[i]);
             request->owned[i] = NULL;
         }

@@ -12,7 +12,10 @@ __attribute__((visibility("default"))) void ls_mpi_thread_attach(void *rank);
 __attribute__((visibility("default"))) void ls_mpi_thread_detach(void *rank);
 // Memory that the program has allocated and freed.
 __attribute__((visibility("default"))) void ls_mpi_allocated(const void *at, unsigned long bytes);
-__attribute__((visibility("default"))) void ls_mpi_freed(const void *at);
+// Not 0: somebody still uses it, which is told; it must stay.
+__attribute__((visibility("default"))) int ls_mpi_freed(const void *at, const void *caller);
+__attribute__((visibility("default"))) int ls_mpi_unmapped(const void *at, unsigned long bytes,
+                                                           const void *caller);
 // Memory that library functions read and write for the program.
 __attribute__((visibility("default"))) void ls_mpi_accessed(const void *at, unsigned long bytes,
                                                             int writes, const void *caller);

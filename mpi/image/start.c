@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -219,7 +220,11 @@ void *__wrap_calloc(size_t count, size_t bytes) {
 void *__real_realloc(void *at, size_t bytes);
 void *__wrap_realloc(void *at, size_t bytes);
 void *__wrap_realloc(void *at, size_t bytes) {
-    ls_mpi_freed(at);
+    if (ls_mpi_freed(at, __builtin_return_address(0)) != 0) {
+        void *copy = __wrap_malloc(bytes);
+        size_t room = malloc_usable_size(at);
+        return copy != NULL ? __real_memcpy(copy, at, room < bytes ? room : bytes) : NULL;
+    }
     void *made = __real_realloc(at, bytes);
     ls_mpi_allocated(made, bytes);
     return made;
@@ -228,9 +233,31 @@ void *__wrap_realloc(void *at, size_t bytes) {
 void __real_free(void *at);
 void __wrap_free(void *at);
 void __wrap_free(void *at) {
-    ls_mpi_freed(at);
-    __real_free(at);
+    if (ls_mpi_freed(at, __builtin_return_address(0)) == 0) {
+        __real_free(at);
+    }
 }
+
+int __real_munmap(void *at, size_t bytes);
+int __wrap_munmap(void *at, size_t bytes);
+int __wrap_munmap(void *at, size_t bytes) {
+    return ls_mpi_unmapped(at, bytes, __builtin_return_address(0)) != 0 ? 0
+                                                                        : __real_munmap(at, bytes);
+}
+
+// What C++ deletes; a program in C has none of these.
+#define DELETES(name, parameters, ...)                                                             \
+    __attribute__((weak)) void __real_##name parameters;                                           \
+    void __wrap_##name parameters;                                                                 \
+    void __wrap_##name parameters {                                                                \
+        if (ls_mpi_freed(at, __builtin_return_address(0)) == 0) {                                  \
+            __real_##name(__VA_ARGS__);                                                            \
+        }                                                                                          \
+    }
+DELETES(_ZdlPv, (void *at), at)
+DELETES(_ZdaPv, (void *at), at)
+DELETES(_ZdlPvm, (void *at, size_t bytes), at, bytes)
+DELETES(_ZdaPvm, (void *at, size_t bytes), at, bytes)
 
 // ---- What the C library keeps between calls: every process has its own --------------------------
 char *optarg;

@@ -1,0 +1,65 @@
+// The lists of counts, places and datatypes that a nonblocking collective is given: the program may
+// not change them before the call is complete, and what it does to them is no other rank's fault.
+#include <string.h>
+
+#include "mpi/coll.h"
+
+// The lists that a call is given and reads until it is complete.
+typedef const void *__attribute__((may_alias)) any_list;
+typedef struct list {
+    any_list *at;
+    size_t bytes;
+    MPI_Datatype element;
+} list;
+
+static size_t room_of(const list *of) {
+    return (of->bytes + sizeof(MPI_Aint) - 1) / sizeof(MPI_Aint) * sizeof(MPI_Aint);
+}
+
+static int lists_of(list out[8], mpi_record *record) {
+    const mpi_collective *kind = record->collective;
+    int n = 0;
+    for (int side = 0; side < 2; side++) {
+        mpi_side *of = side == 0 ? &record->send : &record->recv;
+        size_t blocks = (size_t)ls_mpi__blocks_of(record->comm, kind, side == 0);
+        const list all[] = {
+            {(any_list *)&of->counts, blocks * sizeof(int), MPI_INT},
+            {(any_list *)&of->displs, blocks * sizeof(int), MPI_INT},
+            {(any_list *)&of->byte_displs, blocks * sizeof(MPI_Aint), MPI_AINT},
+            {(any_list *)&of->types, blocks * sizeof(MPI_Datatype), MPI_INT},
+        };
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+            if (*all[i].at != NULL && ls_mpi__has_data(of) && blocks > 0) {
+                out[n++] = all[i];
+            }
+        }
+    }
+    return n;
+}
+
+// The others are told of what the lists were, whatever the program does to them.
+void ls_mpi__lists_copy(mpi_request *request) {
+    list all[8];
+    size_t bytes = 0;
+    int n = lists_of(all, &request->record);
+    for (int i = 0; i < n; i++) {
+        request->given[i] = *all[i].at;
+        bytes += room_of(&all[i]);
+    }
+    char *at = request->lists = bytes > 0 ? ls_mpi__alloc(bytes) : NULL;
+    for (int i = 0; i < n; i++) {
+        memcpy(at, *all[i].at, all[i].bytes);
+        *all[i].at = at;
+        at += room_of(&all[i]);
+    }
+}
+
+void ls_mpi__lists_own(mpi_rank *me, mpi_request *request) {
+    list all[8];
+    int n = lists_of(all, &request->record);
+    for (int i = 0; i < n; i++) {
+        const mpi_type *type = ls_mpi__basic(all[i].element & 0xff);
+        request->owned[2 + i] = ls_mpi__own(me, request->given[i], all[i].bytes / type->size, type,
+                                            false, request->record.function);
+    }
+}

@@ -1,0 +1,165 @@
+// Memory that the program gives back or changes while a call owns it or a window exposes it.
+#define _GNU_SOURCE
+#include <sys/mman.h>
+
+#include "cases.h"
+
+static MPI_Request request;
+static MPI_Win window;
+
+static void send_one(void) {
+    if (rank == 1) {
+        MPI_Send(&rank, 1, MPI_INT, 0, 0, WORLD);
+    }
+}
+
+static void wait_if(bool now) {
+    if (now) {
+        MPI_Wait(&request, STATUS);
+    }
+}
+
+static void free_of_what_is_received(void) {
+    send_one();
+    if (rank == 0) {
+        int *value = malloc(64 * sizeof *value);
+        MPI_Irecv(value + 8, 1, MPI_INT, 1, 0, WORLD, &request);
+        wait_if(!wrong);
+        free(value);  // wrong: buffer.use_before_wait, the program frees a buffer
+        wait_if(wrong);
+    }
+}
+
+static void free_of_what_is_sent(void) {
+    if (rank == 0) {
+        int *value = calloc(64, sizeof *value);
+        MPI_Isend(value, 64, MPI_INT, 1, 0, WORLD, &request);
+        wait_if(!wrong);
+        free(value);  // wrong: buffer.use_before_wait, the program frees a buffer
+        wait_if(wrong);
+    } else if (rank == 1) {
+        int *value = calloc(64, sizeof *value);
+        MPI_Recv(value, 64, MPI_INT, 0, 0, WORLD, STATUS);
+        free(value);
+    }
+}
+
+static void realloc_of_what_is_received(void) {
+    send_one();
+    if (rank == 0) {
+        int *value = malloc(4 * sizeof *value);
+        value[3] = 7;
+        MPI_Irecv(value, 1, MPI_INT, 1, 0, WORLD, &request);
+        wait_if(!wrong);
+        value = realloc(value, 4096);  // wrong: buffer.use_before_wait, the program frees a buffer
+        wait_if(wrong);
+        if (value[3] != 7) {
+            abort();
+        }
+        free(value);
+    }
+}
+
+static void unmap_of_what_is_received(void) {
+    send_one();
+    if (rank == 0) {
+        int *value = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        MPI_Irecv(value, 1, MPI_INT, 1, 0, WORLD, &request);
+        wait_if(!wrong);
+        munmap(value, 4096);  // wrong: buffer.use_before_wait, the program frees a buffer
+        wait_if(wrong);
+    }
+}
+
+// Another block is nobody's.
+static void free_beside_a_receive(void) {
+    send_one();
+    if (rank == 0) {
+        int *values[3];
+        for (int i = 0; i < 3; i++) {
+            values[i] = malloc(sizeof(int));
+        }
+        MPI_Irecv(values[1], 1, MPI_INT, 1, 0, WORLD, &request);
+        free(values[0]);
+        free(values[2]);
+        if (wrong) {
+            free(values[1]);  // wrong: buffer.use_before_wait
+        }
+        MPI_Wait(&request, STATUS);
+        if (!wrong) {
+            free(values[1]);
+        }
+    }
+}
+
+static void free_of_a_collective(void) {
+    int *sum = malloc(sizeof *sum);
+    MPI_Iallreduce(&rank, sum, 1, MPI_INT, MPI_SUM, WORLD, &request);
+    wait_if(!wrong);
+    free(sum);  // wrong: buffer.use_before_wait, the program frees a buffer
+    wait_if(wrong);
+}
+
+static void free_of_counts(void) {
+    int *counts = malloc(3 * sizeof *counts), in[3] = {1, 2, 3}, out = 0;
+    counts[0] = counts[1] = counts[2] = 1;
+    MPI_Ireduce_scatter(in, &out, counts, MPI_INT, MPI_SUM, WORLD, &request);
+    wait_if(!wrong);
+    free(counts);  // wrong: buffer.use_before_wait, that MPI_Ireduce_scatter
+    wait_if(wrong);
+}
+
+static void store_to_counts(void) {
+    int counts[3] = {1, 1, 1}, places[3] = {0, 1, 2}, out[3];
+    MPI_Iallgatherv(&rank, 1, MPI_INT, out, counts, places, MPI_INT, WORLD, &request);
+    if (wrong) {
+        MPI_Wait(&request, STATUS);
+        MPI_Iallgatherv(&rank, 1, MPI_INT, out, counts, places, MPI_INT, WORLD, &request);
+        counts[1] = 99;  // wrong: buffer.use_before_wait, that MPI_Iallgatherv
+    }
+    MPI_Wait(&request, STATUS);
+    counts[1] = 98;
+}
+
+static void store_to_places(void) {
+    int counts[3] = {1, 1, 1}, places[3] = {0, 1, 2}, out[3];
+    MPI_Ialltoallv(counts, counts, places, MPI_INT, out, counts, places, MPI_INT, WORLD, &request);
+    wait_if(!wrong);
+    places[2] = 1;  // wrong: buffer.use_before_wait, that MPI_Ialltoallv
+    wait_if(wrong);
+}
+
+static void free_of_a_window(void) {
+    int *memory = calloc(4, sizeof *memory);
+    MPI_Win_create(memory, 16, 4, MPI_INFO_NULL, WORLD, &window);
+    MPI_Win_fence(0, window);
+    if (wrong) {
+        free(memory);  // wrong: buffer.use_before_wait, the program frees memory
+    }
+    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+    if (!wrong) {
+        free(memory);
+    }
+}
+
+static void free_of_attached_memory(void) {
+    int *memory = calloc(4, sizeof *memory);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, WORLD, &window);
+    MPI_Win_attach(window, memory, 16);
+    if (!wrong) {
+        MPI_Win_detach(window, memory);
+    }
+    free(memory);  // wrong: buffer.use_before_wait, exposes until MPI_Win_detach
+    MPI_Win_free(&window);
+}
+
+CASES({"free_of_what_is_received", free_of_what_is_received},
+      {"free_of_what_is_sent", free_of_what_is_sent},
+      {"realloc_of_what_is_received", realloc_of_what_is_received},
+      {"unmap_of_what_is_received", unmap_of_what_is_received},
+      {"free_beside_a_receive", free_beside_a_receive},
+      {"free_of_a_collective", free_of_a_collective}, {"free_of_counts", free_of_counts},
+      {"store_to_counts", store_to_counts}, {"store_to_places", store_to_places},
+      {"free_of_a_window", free_of_a_window}, {"free_of_attached_memory", free_of_attached_memory})
