@@ -349,6 +349,7 @@ typedef struct mpi_message {
     MPI_Datatype type;
     int peer, tag;
     MPI_Comm comm;
+    const mpi_type *as;  // how it lies where that is not as its type says; NULL: so
 } mpi_message;
 // Checks the arguments, and makes the record of them.
 int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m);

@@ -29,7 +29,7 @@ int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m) {
     MPI_TRY(m->peer != MPI_PROC_NULL ? ls_mpi__buffer_arg(at, comm, m->buf, m->count, type)
                                      : MPI_SUCCESS);
     MPI_TRY(m->send ? MPI_SUCCESS : ls_mpi__receive_arg(at, comm, m->count, type));
-    const mpi_side side = {.buf = m->buf, .count = m->count, .type = type};
+    const mpi_side side = {.buf = m->buf, .count = m->count, .type = m->as != NULL ? m->as : type};
     *out = (mpi_record){.comm = comm, .function = at.function, .mode = m->mode};
     *(m->send ? &out->send : &out->recv) = side;
     return MPI_SUCCESS;
@@ -106,14 +106,14 @@ static int nonblocking(mpi_where at, const mpi_message *m, bool persistent, MPI_
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
                    MPI_Comm comm) {                                                                \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
-        return blocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm},          \
+        return blocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm, NULL},    \
                         MPI_STATUS_IGNORE);                                                        \
     }
 #define ISENDS(name, how, persistent)                                                              \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
                    MPI_Comm comm, MPI_Request *request) {                                          \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
-        return nonblocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm},       \
+        return nonblocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm, NULL}, \
                            persistent, request);                                                   \
     }
 SENDS(Send, MPI_MODE_STANDARD)
@@ -132,21 +132,22 @@ ISENDS(Rsend_init, MPI_MODE_READY, true)
 int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
              MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return blocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm}, status);
+    return blocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm, NULL},
+                    status);
 }
 
 int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
               MPI_Request *request) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm}, false,
-                       request);
+    return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm, NULL},
+                       false, request);
 }
 
 int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm}, true,
-                       request);
+    return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm, NULL},
+                       true, request);
 }
 
 // ---- Persistent requests ------------------------------------------------------------------------
@@ -223,8 +224,8 @@ int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int 
                  MPI_Comm comm, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     const mpi_message send = {true, MPI_MODE_STANDARD, sendbuf, sendcount, sendtype,
-                              dest, sendtag,           comm};
-    const mpi_message recv = {false, 0, recvbuf, recvcount, recvtype, source, recvtag, comm};
+                              dest, sendtag,           comm,    NULL};
+    const mpi_message recv = {false, 0, recvbuf, recvcount, recvtype, source, recvtag, comm, NULL};
     mpi_type *out = ls_mpi__type_of(at.me, sendtype), *in = ls_mpi__type_of(at.me, recvtype);
     if (out != NULL && in != NULL && sendcount > 0 && recvcount > 0 && dest != MPI_PROC_NULL &&
         source != MPI_PROC_NULL) {
@@ -243,18 +244,27 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int 
     MPI_TRY(ls_mpi__count_arg(at, NULL, "the count", count));
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     MPI_TRY(dest == MPI_PROC_NULL ? MPI_SUCCESS : ls_mpi__buffer_arg(at, NULL, buf, count, of));
-    // What is sent is laid out as the buffer is, elsewhere.
-    ptrdiff_t low;
-    size_t bytes;
-    ls_mpi__span(&low, &bytes, (size_t)count, of);
-    char *copy = ls_mpi__alloc(bytes);
-    if (bytes > 0 && dest != MPI_PROC_NULL) {
-        memcpy(copy, (const char *)((intptr_t)buf + low), bytes);
+    // What is sent is elsewhere, without the gaps: those of absolute addresses have no end.
+    mpi_type packed = *of;
+    packed.segments = ls_mpi__alloc(of->segment_count * sizeof *packed.segments);
+    packed.lb = packed.true_lb = 0;
+    packed.extent = packed.true_extent = (ptrdiff_t)of->size;
+    packed.contiguous = of->segment_count == 1;
+    ptrdiff_t end = 0;
+    for (size_t i = 0; i < of->segment_count; i++) {
+        packed.segments[i] = of->segments[i];
+        packed.segments[i].offset = end;
+        end += (ptrdiff_t)(of->segments[i].count * ls_mpi__basic(of->segments[i].basic)->size);
     }
-    const mpi_message send = {
-        true, MPI_MODE_STANDARD, (char *)((intptr_t)copy - low), count, type, dest, sendtag, comm};
-    const mpi_message recv = {false, 0, buf, count, type, source, recvtag, comm};
+    char *copy = ls_mpi__alloc((size_t)count * of->size);
+    if (dest != MPI_PROC_NULL) {
+        (void)ls_mpi__pack(copy, buf, (size_t)count, of);
+    }
+    const mpi_message send = {true, MPI_MODE_STANDARD, copy, count,  type,
+                              dest, sendtag,           comm, &packed};
+    const mpi_message recv = {false, 0, buf, count, type, source, recvtag, comm, NULL};
     int result = send_and_receive(at, &send, &recv, status);
+    free(packed.segments);
     free(copy);
     return result;
 }
