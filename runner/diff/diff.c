@@ -162,8 +162,7 @@ static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
     }
     int copy = piece != NULL ? piece->copy : 0;
     ls_text_printf(&text, "\n  judged by: %s", why[allowed[copy].by]);
-    (void)ls_diff_explain(&text, d->sides.arena, p->wanted[copy], run, copy,
-                          p->has_parts ? &p->parts : NULL, d->sides.run->ranks);
+    (void)ls_diff_explain(&text, &d->sides, p, copy);
     stage->divergence = ls_arena_strdup(d->comparison.arena, ls_text_string(&text));
     ls_text_free(&text);
     return stage->divergence != NULL ? LS_OK : LS_ERR_MEMORY;

@@ -2,6 +2,7 @@
 #include "runner/diff/explain.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -295,10 +296,10 @@ static bool explain_unreduced(ls_text *out, const vectors *v, const int *ranks) 
     return true;
 }
 
-// What was added up is not what should have been.
-static bool explain_sum(ls_text *out, const vectors *v) {
+// What was added up is not what should have been. differ: the copies do; rank: of the first.
+static bool explain_sum(ls_text *out, const vectors *v, bool differ, int rank) {
     double due[WEIGHTS_MAX], given[WEIGHTS_MAX];
-    int n = v->parts, left_out = -1;
+    int n = v->parts, left_out = -1, used = 0, own = 0;
     if ((size_t)n >= v->count || !weigh(due, v->part, n, v->ref, v->count, v->near) ||
         !weigh(given, v->part, n, v->run[0], v->count, v->near)) {
         return false;
@@ -309,8 +310,12 @@ static bool explain_sum(ls_text *out, const vectors *v) {
     put_weights(out, due, v->part_ranks, n);
     for (int i = 0; i < n; i++) {
         left_out = fabs(given[i]) < 1e-3 && fabs(due[i]) > 1e-3 ? v->part_ranks[i] : left_out;
+        used += fabs(given[i]) >= 1e-3 ? 1 : 0;
+        own += fabs(given[i]) >= 1e-3 && v->part_ranks[i] == rank ? 1 : 0;
     }
-    if (left_out >= 0) {
+    if (differ && used == 1 && own == 1) {
+        ls_text_printf(out, ": nothing was reduced, rank %d has its own part alone", rank);
+    } else if (left_out >= 0) {
         ls_text_printf(out, ": rank %d is left out", left_out);
     } else if (all_near(given, n, 1.0 / n) && !all_near(due, n, 1.0 / n)) {
         ls_text_puts(out, all_near(due, n, 1) ? ": 1/world too much"
@@ -319,6 +324,96 @@ static bool explain_sum(ls_text *out, const vectors *v) {
     return true;
 }
 
+// ---- Of other tensors ---------------------------------------------------------------------------
+// *out [count]: the reference's values of a tensor, or the run's first copy; NULL: there are none.
+static int load(double **out, const ls_diff_sides *sides, const ls_capture *of, const char *name,
+                const ls_assembled *like) {
+    const ls_captured *tensor = ls_capture_find(of, name);
+    const void *value = NULL;
+    ls_assembled whole;
+    *out = NULL;
+    int status = tensor == NULL ? LS_ERR_MISMATCH
+                                : ls_assemble(&whole, sides->arena, tensor,
+                                              like != NULL ? &like->shape : NULL);
+    if (status == LS_ERR_MISMATCH ||
+        (like != NULL && status == LS_OK && whole.count != like->count)) {
+        ls_error_clear();
+        return LS_OK;
+    }
+    LS_TRY(status);
+    LS_TRY(ls_assembled_value(&value, sides->arena, &whole, 0));
+    *out = widened(sides->arena, value, whole.dtype, whole.count);
+    return *out != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+// Whether all rows of the run are off by the same vector; offset [width] gets it.
+static bool is_offset(double *offset, const vectors *v, size_t width) {
+    double most = largest(v->ref, v->count);
+    for (size_t i = 0; i < width; i++) {
+        offset[i] = v->run[0][i] - v->ref[i];
+    }
+    bool same = largest(offset, width) > v->near * most;
+    for (size_t i = width; same && i < v->count; i++) {
+        same = fabs(v->run[0][i] - v->ref[i] - offset[i % width]) <= v->near * most;
+    }
+    return same;
+}
+
+// A bias that was added once too often, or not at all.
+static bool explain_bias(ls_text *out, const vectors *v, const ls_diff_sides *sides,
+                         const ls_assembled *run) {
+    size_t width = run->shape.ndim > 1 ? (size_t)run->shape.dim[run->shape.ndim - 1] : 0;
+    double *offset = width > 1 ? ls_arena_alloc(sides->arena, width, sizeof *offset) : NULL;
+    if (offset == NULL || v->count / width < 2 || !is_offset(offset, v, width)) {
+        return false;
+    }
+    for (size_t i = 0; i < sides->ref->count; i++) {
+        const ls_captured *tensor = &sides->ref->tensors[i];
+        double *bias = NULL, times = 0;
+        if (!tensor->moves || tensor->pieces[0].at->count != width ||
+            load(&bias, sides, sides->ref, tensor->name, NULL) != LS_OK || bias == NULL) {
+            continue;
+        }
+        if (is_multiple(&times, bias, offset, width, 1e-2) && is_near(times, round(times))) {
+            ls_text_printf(out, "\n  likely: %s is added %.0f times %s", tensor->name, fabs(times),
+                           times > 0 ? "too often" : "too rarely");
+            return true;
+        }
+    }
+    return false;
+}
+
+// An update that is so many times the reference's.
+static bool explain_update(ls_text *out, const vectors *v, const ls_diff_sides *sides,
+                           const ls_diff_pair *pair) {
+    static const char *const word = " parameter ";
+    const char *name = pair->ref_of->name, *of = strstr(name, word);
+    double *was = NULL, *had = NULL, factor = 0;
+    int step = 0;
+    if (of == NULL || sscanf(name, "step %d", &step) != 1) {
+        return false;
+    }
+    of += strlen(word);
+    const char *before = step == 0
+                             ? ls_arena_printf(sides->arena, "parameter %s", of)
+                             : ls_arena_printf(sides->arena, "step %d parameter %s", step - 1, of);
+    if (before == NULL || load(&was, sides, sides->ref, before, &pair->ref) != LS_OK ||
+        load(&had, sides, sides->run, before, &pair->run) != LS_OK || was == NULL || had == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < v->count; i++) {
+        was[i] = v->ref[i] - was[i];
+        had[i] = v->run[0][i] - had[i];
+    }
+    if (!is_multiple(&factor, was, had, v->count, 1e-2) || fabs(factor - 1) < 1e-2) {
+        return false;
+    }
+    ls_text_printf(out, "\n  likely: the update is %.4g times the reference's (the learning rate)",
+                   factor);
+    return true;
+}
+
+// ---- All ----------------------------------------------------------------------------------------
 static bool fill(vectors *v, ls_arena *arena, const void *ref, const ls_assembled *run,
                  const ls_assembled *parts) {
     v->ref = widened(arena, ref, run->dtype, run->count);
@@ -341,38 +436,51 @@ static bool fill(vectors *v, ls_arena *arena, const void *ref, const ls_assemble
     return made;
 }
 
-bool ls_diff_explain(ls_text *out, ls_arena *arena, const void *ref, const ls_assembled *run,
-                     int copy, const ls_assembled *parts, int ranks) {
-    vectors v = {.count = run->count, .ranks = ranks};
-    if (!ls_dtype_is_float(run->dtype) || !fill(&v, arena, ref, run, parts)) {
-        return false;
-    }
-    v.near = sqrt(ls_bound_roundoff(run->dtype));
-    v.near = v.near < 1e-3 ? v.near : 1e-3;
-    int ranks_of[WEIGHTS_MAX] = {0};
-    bool differ = false;
+// Fills ranks_of [WEIGHTS_MAX] with a rank of each copy, and makes the wrong copy the first.
+static void put_first(vectors *v, int ranks_of[WEIGHTS_MAX], const ls_assembled *run, int copy) {
     for (int i = 0; i < run->piece_count; i++) {
         if (run->pieces[i].copy < WEIGHTS_MAX) {
             ranks_of[run->pieces[i].copy] = run->pieces[i].rank;
         }
     }
-    for (int c = 1; c < v.runs; c++) {
-        differ = differ || memcmp(v.run[c], v.run[0], v.count * sizeof(double)) != 0;
-    }
-    if (copy < v.runs) {  // the wrong one first
-        double *wrong = v.run[copy];
+    if (copy < v->runs) {
+        double *wrong = v->run[copy];
         int rank = ranks_of[copy];
-        v.run[copy] = v.run[0];
+        v->run[copy] = v->run[0];
         ranks_of[copy] = ranks_of[0];
-        v.run[0] = wrong;
+        v->run[0] = wrong;
         ranks_of[0] = rank;
     }
-    if (v.parts > 1 && explain_sum(out, &v)) {
+}
+
+bool ls_diff_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pair *pair, int copy) {
+    const ls_assembled *run = &pair->run;
+    vectors v = {.count = run->count, .ranks = sides->run->ranks};
+    int ranks_of[WEIGHTS_MAX] = {0}, other = 0;
+    if (!ls_dtype_is_float(run->dtype) ||
+        !fill(&v, sides->arena, pair->wanted[copy], run, pair->has_parts ? &pair->parts : NULL)) {
+        return false;
+    }
+    v.near = sqrt(ls_bound_roundoff(run->dtype));
+    v.near = v.near < 1e-3 ? v.near : 1e-3;
+    put_first(&v, ranks_of, run, copy);
+    for (int c = v.runs - 1; c > 0; c--) {
+        other = memcmp(v.run[c], v.run[0], v.count * sizeof(double)) != 0 ? c : other;
+    }
+    if (v.parts > 1 && explain_sum(out, &v, other > 0, ranks_of[0])) {
         return true;
     }
-    if (differ && run->copies <= WEIGHTS_MAX && explain_unreduced(out, &v, ranks_of)) {
+    if (other > 0 && run->copies <= WEIGHTS_MAX && explain_unreduced(out, &v, ranks_of)) {
         return true;
     }
-    return explain_factors(out, arena, &v, run) || explain_swapped(out, arena, &v, run) ||
-           explain_moved(out, &v, run);
+    if (explain_factors(out, sides->arena, &v, run) ||
+        explain_swapped(out, sides->arena, &v, run) || explain_moved(out, &v, run) ||
+        explain_update(out, &v, sides, pair) || explain_bias(out, &v, sides, run)) {
+        return true;
+    }
+    if (other > 0) {
+        ls_text_printf(out, "\n  the ranks' copies differ: rank %d has other values than rank %d",
+                       ranks_of[0], ranks_of[other]);
+    }
+    return other > 0;
 }

@@ -9,7 +9,7 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program.py")
 RIGHT = ["ddp", "fsdp", "tp"]
 WRONG = {  # the first tensor that is wrong, and what is said of it
     "ddp_uneven": ("step 0 backward narrow", "mean of means: rank 0 has 1.2 times the reference"),
-    "ddp_unsynced": ("step 0 gradient narrow.bias", "rank 1 is left out"),
+    "ddp_unsynced": ("step 0 gradient narrow.bias", "nothing was reduced, rank 0 has its own part alone"),
     "tp_scaled": ("step 0 backward narrow", "it is 0.5 times the reference (1/world"),
 }
 # Of the right ones: what a bound is derived of, where bits differ.
