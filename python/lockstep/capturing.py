@@ -20,7 +20,7 @@ from torch import nn
 from lockstep import tensor_files
 
 PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
-WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.", "module.")
+WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
 
 def _type(dtype):
@@ -33,7 +33,7 @@ def _type(dtype):
 
 def _plain(name):
     """A name without what wraps modules."""
-    for wrapped in WRAPPED[:3]:
+    for wrapped in WRAPPED:
         name = name.replace(wrapped, "")
     return name
 
@@ -77,6 +77,11 @@ def _data_parallel(model):
     return None
 
 
+def _fused(parameter):
+    """Whether the backward itself updates a parameter, so that it has no gradient: TorchRec's fused tables."""
+    return type(parameter).__name__ == "TableBatchedEmbeddingSlice" or hasattr(parameter, "_in_backward_optimizers")
+
+
 def _in_pipeline():
     """Whether a stage of torch's pipelines calls the model: "stage"; "shapes": to infer the shapes that it gives."""
     frame, found = sys._getframe(1), None
@@ -103,17 +108,18 @@ class Capture:
         self._latest = {}  # for each parameter: the name of its values, and their version
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
+        model = getattr(model, "_dmp_wrapped_module", model)  # of TorchRec's DistributedModelParallel
         self._scale = gradient_scale if gradient_scale is not None else _data_parallel(model)
-        self._root = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
         self._sharded = hasattr(model, "_get_fsdp_state")
         self._terms = isinstance(model, nn.parallel.DistributedDataParallel)
+        self._root = model.module if self._terms else model
         os.makedirs(folder, exist_ok=True)
         for ending in ("json", "safetensors"):  # of an earlier run
             if os.path.exists(self._path(ending)):
                 os.remove(self._path(ending))
         for name, parameter in self._parameters():
             self._note_parameter(f"parameter {name}", name, parameter, moves=True)
-            if parameter.requires_grad and self._terms:
+            if parameter.requires_grad and self._terms and not _fused(parameter):
                 self._hooks.append(parameter.register_hook(self._local_gradient(name)))
         self._note_buffers("buffer", moves=True)
         for name, module in self._root.named_modules():
@@ -309,7 +315,9 @@ class Capture:
     def _before(self, optimizer=None):
         mine = None if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in reversed(self._parameters()):
-            if (mine is None or id(parameter) in mine) and parameter.grad is not None:
+            if _fused(parameter) and parameter.grad is None:
+                self._not_kept.setdefault(f"step {self._step} gradient {name}", "the backward itself updates it")
+            elif (mine is None or id(parameter) in mine) and parameter.grad is not None:
                 self._note_gradient(name, parameter)
 
     def _after(self, optimizer):
@@ -328,7 +336,7 @@ class Capture:
         if not self._stepped:
             self._before()
         for name, parameter in self._parameters():
-            self._note_state(f"end parameter {name}", name, parameter)
+            self._note_state(f"end parameter {name}", name, parameter, fused=_fused(parameter) or None)
         self._note_buffers("end buffer")
         for hook in self._hooks:
             hook.remove()

@@ -48,6 +48,7 @@ typedef struct ls_captured {
     bool optional;   // an activation: other modules may make it elsewhere, or not at all
     bool part;       // a rank's term of a sum: not compared itself
     bool moves;      // nothing computed it: every bit counts
+    bool fused;      // the backward itself updates it
     const char *as;  // the name of the tensor whose values it still had; NULL: it has its own
     // Of what it was computed, by names; NULL: nothing.
     ls_made_by made;

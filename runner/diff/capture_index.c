@@ -211,6 +211,7 @@ static int read_entry(ls_capture *capture, const char *path, const json_t *entry
         return LS_OK;
     }
     tensor->as = as != NULL ? ls_arena_strdup(capture->arena, as) : NULL;
+    tensor->fused = json_is_true(json_object_get(entry, "fused"));
     tensor->moves = json_is_true(json_object_get(entry, "moves"));
     tensor->optional = json_is_true(json_object_get(entry, "optional"));
     tensor->part = json_is_true(json_object_get(entry, "part"));

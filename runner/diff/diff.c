@@ -330,6 +330,15 @@ static const char *reason_to_omit(const diff *d, const ls_captured *ref, const l
             return "--ignore";
         }
     }
+    for (size_t i = 0; run == NULL && i < d->sides.run->omitted_count; i++) {
+        const ls_capture_omission *one = &d->sides.run->omitted[i];
+        if (strcmp(one->name, ref->name) == 0) {
+            return one->why;
+        }
+    }
+    if (run != NULL && run->fused && ref->as != NULL && strncmp(ref->as, "parameter ", 10) == 0) {
+        return "the run's backward updates it, and the reference takes no step";
+    }
     return run == NULL && ref->optional ? "only the reference has it"
            : d->wrong && !d->sides.options->all
                ? "it comes after the first that is wrong; --all compares it"
@@ -367,8 +376,8 @@ static int compare_all(diff *d) {
         for (size_t i = 0; i < sides[side]->omitted_count; i++) {
             const ls_capture_omission *one = &sides[side]->omitted[i];
             bool twice = false;
-            for (size_t k = 0; side == 1 && k < d->sides.ref->omitted_count; k++) {
-                twice = twice || strcmp(d->sides.ref->omitted[k].name, one->name) == 0;
+            for (size_t k = 0; k < d->omitted_count; k++) {
+                twice = twice || strcmp(d->omitted[k].name, one->name) == 0;
             }
             LS_TRY(twice ? LS_OK : omit(d, one->name, one->why));
         }

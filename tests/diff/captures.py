@@ -392,12 +392,19 @@ def everything(check):
     short = {**a, "i": ([2], [1, 2], {"type": "I16"})}
     names = check.written([short]), check.written([{**short, "i": ([2], [1, 3], {"type": "I16"})}])
     assert omitted(*names) == (0, {"i": "lockstep has no type I16"}), omitted(*names)
-    why = {"as": "t", "why": "safetensors has no type torch.bits8"}
+    why = {"as": "t", "hidden": True, "why": "safetensors has no type torch.bits8"}
     names = check.written([a]), check.written([{**a, "k": ([8], t, why)}])
     assert omitted(*names)[1]["k"] == why["why"], omitted(*names)
     names = check.written([{**a, "u": ([8], t, {}), "v": ([8], t, {})}]), check.written([{**a, "u": ([8], other, {}), "v": ([8], other, {})}])
     assert omitted(*names, "--ignore", "x,u*,[v]") == (0, {"u": "--ignore", "v": "--ignore"}), omitted(*names, "--ignore", "u*")
     assert omitted(*names)[0] == 1 and "--all" in omitted(*names)[1]["v"] and not omitted(*names, "--all")[1]
+    # A table that TorchRec's backward updates has no gradient; its reference may take no step.
+    table = {"parameter w": ([8], t, {"moves": True})}
+    still, moved = ([8], t, {"as": "parameter w"}), ([8], other, {"fused": True})
+    gone = {"g": ([8], t, {"as": "parameter w", "hidden": True, "why": "the backward itself updates it"})}
+    names = check.written([{**table, "g": ([8], t, {}), "e": still}]), check.written([{**table, **gone, "e": moved}])
+    assert omitted(*names) == (0, {"g": gone["g"][2]["why"], "e": "the run's backward updates it, and the reference takes no step"}), omitted(*names)
+    check.one({**table, "e": ([8], waves(8, 3), {})}, [{**table, "e": moved}], 1, "wrong", name="e")
     # Nothing that was compared is no pass.
     assert omitted(*names, "--ignore", "*")[0] == 5 and diff(check.written([a]), check.written([{"u": ([8], t, {})}]))[0] != 0
     # Micro-batches, where the reference takes the batch at once.
