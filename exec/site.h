@@ -12,8 +12,8 @@ typedef struct ls_python_place {
 } ls_python_place;
 
 // The nearest frame of this thread that is neither installed nor the standard library's. Where it
-// has none: of the program's first thread, which autograd's threads work for, else the outermost
-// frame that is installed. False: there is no Python here, or it runs nothing.
+// has none: of the program's first thread, which threads of autograd and of frameworks work for,
+// else the outermost frame that is installed. False: there is no Python here, or it runs nothing.
 bool ls_python_here(ls_python_place *out);
 // The same of the program's first thread; false after ls_python_close.
 bool ls_python_first(ls_python_place *out);

@@ -140,13 +140,11 @@ typedef struct walk_state {
     ls_python_place *out;
     size_t length;  // of the stack
     owner best;
-    bool is_thread;  // the outermost frame is of a thread that Python started
 } walk_state;
 
 static void add(walk_state *walk, const char *file, int line, const char *function) {
     ls_python_place *out = walk->out;
     owner own = owner_of(file);
-    walk->is_thread = in_folder(&library, file, "threading.py");
     if (own == OWNER_NOBODY || own < walk->best) {
         return;
     }
@@ -215,9 +213,8 @@ static bool gather(ls_python_place *out, bool first) {
         api.keep(frame);
         walk_frames(&walk, frame);
     }
-    // A thread of autograd's works for the first thread, which waits in backward(). A thread that
-    // the program or a framework started has a place of its own.
-    if (walk.best < OWNER_TEXT && !walk.is_thread) {
+    // A thread of autograd's or of a framework's works for the first thread.
+    if (walk.best < OWNER_TEXT) {
         bool in_torch = out->in_torch;
         walk.best = OWNER_NOBODY;
         walk_frames(&walk, first_frame());

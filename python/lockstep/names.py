@@ -2,6 +2,9 @@
 
 Nothing of theirs is changed: who makes a call is looked up in the Python frames above it. Of DDP, whose reducer
 is not Python, the buckets are asked for after each forward, and told apart by their order and size.
+
+Invariant: all members of a correct collective give it one purpose. So no purpose depends on the rank, and a function is
+in the tables below only if every member of its calls runs it. Purposes of messages differ between their two sides.
 """
 
 import sys
@@ -161,20 +164,147 @@ def _of_ddp(elements):
     return None
 
 
+def _of_ddp_state(values):
+    """DDP's first broadcasts."""
+    names = [name for name, _ in values["module"].named_parameters()]
+    if values["broadcast_buffers"]:
+        names += [name for name, _ in values["module"].named_buffers()]
+    ignored = values["params_and_buffers_to_ignore"]
+    return _named("parameters and buffers", [name for name in names if name not in ignored])
+
+
+# ---- Of other modules ----
+def _placements(spec):
+    text = [f"S({at.dim})" if at.is_shard() else "P" if at.is_partial() else "R" for at in spec.placements]
+    return text[0] if len(text) == 1 else f"({', '.join(text)})"
+
+
+def _deepspeed_names(parameters):
+    """By the names that DeepSpeed keeps, or by its numbers, which are identical on all ranks."""
+    known = getattr(sys.modules.get("deepspeed.utils.debug"), "param_names", {})
+    return [known[one] if one in known else str(one.ds_id) for one in parameters]
+
+
+def _of_layer(frames):
+    """The activations of a tensor parallel layer of Megatron, or their gradients."""
+    for frame in frames:
+        if frame.f_code.co_name == "backward":
+            return "gradients of activations"
+        own = frame.f_locals.get("self")
+        if isinstance(own, nn.Module):
+            return f"activations of {type(own).__name__}"
+    return None
+
+
+def _of_stage(values):
+    stage = values.get("stage", values.get("self"))
+    stage = getattr(stage, "_stage", stage)
+    at = getattr(stage, "stage_index", None)
+    return None if at is None else f"{values.get('desc') or 'messages'} of stage {at}"
+
+
+_GRADIENTS = dict.fromkeys(("gradient_reduction_w_predivide", "average_tensor", "allreduce_bucket"), "gradients")
+_NORMS = {**dict.fromkeys(("complete_grad_norm_calculation_for_cpu_offload", "get_grad_norm_direct"), "norm of gradients"),
+          "has_overflow": "overflow of gradients"}
+_OWNERS = {  # of a module, of its functions: a purpose, or what makes it of the function's variables
+    "torch.distributed.utils": {
+        "_sync_module_states": _of_ddp_state, "_verify_param_shape_across_processes": "shapes of parameters"},
+    "torch.nn.parallel.distributed": {
+        "_sync_module_buffers": lambda values: _named("buffers", values["self"].named_module_buffers),
+        "_pre_forward": "order of gradients"},
+    "torch.distributed.optim.zero_redundancy_optimizer": {
+        "_sync_params": "updated parameters", "consolidate_state_dict": "state of the optimizer"},
+    "torch.distributed.checkpoint.utils": dict.fromkeys(
+        ("reduce_scatter", "all_reduce", "all_gather", "broadcast"),
+        lambda values: f"checkpoint: {values['step']}" if "step" in values else "checkpoint"),
+    "deepspeed.runtime.engine": {
+        "_broadcast_model": lambda values: _named("parameters", [values.get("n")]), **_GRADIENTS},
+    "deepspeed.runtime.zero.stage_1_and_2": {**_GRADIENTS, **_NORMS},
+    "deepspeed.runtime.zero.stage3": {
+        **dict.fromkeys(("__avg_scatter_grads", "__avg_scatter_contiguous_grads"), lambda values: _named(
+            "gradients of", _deepspeed_names(values.get("params_to_reduce", values.get("params_in_bucket")) or []))),
+        **_GRADIENTS, **_NORMS},
+    "deepspeed.runtime.zero.partition_parameters": {
+        **dict.fromkeys(("_all_gather_sequential", "_all_gather_coalesced", "all_gather_coalesced"), lambda values: _named(
+            "parameters", _deepspeed_names(values["params"]))),
+        **dict.fromkeys(("_allgather_params_coalesced", "_allgather_params_sequential"), lambda values: _named(
+            "parameters", _deepspeed_names(values["param_list"])))},
+    "deepspeed.runtime.utils": {
+        "all_gather_dp_groups": "updated parameters", **_NORMS},
+    "megatron.core.tensor_parallel.data": {
+        "broadcast_data": "the batch"},
+    "megatron.core.tensor_parallel.cross_entropy": {
+        "forward": "logits of the cross entropy"},
+    "megatron.core.distributed.param_and_grad_buffer": {
+        "start_param_sync": "parameters", "start_grad_sync": "gradients"},
+    "megatron.core.distributed.distributed_data_parallel": {
+        "broadcast_params": "parameters"},
+    "megatron.core.distributed.finalize_model_grads": {
+        "finalize_model_grads": "gradients"},
+    "accelerate.utils.operations": {
+        name: f"accelerate {name}" for name in (
+            "gather", "gather_object", "broadcast", "broadcast_object_list", "reduce", "pad_across_processes")},
+    "torch.distributed.tensor._redistribute": {
+        "redistribute_local_tensor": lambda values:
+            f"redistribute {_placements(values['current_spec'])} to {_placements(values['target_spec'])}"},
+}
+_OBJECTS = {f"{name}_object{of}": f"objects of {name}_object{of}" for name, of in (
+    ("all_gather", ""), ("gather", ""), ("broadcast", "_list"), ("scatter", "_list"), ("send", "_list"), ("recv", "_list"))}
+_STAGES = dict.fromkeys(("_batch_p2p", "_step_microbatches", "step"), _of_stage)
+_LAST = {  # where nobody else is known
+    "torch.distributed.distributed_c10d": _OBJECTS, "torch.distributed.pipelining.schedules": _STAGES}
+
+
+def _of_owner(frames, owners):
+    """The purpose that the nearest frame in a table gives."""
+    for frame in frames:
+        made = owners[frame.f_globals["__name__"]].get(frame.f_code.co_name)
+        made = made(frame.f_locals) if callable(made) else made
+        if made:
+            return made
+    return None
+
+
 # ---- All ----
-def purpose(elements):
-    """What the call moves that is being made, one of so many elements; None: nobody knows."""
-    torchrec, fsdp = [], []
-    frame, nearest = sys._getframe(1), None
+_ASKED = (  # in this order; of modules whose names begin so
+    ("torchrec", "torchrec.distributed.", _of_torchrec), ("owned", None, lambda frames: _of_owner(frames, _OWNERS)),
+    ("fsdp", "torch.distributed.fsdp.", _of_fsdp), ("layers", "megatron.core.tensor_parallel.", _of_layer),
+    ("last", None, lambda frames: _of_owner(frames, _LAST)))
+_kinds = {}  # of a module's name: whose it is
+
+
+def _kind(module):
+    kind = "owned" if module in _OWNERS else "last" if module in _LAST else None
+    kind = kind or next((kind for kind, begin, _ in _ASKED if begin and module.startswith(begin)), None)
+    kind = kind or next((begin for begin in ("lockstep", "torch") if module.startswith(f"{begin}.")), "other")
+    return _kinds.setdefault(module, kind)
+
+
+def _purpose(elements):
+    found, inner = {}, True
+    frame, nearest = sys._getframe(2), None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if not module.startswith("lockstep."):
+        kind = _kinds.get(module) or _kind(module)
+        if kind != "lockstep":
             nearest = nearest or (module, frame.f_code.co_name)
-            if module.startswith("torchrec.distributed."):
-                torchrec.append(frame)
-            elif module.startswith("torch.distributed.fsdp."):
-                fsdp.append(frame)
+            if kind == "other":
+                inner = False  # the forward of a module of FSDP's is the program's
+            elif kind != "torch" and (inner or kind != "fsdp"):
+                found.setdefault(kind, []).append(frame)
         frame = frame.f_back
     if _reducing and (nearest is None or nearest[1] == "_engine_run_backward"):
         return _of_ddp(elements)
-    return (_of_torchrec(torchrec) if torchrec else None) or (_of_fsdp(fsdp) if fsdp else None)
+    for kind, _, ask in _ASKED:
+        made = ask(found[kind]) if kind in found else None
+        if made:
+            return made
+    return None
+
+
+def purpose(elements):
+    """What the call moves that is being made, one of so many elements. None: nobody knows."""
+    try:
+        return _purpose(elements)
+    except Exception:  # a framework of another version has other variables; the program's call is made all the same
+        return None
