@@ -80,6 +80,7 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
                                   : LS_CLASS_ERROR,
         .findings = findings,
         .finding_count = count,
+        .environment = count == 0 && status == LS_ERR_LIMIT,
         .error = count > 0 ? NULL : error,
         .reproduce = ls_result_text(results->arena, reproduce),
     };

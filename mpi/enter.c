@@ -57,15 +57,16 @@ static mpi_rank *find_rank(const char *function, const void *caller) {
 
 _Noreturn void ls_mpi__end(mpi_rank *me, int exit_status) {
     ls_rank *rank = me->rank;
-    if (rank->escape == NULL || pthread_equal(rank->thread, pthread_self()) == 0) {
-        if (ls_mpi__state.run->status != LS_OK) {
-            pthread_exit(NULL);  // the rank's own may wait for it, and ends at its next call
-        }
-        for (;;) {  // a thread of the program's own: the rank's ends the program
-            (void)pause();
-        }
+    bool own = rank->escape != NULL && pthread_equal(rank->thread, pthread_self()) != 0;
+    if (own || ls_mpi__state.run->status == LS_OK) {
+        rank->exit_status = exit_status;
     }
-    rank->exit_status = exit_status;
+    if (!own && rank->escape != NULL) {
+        ls_threads__escape(rank, LS_ESCAPE_EXIT);
+    }
+    while (!own) {  // the program has ended; libraries may wait for this thread
+        (void)pause();
+    }
     siglongjmp(*rank->escape, LS_ESCAPE_EXIT);
 }
 
@@ -105,6 +106,42 @@ __attribute__((noinline)) mpi_rank *ls_mpi__enter_any(const char *function) {
     return me;
 }
 
+// What the level that MPI_Init_thread has granted forbids. Whoever holds the rank's turn is in a
+// call.
+static void check_level(mpi_rank *me, const char *function) {
+    static const char *const levels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED",
+                                         "MPI_THREAD_SERIALIZED"};
+    char message[512] = "";
+    const ls_seen_place at = me->thread_at;
+    bool other = pthread_equal(me->main_thread, pthread_self()) == 0;
+    if (me->thread_level <= MPI_THREAD_FUNNELED && other) {
+        (void)snprintf(message, sizeof message,
+                       "%s is called by another thread than MPI_Init_thread at %s:%d, which "
+                       "granted %s",
+                       function, at.file, at.line, levels[me->thread_level]);
+    } else if (me->thread_level == MPI_THREAD_SERIALIZED) {
+        if (pthread_mutex_trylock(&me->rank->turn) == 0) {
+            (void)pthread_mutex_unlock(&me->rank->turn);
+        } else {
+            (void)snprintf(message, sizeof message,
+                           "%s is called while another thread of the rank is in its call at %s:%d; "
+                           "MPI_Init_thread at %s:%d granted MPI_THREAD_SERIALIZED",
+                           function, me->rank->file, me->rank->line, at.file, at.line);
+        }
+    }
+    if (message[0] != 0) {
+        // The other thread may never come out of its call.
+        char *kept = ls_mpi__alloc(sizeof message);
+        (void)snprintf(kept, sizeof message, "rank %d: %.480s\n", me->id, message);
+        me->rank->queued_file = ls_mpi__file;
+        me->rank->queued_line = ls_mpi__line;
+        me->rank->queued_wrong = kept;
+        (void)ls_mpi__error(me, NULL, MPI_ERR_OTHER, function, "%s", message);
+        me->rank->queued_wrong = NULL;
+        free(kept);
+    }
+}
+
 mpi_rank *ls_mpi__enter(const char *function) {
     mpi_rank *me = ls_mpi__enter_any(function);
     if (!me->initialised || me->finalised) {
@@ -114,6 +151,7 @@ mpi_rank *ls_mpi__enter(const char *function) {
         (void)ls_mpi__leave(me, LS_OK);
     }
     me->entered += 1;
+    check_level(me, function);
     return me;
 }
 

@@ -16,6 +16,9 @@ static int start(const char *function, int level, int *provided) {
     }
     me->initialised = true;
     me->thread_level = level;
+    me->main_thread = pthread_self();
+    me->thread_at.line = ls_mpi__line;
+    (void)snprintf(me->thread_at.file, sizeof me->thread_at.file, "%s", ls_mpi__file);
     if (provided != NULL) {
         *provided = level;
     }
@@ -51,7 +54,7 @@ int MPI_Query_thread(int *provided) {
 
 int MPI_Is_thread_main(int *flag) {
     mpi_rank *me = ls_mpi__enter(__func__);
-    *flag = pthread_equal(me->rank->thread, pthread_self()) != 0 ? 1 : 0;
+    *flag = pthread_equal(me->main_thread, pthread_self()) != 0 ? 1 : 0;
     return MPI_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include "mpi/intervals.h"
 #include "mpi/mpi_run.h"
 #include "ranks/front.h"
+#include "ranks/seen.h"
 
 typedef struct mpi_comm mpi_comm;
 typedef struct mpi_request mpi_request;
@@ -211,7 +212,9 @@ struct mpi_rank {
     uint64_t ends;  // of locks, flushes and requests of RMA calls, see ls_mpi__let_others
     bool initialised, finalised;
     int thread_level;
-    uint64_t entered;  // calls of MPI so far
+    pthread_t main_thread;    // that has called MPI_Init
+    ls_seen_place thread_at;  // there
+    uint64_t entered;         // calls of MPI so far
     mpi_table tables[MPI_KIND_COUNT];
     mpi_comm *world, *self;
     void *bsend_buffer;

@@ -260,7 +260,7 @@ static int program(ls_rank *self, void *arg) {
     me->argc = l->options->argc;
     me->argv = argv;
     int status = l->images[self->id].main(l->options->argc, argv, environ);
-    l->images[self->id].ended = true;
+    l->images[self->id].ended = !self->run->has_threads;  // which may be in libraries of the image
     ls_mpi__returned(me);
     return status;
 }

@@ -12,23 +12,6 @@
 #include "mpi/image/image.h"
 #include "mpi/internal.h"
 
-void *ls_mpi_thread_rank(void) {
-    return ls_schedule__current();
-}
-
-void ls_mpi_thread_attach(void *rank) {
-    if (rank != NULL) {
-        ls_mpi__observe();
-        (void)ls_rank_attach(rank);
-    }
-}
-
-void ls_mpi_thread_detach(void *rank) {
-    if (rank != NULL && ls_schedule__current() == rank) {
-        ls_rank_detach(rank);
-    }
-}
-
 // ---- Accesses -----------------------------------------------------------------------------------
 // What addr2line prints of an address of the program: out [bytes], "" where it has nothing to say.
 static void ask_line(char *out, size_t bytes, uintptr_t offset) {

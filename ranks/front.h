@@ -42,6 +42,8 @@ enum {
     LS_ESCAPE_EXIT,       // the front has set exit_status
     LS_ESCAPE_EXIT_CALL,  // the program has called the C library's exit
 };
+// Takes a rank's own thread out of its program, unless it is in the library.
+LS_API_BACKENDS void ls_threads__escape(ls_rank *rank, int escape);
 // The run is over for all ranks: the blocked ones wake, and every call returns `status`.
 LS_API_BACKENDS void ls_spmd__fail(ls_spmd *run, int status, const char *why);
 // Records a finding: ranks [rank_count] at fault (copied, sorted); where: a call site or "". The

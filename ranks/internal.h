@@ -42,6 +42,9 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status);
 void ls_spmd__judge(ls_spmd *run);
 // Runs the program on all ranks' threads, or on none; judges. In threads.c.
 int ls_threads__run(ls_spmd *run);
+// Waits until no thread of the process but this one runs, for some seconds at most: those of a rank
+// that has made some may be about to call.
+void ls_threads__settle(void);
 // The rank's program did not return: it is dead, and the run is over.
 void ls_threads__lost(ls_rank *rank, ls_finding_id id, const char *format, ...) LS_PRINTF(3, 4);
 int ls_spmd__make_result(ls_spmd *run, int rank_count);

@@ -343,9 +343,15 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
         ls_spmd_result_free(result);
     }
     ls_hooks__run_close(run);
-    close_run(run);
+    bool left_behind = false;
+    for (int r = 0; run->ranks != NULL && r < run->rank_count; r++) {
+        left_behind = left_behind || run->ranks[r].left_behind;
+    }
     ls_trap__close();
-    ls_free(run, 1, sizeof *run);
+    if (!left_behind) {  // a thread that nobody has joined may still look at it
+        close_run(run);
+        ls_free(run, 1, sizeof *run);
+    }
     return status;
 }
 

@@ -76,7 +76,9 @@ static void wait_for_baton(ls_rank *rank) {
 
 void ls_schedule__enter(ls_rank *rank) {
     inside += 1;
+    atomic_fetch_add(&rank->queued, 1);
     (void)pthread_mutex_lock(&rank->turn);
+    atomic_fetch_sub(&rank->queued, 1);
     atomic_fetch_add_explicit(&rank->run->beat, 1, memory_order_relaxed);
     if (rank->parted) {
         rank->parted = false;

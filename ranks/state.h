@@ -205,7 +205,14 @@ struct ls_rank {
     size_t stack_bytes;
     void *handler_stack;  // of signals, above the other
     stack_t other_stack;
-    char **environment;      // its own, while it does not run; NULL: it has that of the process
+    char **environment;  // its own, while it does not run; NULL: it has that of the process
+    int escaping;        // how its program is to be left; 0: as one beyond its deadline
+    // What is wrong with the call of a queued thread, and where it is; NULL: nothing is.
+    _Atomic(const char *) queued_wrong;
+    const char *queued_file;
+    int queued_line;
+    bool left_behind;        // its program did not return: its thread stays
+    atomic_int queued;       // threads of it that wait for the one that is in the library
     const char *ended_by;    // the function by which its program ended it: exit, _exit
     sigjmp_buf *escape;      // out of its program; NULL: not in it
     pthread_mutex_t turn;    // of its threads: one at a time is in the library
@@ -353,10 +360,11 @@ struct ls_spmd {
     ls_replica_set *replicas;  // declared, see replica.c
     ls_order_edge *edges;
     int edge_count;
-    uint64_t marks;   // searches for cycles so far
-    int held;         // receives from any member that wait for a choice, see p2p.c
-    int passed_over;  // polls since a delayed rank has run
-    int idle_polls;   // in a row, by all ranks, while nothing happened
+    uint64_t marks;           // searches for cycles so far
+    int held;                 // receives from any member that wait for a choice, see p2p.c
+    atomic_bool has_threads;  // its ranks have made threads
+    int passed_over;          // polls since a delayed rank has run
+    int idle_polls;           // in a row, by all ranks, while nothing happened
     uint64_t idle_since;
     ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c

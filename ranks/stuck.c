@@ -295,6 +295,26 @@ void ls_stuck__explain(ls_spmd *run) {
         return;
     }
     LS_ASSERT(run->status == LS_OK);
+    if (run->has_threads) {
+        ls_threads__settle();
+    }
+    for (int r = 0; r < run->rank_count; r++) {
+        // What its other thread asks for might be what the others wait for.
+        const ls_rank *rank = &run->ranks[r];
+        const char *wrong = rank->queued_wrong;
+        if (rank->queued > 0 && wrong != NULL) {
+            (void)ls_findings__add(run, LS_FINDING_CALL_INVALID, &rank->id, 1, rank->queued_file,
+                                   rank->queued_line, wrong);
+            ls_spmd__fail(run, LS_ERR_FINDING, ls_finding_name(LS_FINDING_CALL_INVALID));
+            return;
+        }
+        if (rank->queued > 0) {
+            ls_spmd__fail(run, LS_ERR_LIMIT,
+                          "two threads of one rank wait in calls at once, which a run of all ranks "
+                          "in one process cannot do");
+            return;
+        }
+    }
     if (ls_stuck__refused(run)) {
         return;
     }

@@ -1,6 +1,7 @@
 // The threads of a run, one for each rank or one for all (fibers.h): their programs, ends of
 // programs that did not return, and the watchdog.
 #define _GNU_SOURCE  // pthread_setname_np, gettid, RTLD_NEXT, unshare
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -16,6 +17,9 @@
 #include "ranks/fibers.h"
 #include "ranks/internal.h"
 
+#define SETTLE_NANOSECONDS  2000000L
+#define SETTLE_LOOKS        2000
+#define SETTLE_QUIET        3
 #define ESCAPE_SECONDS      5  // in which a rank that is taken out of its program comes out
 #define STACK_BYTES_DEFAULT ((size_t)1 << 20)  // reserved; what is touched counts
 
@@ -84,7 +88,9 @@ static void run_program(ls_rank *rank) {
     ls_spmd *run = rank->run;
     sigjmp_buf escape;
     rank->escape = &escape;
-    switch (sigsetjmp(escape, 0)) {  // our handlers block no signal
+    int escaped = sigsetjmp(escape, 0);  // our handlers block no signal
+    rank->left_behind = escaped != 0 && run->options.front != NULL;
+    switch (escaped) {
     case LS_ESCAPE_STACK:
         if (!ls_schedule__inside()) {
             ls_schedule__enter(rank);
@@ -166,6 +172,38 @@ LS_API void _Exit(int status) {
     _exit(status);
 }
 
+static bool another_runs(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    bool runs = false;
+    for (const struct dirent *entry; tasks != NULL && !runs && (entry = readdir(tasks)) != NULL;) {
+        char path[300], line[256];
+        (void)snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
+        FILE *file = strtol(entry->d_name, NULL, 10) == (long)gettid() ? NULL : fopen(path, "re");
+        const char *close =
+            file != NULL && fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
+        runs = close != NULL && (close[2] == 'R' || close[2] == 'D');
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+    }
+    if (tasks != NULL) {
+        (void)closedir(tasks);
+    }
+    return runs;
+}
+
+void ls_threads__settle(void) {
+    for (int i = 0, quiet = 0; i < SETTLE_LOOKS && quiet < SETTLE_QUIET; i++) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_NANOSECONDS}, NULL);
+        quiet = another_runs() ? 0 : quiet + 1;
+    }
+}
+
+void ls_threads__escape(ls_rank *rank, int escape) {
+    rank->escaping = escape;
+    (void)pthread_kill(rank->thread, LS_SIGNAL_ESCAPE);
+}
+
 static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_spmd *run = rank->run;
@@ -191,7 +229,11 @@ static void *rank_main(void *arg) {
     if (status != LS_OK) {
         ls_spmd__fail(run, status, ls_error_last()->text);
     }
+    bool stays = rank->left_behind;
     finish(rank);
+    while (stays) {  // libraries take its end for that of what they were in; the rank may be gone
+        (void)pause();
+    }
     ls_trap__leave_thread(rank);
     return NULL;
 }
@@ -378,6 +420,7 @@ int ls_threads__run(ls_spmd *run) {
         run->backend->ops->enter_rank == NULL) {
         return run_fibers(run);
     }
+    bool left_behind = false;
     int started = 0, status = start_threads(run, &started);
     if (status != LS_OK) {
         run->program = NULL;  // those that exist end at once
@@ -400,10 +443,14 @@ int ls_threads__run(ls_spmd *run) {
             (void)sem_post(&run->over);
         }
         for (int r = 0; r < started; r++) {
-            (void)pthread_join(run->ranks[r].thread, NULL);
+            if (run->ranks[r].left_behind) {
+                left_behind = true;
+            } else {
+                (void)pthread_join(run->ranks[r].thread, NULL);
+            }
         }
     }
-    if (run->stacks != NULL) {
+    if (run->stacks != NULL && !left_behind) {
         (void)munmap(run->stacks, run->stacks_bytes);
     }
     return status;

@@ -148,7 +148,7 @@ static void on_escape(int signal) {
     ls_rank *rank = ls_schedule__current();
     (void)signal;
     if (rank != NULL && own_thread(rank) && !ls_schedule__inside()) {
-        siglongjmp(*rank->escape, LS_ESCAPE_DEADLINE);
+        siglongjmp(*rank->escape, rank->escaping != 0 ? rank->escaping : LS_ESCAPE_DEADLINE);
     }
 }
 

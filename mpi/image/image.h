@@ -6,10 +6,6 @@
 typedef int (*ls_mpi_image_main_function)(int argc, char **argv, char **environment);
 
 __attribute__((visibility("default"))) void ls_mpi_exit(int status, int at_once);
-// The threads that a program makes are its rank's.
-__attribute__((visibility("default"))) void *ls_mpi_thread_rank(void);
-__attribute__((visibility("default"))) void ls_mpi_thread_attach(void *rank);
-__attribute__((visibility("default"))) void ls_mpi_thread_detach(void *rank);
 // Memory that the program has allocated and freed.
 __attribute__((visibility("default"))) void ls_mpi_allocated(const void *at, unsigned long bytes);
 // Not 0: somebody still uses it, which is told; it must stay.

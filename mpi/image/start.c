@@ -143,37 +143,17 @@ void __wrap_error(int status, int number, const char *format, ...) {
     }
 }
 
-// ---- Threads ------------------------------------------------------------------------------------
-typedef struct thread {
-    void *(*function)(void *);
-    void *arg, *rank;
-} thread;
+// ---- The lock of OpenMP's unnamed critical sections, of which libgomp has one for all ranks -----
+static pthread_mutex_t critical = PTHREAD_MUTEX_INITIALIZER;
 
-static void *run_thread(void *arg) {
-    thread own = *(thread *)arg;
-    free(arg);
-    ls_mpi_thread_attach(own.rank);
-    void *result = own.function(own.arg);
-    ls_mpi_thread_detach(own.rank);
-    return result;
+void __wrap_GOMP_critical_start(void);
+void __wrap_GOMP_critical_start(void) {
+    (void)pthread_mutex_lock(&critical);
 }
 
-int __real_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
-                          void *(*function)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
-                          void *(*function)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
-                          void *(*function)(void *), void *arg) {
-    thread *own = malloc(sizeof *own);
-    if (own == NULL) {
-        return EAGAIN;
-    }
-    *own = (thread){function, arg, ls_mpi_thread_rank()};
-    int status = __real_pthread_create(out, attributes, run_thread, own);
-    if (status != 0) {
-        free(own);
-    }
-    return status;
+void __wrap_GOMP_critical_end(void);
+void __wrap_GOMP_critical_end(void) {
+    (void)pthread_mutex_unlock(&critical);
 }
 
 // ---- Memory that the C library touches ----------------------------------------------------------

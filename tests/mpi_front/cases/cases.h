@@ -21,7 +21,8 @@ typedef struct named_case {
 } named_case;
 
 static int run_case(int argc, char **argv, const named_case *cases, int count) {
-    MPI_Init(&argc, &argv);
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(WORLD, &rank);
     MPI_Comm_size(WORLD, &size);
     wrong = argc > 2 && strcmp(argv[2], "wrong") == 0;
