@@ -231,7 +231,7 @@ static int find_machine(ls_topology *out, const ls_scenario *scenario) {
 static int write_plan_files(const ls_planner_problem *problem, const ls_planner_result *result) {
     int code = LS_EXIT_OK;
     WRITE(code, given.svg, ls_planner_write_svg(&text_, problem, result));
-    WRITE(code, given.torchrec, ls_plan_write_torchrec(&text_, &result->plan, ""));
+    WRITE(code, given.torchrec, ls_plan_write_torchrec(&text_, &result->plan));
     WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
     return code;
 }

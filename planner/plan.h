@@ -74,6 +74,7 @@ typedef struct ls_plan_shard {
 // blocks of a column block lie on ascending ranks. A rank without a shard holds nothing.
 typedef struct ls_plan_table {
     const char *name;
+    const char *module;  // path of the collection in its model, for TorchRec; NULL: ""
     ls_sharding sharding;
     ls_planner_kernel kernel;
     int64_t rows, columns;  // of the whole table

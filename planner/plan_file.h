@@ -24,8 +24,8 @@ LS_API int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const ch
 
 // TorchRec's ShardingPlan as JSON: {MODULE: {TABLE: {"sharding_type", "compute_kernel", "ranks",
 // "sharding_spec": {"shards": [{"shard_offsets", "shard_sizes", "placement": "rank:R/cuda:D"}]}}}},
-// sharding_spec null for data parallel. `module` names the one module ("" is usual).
-int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module);
+// sharding_spec null for data parallel.
+int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan);
 // Whether a text is JSON in that form, not in ours.
 bool ls_plan_is_torchrec(const char *text, size_t bytes);
 // The same read back; all modules' tables in one plan. TorchRec's form knows neither the world nor

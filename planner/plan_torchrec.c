@@ -52,25 +52,48 @@ static void write_spec(ls_json *json, const ls_plan *plan, const ls_plan_table *
     ls_json_object_close(json);
 }
 
-int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module) {
-    LS_ASSERT(out && plan && module);
+static const char *module_of(const ls_plan_table *table) {
+    return table->module != NULL ? table->module : "";
+}
+
+static void write_table(ls_json *json, const ls_plan *plan, const ls_plan_table *table) {
+    ls_json_key(json, table->name);
+    ls_json_object_open(json);
+    ls_json_member_string(json, "sharding_type", ls_sharding_traits_of(table->sharding).torchrec);
+    ls_json_member_string(json, "compute_kernel", ls_planner_kernel_name(table->kernel));
+    write_ranks(json, table);
+    write_spec(json, plan, table);
+    ls_json_object_close(json);
+}
+
+// Whether an earlier table has the module of table i.
+static bool is_written(const ls_plan *plan, int i) {
+    bool found = false;
+    for (int k = 0; k < i && !found; k++) {
+        found = strcmp(module_of(&plan->tables[k]), module_of(&plan->tables[i])) == 0;
+    }
+    return found;
+}
+
+int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan) {
+    LS_ASSERT(out && plan);
     ls_json json;
     ls_json_begin(&json, out, 2);
     ls_json_object_open(&json);
-    ls_json_key(&json, module);
-    ls_json_object_open(&json);
     for (int i = 0; i < plan->table_count; i++) {
-        const ls_plan_table *table = &plan->tables[i];
-        ls_json_key(&json, table->name);
+        const char *module = module_of(&plan->tables[i]);
+        if (is_written(plan, i)) {
+            continue;
+        }
+        ls_json_key(&json, module);
         ls_json_object_open(&json);
-        ls_json_member_string(&json, "sharding_type",
-                              ls_sharding_traits_of(table->sharding).torchrec);
-        ls_json_member_string(&json, "compute_kernel", ls_planner_kernel_name(table->kernel));
-        write_ranks(&json, table);
-        write_spec(&json, plan, table);
+        for (int k = i; k < plan->table_count; k++) {
+            if (strcmp(module_of(&plan->tables[k]), module) == 0) {
+                write_table(&json, plan, &plan->tables[k]);
+            }
+        }
         ls_json_object_close(&json);
     }
-    ls_json_object_close(&json);
     ls_json_object_close(&json);
     ls_text_puts(out, "\n");
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the plan's text") : LS_OK;
@@ -256,7 +279,8 @@ static int read_modules(reader *r, json_t *root) {
             ls_plan_table *out = &r->plan->tables[r->plan->table_count++];
             r->table = name;
             out->name = ls_arena_strdup(r->arena, name);
-            if (!out->name) {
+            out->module = ls_arena_strdup(r->arena, module);
+            if (!out->name || !out->module) {
                 return LS_ERR_MEMORY;
             }
             LS_TRY(read_type(r, object, out));

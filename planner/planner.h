@@ -46,6 +46,7 @@ int ls_planner_profile_make(ls_planner_profile *out, const int64_t *ids, size_t 
 
 typedef struct ls_planner_table {
     const char *name;
+    const char *module;  // path of the collection in its model, for TorchRec; NULL: ""
     int64_t rows, columns;
     int element_bytes;                // of a weight
     const ls_row_format *row_format;  // rows are quantised, for inference: no backward pass, no

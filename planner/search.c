@@ -102,6 +102,7 @@ static int fill_table(ls_planner_result *result, ls_planner_problem *problem, in
     result->shards[table] = shards;
     result->plan.tables[table] = (ls_plan_table){
         .name = problem->tables[table].name,
+        .module = problem->tables[table].module,
         .sharding = option->sharding,
         .kernel = option->kernel,
         .rows = problem->tables[table].rows,

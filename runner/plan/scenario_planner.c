@@ -124,6 +124,7 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     const ls_table config = ls_scenario_table_config(scenario, index);
     *out = (ls_planner_table){
         .name = table->name,
+        .module = table->module,
         .rows = table->rows,
         .columns = table->dim,
         .element_bytes = (int)ls_dtype_bytes(table->dtype),

@@ -94,6 +94,7 @@ typedef struct ls_scenario_quantise {
 typedef struct ls_scenario_table {
     ls_node node;
     const char *name;
+    const char *module;  // path of its collection in a PyTorch model; NULL: the model itself
     int64_t rows, dim;
     ls_dtype dtype;  // f32, f16, bf16 or f64
     ls_scenario_quantise quantise;

@@ -194,6 +194,10 @@ static const ls_schema_record quantise_record = {
 static const ls_schema_field table_fields[] = {
     {.key = "name", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(name),
      .doc = "Unique among the tables.", .example = "name: user"},
+    {.key = "module", .type = LS_FIELD_STRING, MEMBER(module), .otherwise = "the model itself",
+     .doc = "Path of the table's collection in the PyTorch model, as named_modules() gives it. "
+            "plan --torchrec writes the table under it.",
+     .example = "module: sparse.ebc"},
     {.key = "rows", .type = LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, MEMBER(rows), .min = 1,
      .max = LS_SCENARIO_ROWS_MAX, .doc = "Number of embeddings.", .example = "rows: 4096"},
     {.key = "dim", .type = LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, MEMBER(dim), .min = 1,

@@ -191,7 +191,7 @@ static int plan_files(void) {
     status = status == LS_OK
                  ? ls_plan_read(&again, arena, &errors, "again", ls_text_string(&ours), ours.length)
                  : status;
-    status = status == LS_OK ? ls_plan_write_torchrec(&theirs, &read, "") : status;
+    status = status == LS_OK ? ls_plan_write_torchrec(&theirs, &read) : status;
     status = status == LS_OK ? ls_plan_read_torchrec(&again, arena, ls_text_string(&theirs),
                                                      theirs.length, 2, 2, known, 2)
                              : status;

@@ -90,7 +90,7 @@ static void tell_result(ls_text told[FIGURES], ls_planner_problem *problem,
     cr_assert_eq(ls_planner_write_text(&told[REPORTS], problem, result), LS_OK);
     cr_assert_eq(ls_planner_write_json(&told[REPORTS], problem, result, NULL), LS_OK);
     cr_assert_eq(ls_planner_write_svg(&told[REPORTS], problem, result), LS_OK);
-    cr_assert_eq(ls_plan_write_torchrec(&told[FILES], &result->plan, ""), LS_OK);
+    cr_assert_eq(ls_plan_write_torchrec(&told[FILES], &result->plan), LS_OK);
     for (int t = 0; t < ls_planner_table_count(problem); t++) {
         const char *name = ls_planner_tables(problem)[t].name;
         cr_assert_eq(ls_planner_explain(&told[REPORTS], problem, result, name), LS_OK);

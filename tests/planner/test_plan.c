@@ -146,7 +146,7 @@ Test(plan, check_names_what_is_wrong) {
 // A table that lacks what every table has is refused, by its name where it has one.
 Test(plan, check_names_what_is_missing) {
     ls_plan_shard whole = {0, 0, 0, 10, 8};
-    const ls_plan_table good = {"t", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &whole, 1};
+    const ls_plan_table good = {"t", NULL, LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &whole, 1};
     static const char *const says[] = {"no name", "no name",  "least 1",  "least 1", "least 1",
                                        "least 1", "sharding", "sharding", "kernel",  NULL};
     ls_plan_table bad[10];

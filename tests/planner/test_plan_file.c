@@ -75,6 +75,40 @@ Test(plan_file, a_host_may_have_one_rank) {
     ls_arena_free(arena);
 }
 
+// Tables are written under the module of their collection, wherever they stand among the tables.
+Test(plan_file, torchrec_form_groups_tables_by_module) {
+    ls_plan_shard shard = {0, 0, 0, 8, 4};
+    ls_plan_table tables[3];
+    static const char *const modules[] = {"sparse.ebc", NULL, "sparse.ebc"};
+    static const char *const names[] = {"a", "b", "c"};
+    for (int i = 0; i < 3; i++) {
+        tables[i] = (ls_plan_table){.name = names[i],
+                                    .module = modules[i],
+                                    .sharding = LS_TABLE_WISE,
+                                    .rows = 8,
+                                    .columns = 4,
+                                    .shards = &shard,
+                                    .shard_count = 1};
+    }
+    const ls_plan plan = {.ranks = 1, .ranks_per_host = 1, .tables = tables, .table_count = 3};
+    ls_text text = {0};
+    ls_arena *arena;
+    ls_plan read;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    cr_assert(ls_plan_write_torchrec(&text, &plan) == LS_OK);
+    cr_assert(ls_plan_read_torchrec(&read, arena, text.data, text.length, 1, 1, NULL, 0) == LS_OK,
+              "%s", ls_error_last()->text);
+    cr_assert(read.table_count == 3);
+    static const char *const order[] = {"a", "c", "b"};
+    static const char *const of[] = {"sparse.ebc", "sparse.ebc", ""};
+    for (int i = 0; i < 3; i++) {
+        cr_expect_str_eq(read.tables[i].name, order[i]);
+        cr_expect_str_eq(read.tables[i].module, of[i]);
+    }
+    ls_text_free(&text);
+    ls_arena_free(arena);
+}
+
 // TorchRec's form comes back the same, given the sizes of data-parallel tables.
 Test(plan_file, torchrec_form_round_trips) {
     ls_planner_result result;
@@ -83,7 +117,7 @@ Test(plan_file, torchrec_form_round_trips) {
     cr_assert(ls_arena_create(&arena) == LS_OK);
     ls_text text = {0};
     ls_plan plan;
-    cr_assert(ls_plan_write_torchrec(&text, &result.plan, "sparse.ebc") == LS_OK);
+    cr_assert(ls_plan_write_torchrec(&text, &result.plan) == LS_OK);
     cr_assert(ls_plan_read_torchrec(&plan, arena, text.data, text.length, 4, 2,
                                     ls_planner_tables(problem), LS_SHARDING_COUNT) == LS_OK,
               "%s", ls_error_last()->text);
@@ -283,12 +317,12 @@ Test(plan_file, diff_tells_what_moves) {
     ls_plan_shard on0 = {0, 0, 0, 10, 8};
     ls_plan_shard on1 = {1, 0, 0, 10, 8};
     ls_plan_shard halves[2] = {{0, 0, 0, 5, 8}, {1, 5, 0, 5, 8}};
-    ls_plan_table before[3] = {{"same", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1},
-                               {"moved", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1},
-                               {"gone", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1}};
-    ls_plan_table after[3] = {{"same", LS_TABLE_WISE, 0, 10, 8, &on0, 1},
-                              {"moved", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on1, 1},
-                              {"new", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1}};
+    ls_plan_table before[3] = {{"same", NULL, LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1},
+                               {"moved", NULL, LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1},
+                               {"gone", NULL, LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1}};
+    ls_plan_table after[3] = {{"same", NULL, LS_TABLE_WISE, 0, 10, 8, &on0, 1},
+                              {"moved", NULL, LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on1, 1},
+                              {"new", NULL, LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1}};
     ls_plan a = {2, 2, before, 3};
     ls_plan b = {2, 2, after, 3};
     ls_text text = {0};
@@ -298,7 +332,7 @@ Test(plan_file, diff_tells_what_moves) {
                      "move\ngone: only in the first\nnew: only in the second\n");
     ls_text_free(&text);
     text = (ls_text){0};
-    after[1] = (ls_plan_table){"moved", LS_ROW_WISE, LS_PLANNER_FUSED, 10, 8, halves, 2};
+    after[1] = (ls_plan_table){"moved", NULL, LS_ROW_WISE, LS_PLANNER_FUSED, 10, 8, halves, 2};
     cr_expect(ls_plan_diff(&text, &a, &b) == 3);
     cr_expect(strstr(text.data, "row_wise fused on 0 1; 40 elements move"), "%s", text.data);
     ls_text_free(&text);
