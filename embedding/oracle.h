@@ -95,8 +95,8 @@ typedef struct ls_judgement {
     uint64_t differing;      // elements whose value is not the unsharded one, rounded to dtype
     uint64_t by_design;      // of these, elements that only the documented meaning explains
     uint64_t wrong;          // elements outside every bound; shape or dtype wrong: all
-    uint64_t max_ulps;       // largest distance from the unsharded values in units of the last
-                             // place of the output's dtype
+    uint64_t max_ulps;       // largest ls_element_ulps from the unsharded values; 0: the shape or
+                             // dtype is wrong
     double bound_ratio;      // largest |difference| / bound, from the meaning that it was held to
     size_t first_wrong;      // element index, when wrong > 0; SIZE_MAX: the shape or dtype is wrong
     size_t first_differing;  // when differing > 0

@@ -1,8 +1,10 @@
 // What the report writers share: numbers, and a failure told in full.
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/ulps.h"
 #include "report/report_internal.h"
 
 #define EXPLAIN_WIDTH 96
@@ -80,6 +82,38 @@ static void put_wrapped(ls_text *out, const char *head, const char *text, const 
     ls_text_puts(out, "\n");
 }
 
+void ls_report__distance(ls_text *out, const ls_stage_result *stage) {
+    const char *word = ls_ulps_word(stage->max_ulps);
+    if (word != NULL) {
+        ls_text_puts(out, word);
+    } else if (stage->max_ulps == 0 && stage->max_difference != 0) {
+        ls_report__number(out, stage->max_difference);
+        ls_text_puts(out, " (int)");
+    } else {
+        ls_report__number(out, stage->max_ulps);
+    }
+}
+
+// ", integers by up to 3, floats by up to 7 ulps", as far as it holds.
+static void explain_distance(ls_text *out, const ls_stage_result *stage) {
+    const char *word = ls_ulps_word(stage->max_ulps);
+    bool both = stage->max_difference != 0 && stage->max_ulps != 0;
+    if (stage->max_difference != 0) {
+        ls_text_puts(out, both ? ", integers by up to " : ", by up to ");
+        ls_report__number(out, stage->max_difference);
+    }
+    if (stage->max_ulps == 0) {
+        return;
+    }
+    ls_text_puts(out, both ? ", floats by up to " : ", by up to ");
+    if (word != NULL) {
+        ls_text_printf(out, "%s%s", stage->max_ulps == LS_ULPS_SIGN ? "a " : "", word);
+    } else {
+        ls_report__number(out, stage->max_ulps);
+        ls_text_puts(out, " ulps");
+    }
+}
+
 static void explain_stage(ls_text *out, const ls_stage_result *stage, const char *indent) {
     ls_text_printf(out, "%sstage ", indent);
     ls_text_plain(out, stage->name, strlen(stage->name));
@@ -92,9 +126,36 @@ static void explain_stage(ls_text *out, const ls_stage_result *stage, const char
     ls_report__number(out, stage->differing);
     ls_text_puts(out, " of ");
     ls_report__number(out, stage->elements);
-    ls_text_puts(out, " elements differ, by up to ");
-    ls_report__number(out, stage->max_ulps);
-    ls_text_printf(out, " ulps (%.3g of the bound)\n", stage->bound_ratio);
+    ls_text_puts(out, " elements differ");
+    explain_distance(out, stage);
+    if (isfinite(stage->bound_ratio)) {
+        ls_text_printf(out, " (%.3g of the bound)", stage->bound_ratio);
+    }
+    ls_text_puts(out, "\n");
+    if (stage->divergence != NULL) {
+        char deeper[32];
+        (void)snprintf(deeper, sizeof deeper, "%s  ", indent);
+        put_lines(out, stage->divergence, deeper);
+    }
+}
+
+static bool stage_failed(const ls_stage_result *stage) {
+    return !ls_class_passes(stage->class_) && stage->class_ != LS_CLASS_UNJUDGED;
+}
+
+int ls_report__next_stage(const ls_case_result *result, int stage) {
+    bool failed = stage < 0 || stage_failed(&result->stages[stage]);
+    for (int s = stage + 1; s < result->stage_count; s++) {
+        if (stage_failed(&result->stages[s]) == failed) {
+            return s;
+        }
+    }
+    for (int s = 0; s < result->stage_count && failed; s++) {
+        if (!stage_failed(&result->stages[s])) {
+            return s;
+        }
+    }
+    return -1;
 }
 
 bool ls_report__tells_design(const ls_case_result *result, int stage) {
@@ -109,6 +170,27 @@ bool ls_report__tells_design(const ls_case_result *result, int stage) {
     return tells;
 }
 
+// The stages that did not make the case fail, behind those that did. A reason for a difference by
+// design is explained once.
+static void explain_passing(ls_text *out, const ls_case_result *result, const char *indent) {
+    int repeated = 0;
+    for (int s = 0; s < result->stage_count; s++) {
+        const ls_stage_result *stage = &result->stages[s];
+        if (stage_failed(stage) || stage->divergence == NULL) {
+            continue;
+        }
+        if (stage->class_ == LS_CLASS_BY_DESIGN && !ls_report__tells_design(result, s)) {
+            repeated++;
+        } else {
+            explain_stage(out, stage, indent);
+        }
+    }
+    if (repeated > 0) {
+        ls_text_printf(out, "%s%d more stage%s by_design, for the same reasons\n", indent, repeated,
+                       repeated == 1 ? " is" : "s are");
+    }
+}
+
 void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent) {
     char deeper[32];
     (void)snprintf(deeper, sizeof deeper, "%s  ", indent);
@@ -120,14 +202,8 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
         put_lines(out, result->scenario, deeper);
     }
     for (int s = 0; s < result->stage_count; s++) {
-        const ls_stage_result *stage = &result->stages[s];
-        bool failed = !ls_class_passes(stage->class_) && stage->class_ != LS_CLASS_UNJUDGED;
-        if (failed || stage->divergence != NULL) {
-            explain_stage(out, stage, indent);
-        }
-        if (stage->divergence != NULL &&
-            (stage->class_ != LS_CLASS_BY_DESIGN || ls_report__tells_design(result, s))) {
-            put_lines(out, stage->divergence, deeper);
+        if (stage_failed(&result->stages[s])) {
+            explain_stage(out, &result->stages[s], indent);
         }
     }
     for (int f = 0; f < result->finding_count; f++) {
@@ -144,6 +220,7 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
         ls_text_puts(out, "\n");
         put_lines(out, finding->text != NULL ? finding->text : "", deeper);
     }
+    explain_passing(out, result, indent);
     if (result->reproduce != NULL) {
         ls_text_printf(out, "%sreproduce: ", indent);
         put_lines(out, result->reproduce, "");

@@ -51,7 +51,7 @@ static void write_stage(ls_text *out, const ls_stage_result *stage) {
     ls_text_puts(out, "</td><td class=\"n\">");
     ls_report__number(out, stage->differing);
     ls_text_puts(out, "</td><td class=\"n\">");
-    ls_report__number(out, stage->max_ulps);
+    ls_report__distance(out, stage);
     ls_text_printf(out, "</td><td class=\"n\">%.3g</td><td>", stage->bound_ratio);
     ls_text_xml(out, stage->order);
     ls_text_puts(out, "</td></tr>\n");
@@ -143,7 +143,8 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_text_puts(out, "<table><tr><th>stage</th><th>class</th><th class=\"n\">elements</th>"
                           "<th class=\"n\">differing</th><th class=\"n\">max ulps</th>"
                           "<th class=\"n\">of bound</th><th>order</th></tr>\n");
-        for (int s = 0; s < result->stage_count; s++) {
+        for (int s = ls_report__next_stage(result, -1); s >= 0;
+             s = ls_report__next_stage(result, s)) {
             write_stage(out, &result->stages[s]);
         }
         ls_text_puts(out, "</table>\n");

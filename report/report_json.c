@@ -1,6 +1,7 @@
 // Results as JSON, format 1.
 #include "report/report.h"
 #include "formats/json.h"
+#include "kernels/ulps.h"
 
 // Readers of JSON hold integers in 64 signed bits; a distance beyond that is told as the largest.
 static uint64_t readable(uint64_t value) {
@@ -15,7 +16,15 @@ static void write_stage(ls_json *json, const ls_stage_result *stage) {
     ls_json_member_uint(json, "elements", readable(stage->elements));
     ls_json_member_uint(json, "unjudged", readable(stage->unjudged));
     ls_json_member_uint(json, "differing", readable(stage->differing));
-    ls_json_member_uint(json, "max_ulps", readable(stage->max_ulps));
+    const char *word = ls_ulps_word(stage->max_ulps);
+    if (word != NULL) {
+        ls_json_member_string(json, "max_ulps", word);
+    } else {
+        ls_json_member_uint(json, "max_ulps", readable(stage->max_ulps));
+    }
+    if (stage->max_difference != 0) {
+        ls_json_member_uint(json, "max_difference", readable(stage->max_difference));
+    }
     ls_json_member_double(json, "bound_ratio", stage->bound_ratio);
     ls_json_member_string(json, "order", stage->order);
     if (stage->divergence != NULL) {

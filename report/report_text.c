@@ -43,13 +43,18 @@ static void put_left(ls_text *out, const char *text, size_t width) {
     ls_text_repeat(out, ' ', used < width ? width - used : 0);
 }
 
+// Frees the text.
+static void put_right(ls_text *out, ls_text *text, size_t width) {
+    ls_text_repeat(out, ' ', text->length < width ? width - text->length : 0);
+    ls_text_puts(out, ls_text_string(text));
+    out->failed = out->failed || text->failed;
+    ls_text_free(text);
+}
+
 static void put_number_right(ls_text *out, uint64_t value, size_t width) {
     ls_text number = {0};
     ls_report__number(&number, value);
-    ls_text_repeat(out, ' ', number.length < width ? width - number.length : 0);
-    ls_text_puts(out, ls_text_string(&number));
-    out->failed = out->failed || number.failed;
-    ls_text_free(&number);
+    put_right(out, &number, width);
 }
 
 static bool shown(const ls_case_result *result, const ls_report_style *style) {
@@ -61,12 +66,17 @@ typedef struct table_widths {
     size_t name, elements, differing, ulps;  // in columns; numbers with two spaces before them
 } table_widths;
 
-static void widen(ls_text *out, size_t *width, uint64_t value) {
+// Frees the text.
+static void widen(ls_text *out, size_t *width, ls_text *text) {
+    *width = text->length + 2 > *width ? text->length + 2 : *width;
+    out->failed = out->failed || text->failed;
+    ls_text_free(text);
+}
+
+static void widen_for_number(ls_text *out, size_t *width, uint64_t value) {
     ls_text number = {0};
     ls_report__number(&number, value);
-    *width = number.length + 2 > *width ? number.length + 2 : *width;
-    out->failed = out->failed || number.failed;
-    ls_text_free(&number);
+    widen(out, width, &number);
 }
 
 static table_widths choose_widths(ls_text *out, const ls_results *results,
@@ -81,9 +91,11 @@ static table_widths choose_widths(ls_text *out, const ls_results *results,
             const ls_stage_result *stage = &result->stages[s];
             size_t used = columns(stage->name) + 2;
             widths.name = used > widths.name ? used : widths.name;
-            widen(out, &widths.elements, stage->elements);
-            widen(out, &widths.differing, stage->differing);
-            widen(out, &widths.ulps, stage->max_ulps);
+            widen_for_number(out, &widths.elements, stage->elements);
+            widen_for_number(out, &widths.differing, stage->differing);
+            ls_text distance = {0};
+            ls_report__distance(&distance, stage);
+            widen(out, &widths.ulps, &distance);
         }
         size_t used = columns(result->name);
         widths.name = used > widths.name ? used : widths.name;
@@ -102,7 +114,9 @@ static void put_stage(ls_text *out, const ls_stage_result *stage, const table_wi
     ls_text_puts(out, p->off);
     put_number_right(out, stage->elements, widths->elements);
     put_number_right(out, stage->differing, widths->differing);
-    put_number_right(out, stage->max_ulps, widths->ulps);
+    ls_text distance = {0};
+    ls_report__distance(&distance, stage);
+    put_right(out, &distance, widths->ulps);
     ls_text_printf(out, "  %8.3g", stage->bound_ratio);
     if (stage->order != NULL) {
         ls_text_printf(out, "  %s", stage->order);
@@ -150,7 +164,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
                    result->real != NULL ? " against " : "",
                    result->real != NULL ? result->real : "");
     ls_text_printf(out, ", %.2f s\n", result->seconds);
-    for (int s = 0; s < result->stage_count; s++) {
+    for (int s = ls_report__next_stage(result, -1); s >= 0; s = ls_report__next_stage(result, s)) {
         const ls_stage_result *stage = &result->stages[s];
         put_stage(out, stage, widths, p);
         if (stage->unjudged > 0) {

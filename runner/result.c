@@ -35,6 +35,11 @@ void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements) {
     }
 }
 
+void ls_stage_result_distance(ls_stage_result *stage, ls_dtype dtype, uint64_t distance) {
+    uint64_t *largest = ls_dtype_is_float(dtype) ? &stage->max_ulps : &stage->max_difference;
+    *largest = distance > *largest ? distance : *largest;
+}
+
 int ls_results_create(ls_results **out, const char *command) {
     LS_ASSERT(out != NULL);
     LS_ASSERT(command != NULL);

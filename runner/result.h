@@ -68,15 +68,19 @@ typedef struct ls_stage_result {
     uint64_t unjudged;  // elements of the stage that nothing is known to compare with
     uint64_t vacuous;   // of these, elements within a bound that proves nothing
     uint64_t differing;
-    uint64_t max_ulps;
-    double bound_ratio;      // largest |difference| / derived bound; 0 when nothing differs
-    const char *order;       // the order that gives these bits, or NULL
-    const char *divergence;  // several lines: the first element that differs, or NULL
-    const char *design;      // by_design: why, without the element; NULL: it is not
+    uint64_t max_ulps;        // of floats: the largest ls_element_ulps
+    uint64_t max_difference;  // of integers: the largest difference
+    double bound_ratio;       // largest |difference| / derived bound; 0 when nothing differs
+    const char *order;        // the order that gives these bits, or NULL
+    const char *divergence;   // several lines: the first element that differs, or NULL
+    const char *design;       // by_design: why, without the element; NULL: it is not
 } ls_stage_result;
 
 // Counts elements that were compared: with the first of them the stage is judged, bit_exact so far.
 void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements);
+
+// Notes a largest ls_element_ulps of elements of dtype.
+void ls_stage_result_distance(ls_stage_result *stage, ls_dtype dtype, uint64_t distance);
 
 // The 2-norms of all tables together in a training step.
 typedef struct ls_step_norms {

@@ -1,6 +1,9 @@
 // Conversions: single elements and arrays.
+#include <math.h>
+
 #include "kernels/cpu/bits.h"
 #include "kernels/kernels.h"
+#include "kernels/ulps.h"
 
 float ls_f16_to_f32(uint16_t bits) {
     return f16_decode(bits);
@@ -243,5 +246,50 @@ void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype i
             decode_f64(block, (const char *)in + first * in_bytes, in_dtype, length);
             encode_f64((char *)out + first * out_bytes, out_dtype, block, length);
         }
+    }
+}
+
+// An element's bits, widened.
+static uint64_t bits_of(const void *element, ls_dtype dtype) {
+    uint64_t bits = 0;
+    memcpy(&bits, element, ls_dtype_bytes(dtype));
+    return bits;
+}
+
+uint64_t ls_element_ulps(const void *a, const void *b, ls_dtype dtype) {
+    uint64_t x = bits_of(a, dtype), y = bits_of(b, dtype);
+    unsigned width = 8 * (unsigned)ls_dtype_bytes(dtype);
+    if (ls_dtype_is_float(dtype)) {
+        double u = ls_element_to_f64(a, dtype), v = ls_element_to_f64(b, dtype);
+        if (isnan(u) || isnan(v)) {
+            return isnan(u) && isnan(v) ? 0 : LS_ULPS_NAN;
+        }
+        if ((isinf(u) != 0) != (isinf(v) != 0)) {
+            return LS_ULPS_INFINITY;
+        }
+        if ((u < 0 && v > 0) || (u > 0 && v < 0)) {
+            return LS_ULPS_SIGN;
+        }
+        x &= ~(UINT64_C(1) << (width - 1));
+        y &= ~(UINT64_C(1) << (width - 1));
+    } else if (ls_dtype_is_signed(dtype)) {
+        // Orders them as unsigned numbers: the sign bit, at the top, inverted.
+        x = (x << (64 - width)) ^ (UINT64_C(1) << 63);
+        y = (y << (64 - width)) ^ (UINT64_C(1) << 63);
+        return (x > y ? x - y : y - x) >> (64 - width);
+    }
+    return x > y ? x - y : y - x;
+}
+
+const char *ls_ulps_word(uint64_t ulps) {
+    switch (ulps) {
+    case LS_ULPS_NAN:
+        return "NaN";
+    case LS_ULPS_INFINITY:
+        return "infinity";
+    case LS_ULPS_SIGN:
+        return "sign change";
+    default:
+        return NULL;
     }
 }

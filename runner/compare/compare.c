@@ -8,6 +8,7 @@
 
 #include "embedding/stages.h"
 #include "kernels/kernels.h"
+#include "kernels/ulps.h"
 #include "orders/bound.h"
 
 static ls_class worse(ls_class a, ls_class b) {
@@ -129,6 +130,22 @@ static void format_place(ls_text *text, const struct pair *pair, size_t element)
     }
 }
 
+static void format_distance(ls_text *text, const struct pair *pair, size_t element) {
+    ls_dtype dtype = pair->entry->dtype;
+    size_t offset = element * ls_dtype_bytes(dtype);
+    uint64_t distance = ls_element_ulps((const char *)pair->a->data + offset,
+                                        (const char *)pair->b->data + offset, dtype);
+    const char *word = ls_dtype_is_float(dtype) ? ls_ulps_word(distance) : NULL;
+    if (distance == 0) {
+        ls_text_puts(text, ": the same value in other bits");
+    } else if (word != NULL) {
+        ls_text_printf(text, ": %s%s", word, distance == LS_ULPS_SIGN ? "" : " against a number");
+    } else {
+        ls_text_printf(text, ": %" PRIu64 "%s apart", distance,
+                       ls_dtype_is_float(dtype) ? " ulps" : "");
+    }
+}
+
 static const char *proven_order(const struct pair *pair) {
     const ls_order_search *orders = pair->expectation->orders;
     return orders == NULL ? NULL : ls_order_search_proven(orders, pair->entry->key, pair->rank);
@@ -143,17 +160,7 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     format_value(text, pair->a->data, pair->entry->dtype, element);
     ls_text_printf(text, ", %s ", pair->b_name);
     format_value(text, pair->b->data, pair->entry->dtype, element);
-    size_t bytes = ls_dtype_bytes(pair->entry->dtype);
-    uint64_t ulps =
-        ls_element_ulps((const char *)pair->a->data + element * bytes,
-                        (const char *)pair->b->data + element * bytes, pair->entry->dtype);
-    if (ulps == 0) {
-        ls_text_puts(text, ": the same value in other bits");
-    } else if (ulps == UINT64_MAX) {
-        ls_text_puts(text, ": NaN against a number");
-    } else {
-        ls_text_printf(text, ": %" PRIu64 " ulps apart", ulps);
-    }
+    format_distance(text, pair, element);
     if (allowed == NULL) {
         ls_text_puts(text, " where data only moves");
     } else {
@@ -181,9 +188,15 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
                        from.sample, from.source_rank);
     }
     if (from.id >= 0) {
-        ls_text_printf(text, ", id %" PRId64 " at position %" PRId64, from.id, from.position);
+        bool asked = from.source_rank >= 0;  // else the element is one of the table's own
+        if (asked) {
+            ls_text_printf(text, ", id %" PRId64 " at position %" PRId64, from.id, from.position);
+        } else {
+            ls_text_printf(text, ", row %" PRId64 " of the table", from.id);
+        }
         if (from.owner_rank >= 0) {
-            ls_text_printf(text, ", whose row rank %d holds", from.owner_rank);
+            ls_text_printf(text, ", %s rank %d holds", asked ? "whose row" : "which",
+                           from.owner_rank);
         }
     }
 }
@@ -206,9 +219,7 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
                             const struct pair *pair, const ls_allowance *allowed,
                             const ls_difference *difference) {
     stage->differing += difference->differing;
-    if (difference->max_ulps > stage->max_ulps) {
-        stage->max_ulps = difference->max_ulps;
-    }
+    ls_stage_result_distance(stage, pair->entry->dtype, difference->max_ulps);
     if (difference->bound_ratio > stage->bound_ratio) {
         stage->bound_ratio = difference->bound_ratio;
     }

@@ -59,9 +59,7 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
     stage->unjudged += judgement.unknown;
     stage->vacuous += judgement.vacuous;
     stage->differing += judgement.differing;
-    if (judgement.max_ulps > stage->max_ulps) {
-        stage->max_ulps = judgement.max_ulps;
-    }
+    ls_stage_result_distance(stage, entry->dtype, judgement.max_ulps);
     if (judgement.bound_ratio > stage->bound_ratio) {
         stage->bound_ratio = judgement.bound_ratio;
     }

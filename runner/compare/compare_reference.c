@@ -248,7 +248,7 @@ static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_compari
         stage->unjudged = difference.unjudged;
         stage->vacuous = difference.vacuous;
         stage->differing = difference.differing;
-        stage->max_ulps = difference.max_ulps;
+        ls_stage_result_distance(stage, ours->dtype, difference.max_ulps);
         stage->bound_ratio = difference.bound_ratio;
         place->theirs = theirs->data;
         bool wrong = difference.first_wrong < difference.elements;

@@ -6,13 +6,7 @@
 
 #include "orders/bound.h"
 #include "kernels/kernels.h"
-
-// An element's bits, widened.
-static uint64_t element_bits(const void *element, ls_dtype dtype) {
-    uint64_t bits = 0;
-    memcpy(&bits, element, ls_dtype_bytes(dtype));
-    return bits;
-}
+#include "kernels/ulps.h"
 
 static bool element_is_nan(const void *element, ls_dtype dtype) {
     return isnan(ls_element_to_f64(element, dtype));
@@ -20,37 +14,6 @@ static bool element_is_nan(const void *element, ls_dtype dtype) {
 
 bool ls_element_same(const void *a, const void *b, ls_dtype dtype) {
     return memcmp(a, b, ls_dtype_bytes(dtype)) == 0;
-}
-
-// Maps an element to an integer such that neighbouring values are neighbouring integers; both zeros
-// map to the same one.
-static int64_t ordered(uint64_t bits, ls_dtype dtype) {
-    size_t width = 8 * ls_dtype_bytes(dtype);
-    if (!ls_dtype_is_float(dtype)) {
-        if (ls_dtype_is_signed(dtype) && width < 64) {
-            return (int64_t)(bits << (64 - width)) >> (64 - width);
-        }
-        return (int64_t)bits;
-    }
-    uint64_t sign = (uint64_t)1 << (width - 1);
-    int64_t magnitude = (int64_t)(bits & (sign - 1));
-    return (bits & sign) != 0 ? -magnitude : magnitude;
-}
-
-uint64_t ls_element_ulps(const void *a, const void *b, ls_dtype dtype) {
-    bool a_nan = element_is_nan(a, dtype);
-    bool b_nan = element_is_nan(b, dtype);
-    if (a_nan || b_nan) {
-        return a_nan && b_nan ? 0 : UINT64_MAX;
-    }
-    uint64_t a_bits = element_bits(a, dtype);
-    uint64_t b_bits = element_bits(b, dtype);
-    if (dtype == LS_U64) {
-        return a_bits > b_bits ? a_bits - b_bits : b_bits - a_bits;
-    }
-    int64_t x = ordered(a_bits, dtype);
-    int64_t y = ordered(b_bits, dtype);
-    return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }
 
 static double ratio_of(const void *element, ls_dtype dtype, const ls_allowance *allowed, size_t i) {

@@ -13,7 +13,7 @@
 typedef struct ls_difference {
     uint64_t elements;
     uint64_t differing;  // elements whose bits differ
-    uint64_t max_ulps;   // largest distance in representable values; UINT64_MAX: NaN against number
+    uint64_t max_ulps;   // largest ls_element_ulps
     size_t first;        // index of the first differing element; elements when none
     double bound_ratio;  // largest ratio of differing elements; infinite: wrong whatever the bound
     size_t first_wrong;  // of the first element with a ratio above 1; elements when none
@@ -33,9 +33,6 @@ typedef struct ls_allowance {
 
 // Whether two elements are the same bits.
 bool ls_element_same(const void *a, const void *b, ls_dtype dtype);
-
-// Distance of two elements in representable values; UINT64_MAX when exactly one is NaN.
-uint64_t ls_element_ulps(const void *a, const void *b, ls_dtype dtype);
 
 // Compares b [count] with a [count] of dtype. Where the bits differ, the element of b is held to
 // what is allowed: its ratio is its distance from the exact value in bounds, at most 1 where it is

@@ -1,8 +1,10 @@
 // Tests of runner/compare/difference.c: what counts as equal, ulps and ratios to a bound.
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
+#include "kernels/ulps.h"
 #include "orders/bound.h"
 #include "runner/compare/difference.h"
 
@@ -81,11 +83,27 @@ Test(difference, nan_is_right_where_it_is_exact) {
     cr_expect(difference.differing == 1 && difference.first_wrong == 1);
 }
 
-// Ulps count representable values, across zero too.
+// Ulps count representable values between floats of one sign, and integers by their difference.
 Test(difference, ulps_count_representable_values) {
     float tiny = nextafterf(0.0f, 1.0f);
     float negative = -tiny;
-    cr_expect(ls_element_ulps(&tiny, &negative, LS_F32) == 2);
+    const float zeros[] = {0.0f, -0.0f};
+    for (int i = 0; i < 2; i++) {
+        cr_expect(ls_element_ulps(&tiny, &zeros[i], LS_F32) == 1);
+        cr_expect(ls_element_ulps(&zeros[i], &negative, LS_F32) == 1);
+    }
+    cr_expect(ls_element_ulps(&zeros[0], &zeros[1], LS_F32) == 0);
+    cr_expect(ls_element_ulps(&tiny, &negative, LS_F32) == LS_ULPS_SIGN);
+    const float inf[] = {INFINITY, -INFINITY};
+    const float most_finite = FLT_MAX;
+    cr_expect(ls_element_ulps(&inf[0], &most_finite, LS_F32) == LS_ULPS_INFINITY);
+    cr_expect(ls_element_ulps(&inf[0], &inf[1], LS_F32) == LS_ULPS_SIGN);
+    cr_expect(ls_element_ulps(&inf[1], &inf[1], LS_F32) == 0);
+    const float nan = NAN;
+    cr_expect(ls_element_ulps(&inf[0], &nan, LS_F32) == LS_ULPS_NAN);
+    cr_expect(ls_element_ulps(&nan, &nan, LS_F32) == 0);
+    const uint16_t halves[] = {0xBC00, 0xBC02};
+    cr_expect(ls_element_ulps(&halves[0], &halves[1], LS_BF16) == 2);
     float one = 1.0f;
     float next = nextafterf(1.0f, 2.0f);
     cr_expect(ls_element_ulps(&one, &next, LS_F32) == 1);
@@ -95,6 +113,9 @@ Test(difference, ulps_count_representable_values) {
     int8_t low = -128;
     int8_t high = 127;
     cr_expect(ls_element_ulps(&low, &high, LS_I8) == 255);
+    int64_t lowest = INT64_MIN, minus_two = -2, five = 5;
+    cr_expect(ls_element_ulps(&five, &minus_two, LS_I64) == 7);
+    cr_expect(ls_element_ulps(&lowest, &minus_two, LS_I64) == UINT64_C(0x7FFFFFFFFFFFFFFE));
     uint64_t zero = 0;
     uint64_t most = UINT64_MAX;
     cr_expect(ls_element_ulps(&zero, &most, LS_U64) == UINT64_MAX);

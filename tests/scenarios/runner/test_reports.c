@@ -1,8 +1,10 @@
 // Tests of results and of the text and JSON reports. XML has a test of its own.
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "kernels/ulps.h"
 #include "tests/scenarios/runner/example_results.h"
 
 // A case's class is its worst stage's, findings count as such, and every case is counted once.
@@ -122,6 +124,73 @@ Test(reports, by_design_is_explained) {
         ls_text_free(&text);
     }
     ls_results_free(results);
+}
+
+// Before the stages that fail stands no other one, and each of the others' reasons stands once;
+// distances are words where no number of ulps describes them.
+Test(reports, failures_come_first_and_distances_have_words) {
+    static int (*const writers[])(ls_text *, const ls_results *) = {ls_report_junit,
+                                                                    ls_report_html};
+    ls_stage_result design = {.name = "early",
+                              .class_ = LS_CLASS_BY_DESIGN,
+                              .elements = 4,
+                              .differing = 3,
+                              .max_ulps = 5,
+                              .divergence = "place: the reason",
+                              .design = "the reason"};
+    ls_stage_result stages[5] = {design, design, design};
+    stages[3] = (ls_stage_result){.name = "ids",
+                                  .class_ = LS_CLASS_WRONG,
+                                  .elements = 4,
+                                  .differing = 2,
+                                  .max_difference = 1234,
+                                  .bound_ratio = INFINITY};
+    stages[4] = (ls_stage_result){.name = "values",
+                                  .class_ = LS_CLASS_WRONG,
+                                  .elements = 4,
+                                  .differing = 1,
+                                  .max_difference = 3,
+                                  .bound_ratio = 2};
+    static const uint64_t ulps[] = {7, LS_ULPS_SIGN, LS_ULPS_INFINITY, LS_ULPS_NAN};
+    static const char *const words[] = {"", "sign change", "infinity", "NaN"};
+    static const char *const told[] = {"7 ulps", "a sign change", "infinity", "NaN"};
+    for (size_t u = 0; u < sizeof ulps / sizeof *ulps; u++) {
+        stages[4].max_ulps = ulps[u];
+        ls_case_result result = {.name = "x", .stages = stages, .stage_count = 5};
+        ls_results *results = NULL;
+        cr_assert(ls_results_create(&results, "run") == LS_OK);
+        cr_assert(ls_results_add(results, &result) == LS_OK);
+        for (size_t i = 0; i < 3; i++) {
+            ls_text text = {0};
+            ls_report_style style = {0};
+            cr_assert((i < 2 ? writers[i](&text, results)
+                             : ls_report_text(&text, results, &style)) == LS_OK);
+            const char *report = ls_text_string(&text);
+            cr_expect(strstr(report, "ids") < strstr(report, "early"), "%s", report);
+            cr_assert(strstr(report, "stage ids is wrong") != NULL, "%s", report);
+            cr_expect(strstr(report, "stage values is wrong") < strstr(report, "stage early is"));
+            cr_expect(count_of(report, "2 of 4 elements differ, by up to 1,234\n") == 1, "%s",
+                      report);
+            char floats[96];
+            (void)snprintf(floats, sizeof floats, "integers by up to 3, floats by up to %s (2 of",
+                           told[u]);
+            cr_expect(count_of(report, floats) == 1, "%s", report);
+            cr_expect(count_of(report, "the reason") == 1, "%s", report);
+            cr_expect(count_of(report, "2 more stages are by_design") == 1, "%s", report);
+            cr_expect(strstr(report, "18,446,744") == NULL, "%s", report);
+            ls_text_free(&text);
+        }
+        json_t *root = parse(results);
+        json_t *of = json_object_get(json_array_get(json_object_get(root, "cases"), 0), "stages");
+        json_t *value = json_object_get(json_array_get(of, 4), "max_ulps");
+        cr_expect(u == 0 ? json_integer_value(value) == 7
+                         : strcmp(json_string_value(value), words[u]) == 0);
+        json_t *ids = json_array_get(of, 3);
+        cr_expect(json_integer_value(json_object_get(ids, "max_difference")) == 1234);
+        cr_expect(json_integer_value(json_object_get(ids, "max_ulps")) == 0);
+        json_decref(root);
+        ls_results_free(results);
+    }
 }
 
 // The calls of a program are in the page, each with where it was made and what it was for.
