@@ -157,10 +157,10 @@ static int report_to(const char *path, report_writer *write, const ls_results *r
 }
 
 int cli_report(const ls_results *results) {
-    return cli_report_with(results, NULL);
+    return cli_report_with(results, NULL, false);
 }
 
-int cli_report_with(const ls_results *results, const ls_text *summary) {
+int cli_report_with(const ls_results *results, const ls_text *summary, bool count_skips) {
     LS_ASSERT(results != NULL);
     bool summed_up = summary != NULL && summary->length > 0;
     const cli_common *common = &cli_options_common;
@@ -175,7 +175,8 @@ int cli_report_with(const ls_results *results, const ls_text *summary) {
         ls_report_style style = {.color = cli_color_on(),
                                  .unicode = cli_unicode_on(),
                                  .quiet = common->quiet,
-                                 .summed_up = summed_up};
+                                 .summed_up = summed_up,
+                                 .count_skips = count_skips};
         if (summed_up && !common->quiet) {
             code = worse(code, cli_print(summary));
         }

@@ -41,7 +41,8 @@ int cli_print(const ls_text *text);
 // stdout is taken), JSON, JUnit, HTML. Returns the exit code that the results and the writing give.
 int cli_report(const ls_results *results);
 // The same, with `summary` (NULL or empty: none) in place of the row per case in the text report.
-int cli_report_with(const ls_results *results, const ls_text *summary);
+// count_skips: one row for all the cases that were skipped for the same reason.
+int cli_report_with(const ls_results *results, const ls_text *summary, bool count_skips);
 
 // Writes --junit and --report alone, for commands whose text and JSON are their own.
 int cli_report_pages(const ls_results *results);

@@ -329,7 +329,7 @@ static int run_program(const settings *used) {
         status = given.compare ? run_twice(results, &summary, ran, used)
                                : run_once(&passed, results, ran, used);
     }
-    int code = status == LS_OK ? cli_report_with(results, &summary) : cli_fail(status);
+    int code = status == LS_OK ? cli_report_with(results, &summary, false) : cli_fail(status);
     ls_text_free(&summary);
     ls_results_free(results);
     ls_exec_result_free(&ran[0]);

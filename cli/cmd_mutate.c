@@ -33,7 +33,7 @@ static int mutate(const cli_args *files) {
         status = ls_fuzz_mutate(results, &table, files->values[i], given.count, &run);
     }
     cli_progress_end();
-    int code = status == LS_OK ? cli_report_with(results, &table) : cli_fail(status);
+    int code = status == LS_OK ? cli_report_with(results, &table, false) : cli_fail(status);
     ls_text_free(&table);
     ls_results_free(results);
     return code;

@@ -21,7 +21,7 @@
 static struct {
     cli_run_options run;
     const char *machine;
-    bool resharded;
+    bool resharded, verbose;
 } given;
 
 static const cli_option options[] = {
@@ -31,6 +31,10 @@ static const cli_option options[] = {
      .long_name = "resharded",
      .value = &given.resharded,
      .help = "Replay training also with the tables cut in other ways"},
+    {.type = CLI_SWITCH,
+     .long_name = "verbose",
+     .value = &given.verbose,
+     .help = "Name every skipped case, also where many are skipped for one reason"},
     {.long_name = NULL},
 };
 
@@ -207,7 +211,8 @@ static int replay_all(replay *to, const cli_args *args) {
     for (int i = 0; status == LS_OK && i < args->count; i++) {
         status = replay_path(to, args->values[i], 0);
     }
-    return status == LS_OK ? cli_report_with(to->results, &to->summary) : cli_fail(status);
+    return status == LS_OK ? cli_report_with(to->results, &to->summary, !given.verbose)
+                           : cli_fail(status);
 }
 
 static int run(const cli_args *args) {
@@ -238,6 +243,8 @@ const cli_command cli_cmd_replay = {
         "TorchRec (trained collections), also in folders of DIR, each once however many links lead "
         "there. "
         "What is not supported counts as skipped, never as passed; what cannot be read fails. "
+        "Cases that are skipped for the same reason are counted in one line; the JSON report has "
+        "each of them. "
         "The trace has the calls of recordings as they were recorded, and what reproduces others' "
         "results.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,

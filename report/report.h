@@ -11,10 +11,11 @@ extern "C" {
 #endif
 
 typedef struct ls_report_style {
-    bool color;      // ANSI colours
-    bool unicode;    // characters beyond ASCII
-    bool quiet;      // failures and the last line alone
-    bool summed_up;  // what passed is told elsewhere
+    bool color;        // ANSI colours
+    bool unicode;      // characters beyond ASCII
+    bool quiet;        // failures and the last line alone
+    bool summed_up;    // what passed is told elsewhere
+    bool count_skips;  // one line for all the cases that were skipped for the same reason
 } ls_report_style;
 
 // A table with one row per stage, then every failure in full with the command that reproduces it.

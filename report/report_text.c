@@ -62,6 +62,24 @@ static bool shown(const ls_case_result *result, const ls_report_style *style) {
     return failed || (!style->quiet && (result->skipped || !style->summed_up));
 }
 
+// The first case that was skipped for the same reason.
+static int first_skip(const ls_results *results, int c) {
+    int first = 0;
+    while (!results->cases[first].skipped ||
+           strcmp(results->cases[first].skip_reason, results->cases[c].skip_reason) != 0) {
+        first++;
+    }
+    return first;
+}
+
+static int count_skips(const ls_results *results, int first) {
+    int count = 0;
+    for (int c = first; c < results->case_count; c++) {
+        count += results->cases[c].skipped && first_skip(results, c) == first;
+    }
+    return count;
+}
+
 typedef struct table_widths {
     size_t name, elements, differing, ulps;  // in columns; numbers with two spaces before them
 } table_widths;
@@ -190,6 +208,27 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     }
 }
 
+// A skipped case where each reason has one line.
+static void put_skip(ls_text *out, const ls_results *results, int c, const table_widths *widths,
+                     const palette *p) {
+    if (first_skip(results, c) != c) {
+        return;
+    }
+    int count = count_skips(results, c);
+    if (count == 1) {
+        put_case(out, &results->cases[c], widths, p);
+        return;
+    }
+    char cases[32];
+    (void)snprintf(cases, sizeof cases, "%d cases", count);
+    ls_text_printf(out, "%s%s%s  ", p->dim, p->skip, p->off);
+    put_left(out, cases, widths->name);
+    ls_text_printf(out, "  %s", p->dim);
+    const char *reason = results->cases[c].skip_reason;
+    ls_text_plain(out, reason, strlen(reason));
+    ls_text_printf(out, "%s\n", p->off);
+}
+
 static void put_summary(ls_text *out, const ls_results *results, const palette *p) {
     bool pass = ls_results_pass(results);
     ls_text_printf(out, "%s%s: %d passed, %d failed, %d skipped%s\n", pass ? p->good : p->bad,
@@ -216,7 +255,9 @@ int ls_report_text(ls_text *out, const ls_results *results, const ls_report_styl
                        "of bound", "order", p.off);
     }
     for (int c = 0; c < results->case_count; c++) {
-        if (shown(&results->cases[c], style)) {
+        if (results->cases[c].skipped && style->count_skips && !style->quiet) {
+            put_skip(out, results, c, &widths, &p);
+        } else if (shown(&results->cases[c], style)) {
             put_case(out, &results->cases[c], &widths, &p);
         }
     }

@@ -74,6 +74,11 @@ $ f=$SOURCE/scenarios/training/row_wise_rowwise_adagrad.yaml; lockstep run --col
 # Recordings are found in folders of folders.
 $ mkdir -p deep/er; cp -r $SOURCE/recordings/h200-nccl-2.28.9/sharded-embedding-row-wise-10-x-17 deep/er/one; lockstep replay --quiet deep
 > replay: 1 passed, 0 failed, 0 skipped
+$ d=$SOURCE/recordings/h200-shared-nccl-2.32.3.torch/tensor_parallel; lockstep replay $d | grep '^skip\|replay:'; lockstep replay --verbose $d | grep -c '^skip  call [0-9]* .*a message is not replayed'; lockstep replay --json - $d | grep -c '"reason"'
+> skip  9 cases           a message is not replayed
+> replay: 11 passed, 0 failed, 9 skipped
+> 9
+> 9
 $ lockstep replay /nonexistent
 > ...
 ? 2

@@ -248,6 +248,41 @@ Test(report_text, tells_failures_and_obeys_no_escape) {
     ls_results_free(results);
 }
 
+// Cases that are skipped for the same reason have one line where that is asked for; a reason of one
+// case alone keeps its name, and no other case is left out.
+Test(report_text, counts_skipped_cases_by_reason) {
+    static const char *const reasons[] = {"not kept", "no file", "not kept", NULL, "not kept"};
+    ls_results *results = NULL;
+    cr_assert(ls_results_create(&results, "replay") == LS_OK);
+    for (int c = 0; c < 5; c++) {
+        ls_case_result result = {.name = ls_arena_printf(results->arena, "call %d", c),
+                                 .backend = "sim",
+                                 .skipped = reasons[c] != NULL,
+                                 .skip_reason = reasons[c],
+                                 .pass = reasons[c] == NULL};
+        cr_assert(ls_results_add(results, &result) == LS_OK);
+    }
+    for (int counted = 0; counted < 2; counted++) {
+        for (int quiet = 0; quiet < 2; quiet++) {
+            ls_text text = {0};
+            ls_report_style style = {.count_skips = counted != 0, .quiet = quiet != 0};
+            cr_assert(ls_report_text(&text, results, &style) == LS_OK);
+            const char *report = ls_text_string(&text);
+            int lines = counted != 0 ? 1 : 3;
+            cr_expect(count_of(report, "not kept") == (quiet ? 0 : lines), "%s", report);
+            cr_expect(count_of(report, "skip  3 cases") == (counted && !quiet), "%s", report);
+            cr_expect(count_of(report, "skip  call 1 ") == !quiet, "%s", report);
+            cr_expect(count_of(report, "pass  call 3 ") == !quiet, "%s", report);
+            cr_expect(count_of(report, "replay: 1 passed, 0 failed, 4 skipped") == 1);
+            ls_text_free(&text);
+        }
+    }
+    json_t *root = parse(results);
+    cr_expect(json_array_size(json_object_get(root, "skips")) == 4);
+    json_decref(root);
+    ls_results_free(results);
+}
+
 // Quiet drops what passed or was skipped, never a failure.
 Test(report_text, quiet_keeps_failures) {
     ls_results *results = NULL;
