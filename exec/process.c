@@ -442,10 +442,9 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
     exec->died = exec->died || (died && !process->killed && !exec->over);
     char how[160];
     describe(how, sizeof how, process, known, status);
-    bool single = true;
     for (int r = 0; r < exec->rank_count; r++) {
         ls_exec_rank *rank = &exec->ranks[r];
-        if (rank->process == NULL && r == process->rank && process->own && single) {
+        if (rank->process == NULL && r == process->rank && process->own) {
             rank->process = process;  // it joined no communicator
         }
         if (rank->process != process || rank->ended) {

@@ -213,8 +213,7 @@ static bool take_real(unsigned char *out, const ls_order_search *search, const l
     for (const site *s = r->sites; s != NULL; s = s->next) {
         const ls_stage_entry *entry = ls_stages_find(search->real, s->entry->key);
         const ls_stage_array *array = entry != NULL ? &entry->ranks[s->holder] : NULL;
-        if (array == NULL || !array->present || entry->dtype != call->dtype ||
-            array->count != s->length) {
+        if (array == NULL || entry->dtype != call->dtype || array->count != s->length) {
             return false;
         }
         memcpy(out + s->first * bytes, array->data, s->length * bytes);

@@ -106,6 +106,32 @@ static void join_another(ncclUniqueId id) {
     }
 }
 
+// The first communicators are of two processes each.
+static void make_pairs(ncclUniqueId id) {
+    ncclComm_t pair;
+    id.internal[0] = (char)(id.internal[0] + 1 + own_rank / 2);
+    CHECK(ncclCommInitRank(&pair, 2, id, own_rank % 2));
+    CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, pair, stream));
+    CHECK(ncclCommDestroy(pair));
+}
+
+// A process that joins no communicator is killed once there is one.
+static int is_killed_outside(ncclUniqueId id) {
+    char path[4096];
+    int version = 0;
+    (void)snprintf(path, sizeof path, "%s.pair", getenv("MEET"));
+    CHECK(ncclGetVersion(&version));  // from now on it is known
+    if (own_rank < 2) {
+        make_pairs(id);
+        FILE *file = fopen(path, "wb");
+        EXPECT(file != NULL && fclose(file) == 0);
+    }
+    while (own_rank == 3 && access(path, F_OK) != 0) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return own_rank == 3 ? raise(SIGKILL) : 0;
+}
+
 static void end_somehow(void) {
     if (has("early", 3)) {
         exit(0);
@@ -137,6 +163,12 @@ int main(int argc, char **argv) {
     }
     if (has("fails", 2)) {
         return 5;
+    }
+    if (is("outside")) {
+        return is_killed_outside(id);
+    }
+    if (is("pairs")) {  // no defect
+        make_pairs(id);
     }
     CHECK(ncclCommInitRank(&world, rank_count, id, own_rank));  // MARK join fails
     step();

@@ -30,6 +30,8 @@ CASES = {
     "large": ("value.nan_first", [1], "large", 1, []),
     "p2p": ("p2p.count_mismatch", [0, 1], "p2p", 1, []),
     "bcast": (None, [], None, 0, []),
+    "pairs": (None, [], None, 0, []),
+    "outside": ("rank.died", [3], None, 3, []),
     "overlap": ("buffer.overlap", [2], "overlap", 1, []),
     "overlap_off": (None, [], None, 0, ["--checks=-buffer.overlap"]),
     "cycle": ("deadlock.cycle", [0, 1], "cycle", 1, []),

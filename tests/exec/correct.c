@@ -237,6 +237,29 @@ static void streams(void) {
     }
 }
 
+// What no communicator can be made of.
+static void refused_members(ncclUniqueId id) {
+    ncclComm_t none = NULL;
+    EXPECT(ncclCommInitRank(NULL, rank_count, id, own_rank) == ncclInvalidArgument);
+    EXPECT(ncclCommInitRank(&none, 0, id, 0) == ncclInvalidArgument);
+    EXPECT(ncclCommInitRank(&none, rank_count, id, -1) == ncclInvalidArgument);
+    EXPECT(ncclCommInitRank(&none, rank_count, id, rank_count) == ncclInvalidArgument);
+    EXPECT(ncclCommInitAll(NULL, 1, NULL) == ncclInvalidArgument);
+    EXPECT(ncclCommInitAll(&none, 0, NULL) == ncclInvalidArgument);
+    EXPECT(none == NULL);
+}
+
+// A refused call fails its group, and no later one.
+static void refused_group(void *at) {
+    CHECK(ncclGroupStart());
+    EXPECT(ncclReduce(at, at, 1, ncclFloat32, ncclSum, rank_count, world, stream) ==
+           ncclInvalidArgument);
+    EXPECT(ncclGroupEnd() == ncclInvalidArgument);
+    CHECK(ncclGroupStart());
+    CHECK(ncclAllReduce(at, at, 1, ncclFloat32, ncclSum, world, stream));
+    CHECK(ncclGroupEnd());
+}
+
 static void refusals(void) {
     float value = 1;
     void *at = to_device(&value, sizeof value), *window = NULL;
@@ -244,6 +267,7 @@ static void refusals(void) {
     EXPECT(ncclReduce(at, at, 1, ncclFloat32, ncclSum, rank_count, world, stream) ==
            ncclInvalidArgument);
     EXPECT(ncclSend(at, 1, ncclFloat32, own_rank, world, stream) == ncclInvalidUsage);
+    refused_group(at);
     CHECK(stand_in_capture(1, stream));
     EXPECT(ncclAllReduce(at, at, 1, ncclFloat32, ncclSum, world, stream) == ncclInvalidUsage);
     CHECK(stand_in_capture(0, stream));
@@ -289,6 +313,7 @@ int main(void) {
     communicators(id);
     streams();
     refusals();
+    refused_members(id);
     CHECK(ncclCommDestroy(world));
     (void)fprintf(stderr, "rank %d: all as it should be\n", own_rank);
     return 0;

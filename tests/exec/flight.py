@@ -37,6 +37,10 @@ def judge_files(ranks, expected):
         told = [(at["profiling_name"], at["state"], at["input_sizes"]) for at in kept["entries"]]
         if expected is not None and told != expected[rank]:
             wrong.append(f"rank {rank}: {told}, not {expected[rank]}")
+        for number, messages in (("collective_seq_id", False), ("p2p_seq_id", True)):
+            numbers = [at[number] for at in kept["entries"] if at["is_p2p"] == messages]
+            if numbers != list(range(len(numbers))):
+                wrong.append(f"rank {rank}: {number} is {numbers}")
         if kept["pg_config"]["0"] != {"name": "0", "desc": "world", "ranks": "[0, 1, 2, 3]"}:
             wrong.append(f"rank {rank}: groups {kept['pg_config']}")
         wrong += [f"rank {rank}: no place in {at['frames']}" for at in kept["entries"]

@@ -124,6 +124,103 @@ Test(told, kept_replicas_are_compared_at_the_end) {
     ls_spmd_result_free(result);
 }
 
+// A rank of the second half writes what only that half's calls see.
+static int differs_in_a_part(ls_rank *self, void *arg) {
+    const int *odd = arg;
+    float weights[2] = {1, 1};
+    ls_rank_comm *half = NULL;
+    LS_TRY(ls_comm_split(&half, WORLD, ls_rank_id(self) / 2, 0));
+    LS_TRY(ls_replica_declare(weights, 2, LS_F32, WORLD));
+    LS_TRY(ls_barrier(WORLD));
+    LS_TRY(ls_all_reduce(weights, weights, 1, LS_F32, LS_MAX, half));
+    weights[1] += ls_rank_id(self) == *odd ? 1 : 0;
+    LS_TRY(ls_all_reduce(weights, weights, 1, LS_F32, LS_MAX, half));
+    LS_TRY(ls_all_reduce(weights, weights, 1, LS_F32, LS_MIN, half));
+    int other = 0;  // the first half goes on when the second has called
+    LS_TRY(ls_rank_id(self) < 2 ? ls_recv(&other, 1, LS_I32, ls_rank_id(self) + 2, WORLD)
+                                : ls_send(&other, 1, LS_I32, ls_rank_id(self) - 2, WORLD));
+    LS_TRY(ls_replica_forget(weights, WORLD));
+    return ls_comm_destroy(half);
+}
+
+// A call of some members compares their copies, and a difference is reported once.
+Test(told, replicas_are_compared_after_calls_of_a_part) {
+    int odd = -1;
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = 4, .checks = "replica.*"};
+    cr_assert_eq(ls_spmd_run(&result, differs_in_a_part, &odd, &options), LS_OK, "%s",
+                 ls_error_last()->text);
+    ls_spmd_result_free(result);
+    odd = 3;
+    cr_assert_eq(ls_spmd_run(&result, differs_in_a_part, &odd, &options), LS_ERR_FINDING);
+    cr_expect_eq(ls_spmd_finding_count(result), 1);
+    const ls_finding *finding = ls_spmd_finding(result, 0);
+    cr_expect_eq(finding->id, LS_FINDING_REPLICA_DIVERGED);
+    cr_expect(finding->rank_count == 1 && finding->ranks[0] == 3, "%s", finding->text);
+    ls_spmd_result_free(result);
+}
+
+static int declares_again(ls_rank *self, void *arg) {
+    (void)arg;
+    float weights[2] = {1, 1};
+    for (int time = 0; time < 2; time++) {
+        LS_TRY(ls_replica_declare(weights, 2, LS_F32, WORLD));
+        LS_TRY(ls_rank_id(self) == 0 ? ls_replica_forget(weights, WORLD) : LS_OK);
+    }
+    weights[1] += ls_rank_id(self) == 1 ? 1 : 0;
+    return ls_all_reduce(weights, weights, 1, LS_F32, LS_MAX, WORLD);
+}
+
+// A member forgets for all, also the same memory again.
+Test(told, a_replica_is_forgotten_each_time) {
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = 3, .checks = "replica.*"};
+    cr_assert_eq(ls_spmd_run(&result, declares_again, NULL, &options), LS_OK, "%s",
+                 ls_error_last()->text);
+    ls_spmd_result_free(result);
+}
+
+typedef struct forgetting {
+    int forgotten;  // of the two replicas, before
+    int differs;    // the one that rank 1 writes
+    bool late;      // the first one is forgotten after it is freed
+} forgetting;
+
+static int forgets_one(ls_rank *self, void *arg) {
+    const forgetting *of = arg;
+    float *tables[2];
+    for (int i = 0; i < 2; i++) {
+        tables[i] = ls_rank_alloc(self, sizeof(float));
+        tables[i][0] = 1;
+        LS_TRY(ls_replica_declare(tables[i], 1, LS_F32, WORLD));
+    }
+    LS_TRY(ls_barrier(WORLD));
+    if (!of->late) {
+        LS_TRY(ls_replica_forget(tables[of->forgotten], WORLD));
+    }
+    tables[of->differs][0] += ls_rank_id(self) == 1 ? 1 : 0;
+    for (int i = 0; i < 2; i++) {
+        ls_rank_free(self, tables[i]);
+    }
+    return of->late ? ls_replica_forget(tables[of->forgotten], WORLD) : LS_OK;
+}
+
+// What is forgotten may differ as it is freed, and nothing else may.
+Test(told, only_what_is_forgotten_may_differ) {
+    static const forgetting cases[] = {{0, 0, false}, {1, 1, false}, {0, 1, false},
+                                       {1, 0, false}, {0, 0, true},  {1, 1, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        forgetting of = cases[i];
+        bool found = of.late || of.forgotten != of.differs;
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {.ranks = 3, .checks = "replica.*"};
+        cr_expect_eq(ls_spmd_run(&result, forgets_one, &of, &options),
+                     found ? LS_ERR_FINDING : LS_OK, "%zu", i);
+        cr_expect_eq(ls_spmd_finding_count(result), found ? 1 : 0, "%zu", i);
+        ls_spmd_result_free(result);
+    }
+}
+
 // Gives out its memory from the end to the start.
 typedef struct downwards {
     _Alignas(64) unsigned char memory[1 << 18];

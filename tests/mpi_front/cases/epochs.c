@@ -222,6 +222,28 @@ static void locks_in_a_cycle(void) {
     MPI_Win_free(&window);
 }
 
+// MPI_Win_lock_all takes a lock of every rank.
+static void exclusive_lock_under_all(void) {
+    open_window();
+    if (rank == 1) {
+        MPI_Win_lock_all(0, window);
+        MPI_Send(&rank, 1, MPI_INT, 2, 0, WORLD);
+        if (!wrong) {
+            MPI_Win_unlock_all(window);
+        }
+        MPI_Recv(memory, 1, MPI_INT, 2, 0, WORLD, STATUS);
+        if (wrong) {
+            MPI_Win_unlock_all(window);
+        }
+    } else if (rank == 2) {
+        MPI_Recv(memory, 1, MPI_INT, 1, 0, WORLD, STATUS);
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);  // wrong: deadlock.cycle
+        MPI_Win_unlock(0, window);
+        MPI_Send(&rank, 1, MPI_INT, 1, 0, WORLD);
+    }
+    MPI_Win_free(&window);
+}
+
 static void past_the_window(void) {
     open_window();
     MPI_Win_fence(0, window);
@@ -362,6 +384,6 @@ CASES({"lock_of_no_kind", lock_of_no_kind}, {"post_to_who_is_outside", post_to_w
       {"put_to_who_has_not_posted", put_to_who_has_not_posted},
       {"complete_without_start", complete_without_start}, {"wait_without_post", wait_without_post},
       {"never_completed", never_completed}, {"locks_in_a_cycle", locks_in_a_cycle},
-      {"past_the_window", past_the_window},
+      {"exclusive_lock_under_all", exclusive_lock_under_all}, {"past_the_window", past_the_window},
       {"other_types_at_the_target", other_types_at_the_target}, {"own_operation", own_operation},
       {"use_of_a_freed_window", use_of_a_freed_window}, {"never_freed", never_freed})

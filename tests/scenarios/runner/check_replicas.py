@@ -63,6 +63,11 @@ def main():
         assert "recording: step1.update/copies" in finding["text"] and "row 2, column 1" in finding["text"], finding
         code, case = run(program, "replay", kept)
         assert code == 1 and case["findings"][0]["id"] == "replica.diverged", case
+        # What most ranks hold is right, and what the first holds where all differ.
+        for wrong in ([0], [1, 2]):
+            nudge(os.path.join(kept, "copies", "rank_00001.safetensors"), "step1.update/copies/copies/weights", 9)
+            code, case = run(program, "compare", scenario, "--real", kept)
+            assert code == 1 and case["findings"][0]["ranks"] == wrong, case
     print("replicas are compared")
 
 
