@@ -139,6 +139,11 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_text_xml(out, result->checked);
         ls_text_puts(out, "</p>\n");
     }
+    if (result->note != NULL) {
+        ls_text_puts(out, "<p>note: ");
+        ls_text_xml(out, result->note);
+        ls_text_puts(out, "</p>\n");
+    }
     if (result->stage_count != 0) {
         ls_text_puts(out, "<table><tr><th>stage</th><th>class</th><th class=\"n\">elements</th>"
                           "<th class=\"n\">differing</th><th class=\"n\">max ulps</th>"

@@ -109,6 +109,9 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->checked != NULL) {
         ls_json_member_string(json, "checked", result->checked);
     }
+    if (result->note != NULL) {
+        ls_json_member_string(json, "note", result->note);
+    }
     if (result->error != NULL) {
         ls_json_member_string(json, "error", result->error);
     }

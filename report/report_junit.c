@@ -25,18 +25,28 @@ static void attribute(ls_text *out, const char *name, const char *value) {
     ls_text_puts(out, "\"");
 }
 
-// What passes by design, and why; nothing where no stage does.
-static void write_designs(ls_text *out, const ls_case_result *result) {
-    const char *between = "      <system-out>";
-    for (int s = 0; s < result->stage_count; s++) {
-        const ls_stage_result *stage = &result->stages[s];
-        if (ls_report__tells_design(result, s)) {
-            ls_text_puts(out, between);
-            ls_text_xml(out, stage->divergence);
-            between = "\n";
-        }
+static void add_line(ls_text *lines, const char *head, const char *line) {
+    if (line != NULL) {
+        ls_text_printf(lines, "%s%s%s", lines->length > 0 ? "\n" : "", head, line);
     }
-    ls_text_puts(out, between[0] == '\n' ? "</system-out>\n" : "");
+}
+
+// What was checked, what passes by design, and the note: where there is one of these.
+static void write_output(ls_text *out, const ls_case_result *result) {
+    ls_text lines = {0};
+    add_line(&lines, "checked: ", result->pass ? result->checked : NULL);
+    for (int s = 0; s < result->stage_count && result->pass; s++) {
+        add_line(&lines, "",
+                 ls_report__tells_design(result, s) ? result->stages[s].divergence : NULL);
+    }
+    add_line(&lines, "note: ", result->note);
+    if (lines.length > 0) {
+        ls_text_puts(out, "      <system-out>");
+        ls_text_xml(out, ls_text_string(&lines));
+        ls_text_puts(out, "</system-out>\n");
+    }
+    out->failed = out->failed || lines.failed;
+    ls_text_free(&lines);
 }
 
 static void write_case(ls_text *out, const ls_case_result *result) {
@@ -50,24 +60,14 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_text_puts(out, "/>\n    </testcase>\n");
         return;
     }
-    if (result->pass && result->class_ == LS_CLASS_BY_DESIGN) {
-        ls_text_puts(out, ">\n");
-        write_designs(out, result);
+    ls_text_puts(out, ">\n");
+    if (result->pass) {
+        write_output(out, result);
         ls_text_puts(out, "    </testcase>\n");
         return;
     }
-    if (result->pass && result->checked != NULL) {
-        ls_text_puts(out, ">\n      <system-out>checked: ");
-        ls_text_xml(out, result->checked);
-        ls_text_puts(out, "</system-out>\n    </testcase>\n");
-        return;
-    }
-    if (result->pass) {
-        ls_text_puts(out, "/>\n");
-        return;
-    }
     const char *tag = result->class_ == LS_CLASS_ERROR ? "error" : "failure";
-    ls_text_printf(out, ">\n      <%s", tag);
+    ls_text_printf(out, "      <%s", tag);
     attribute(out, "type", ls_class_name(result->class_));
     attribute(out, "message",
               result->error != NULL        ? result->error
@@ -79,7 +79,9 @@ static void write_case(ls_text *out, const ls_case_result *result) {
     ls_text_xml(out, ls_text_string(&explained));
     out->failed = out->failed || explained.failed;
     ls_text_free(&explained);
-    ls_text_printf(out, "</%s>\n    </testcase>\n", tag);
+    ls_text_printf(out, "</%s>\n", tag);
+    write_output(out, result);
+    ls_text_puts(out, "    </testcase>\n");
 }
 
 int ls_report_junit(ls_text *out, const ls_results *results) {

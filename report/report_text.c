@@ -199,6 +199,11 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     if (result->checked != NULL) {
         ls_text_printf(out, "        %s\n", result->checked);
     }
+    if (result->note != NULL) {
+        ls_text_puts(out, "        note: ");
+        ls_text_plain(out, result->note, strlen(result->note));
+        ls_text_puts(out, "\n");
+    }
     put_calls(out, result);
     ls_report__omitted(out, result, "        ");
     for (int s = 0; s < result->norm_count; s++) {

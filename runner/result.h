@@ -134,6 +134,7 @@ typedef struct ls_case_result {
     const ls_omitted *omitted;  // [omitted_count] the tensors that were not compared
     size_t omitted_count;
     const char *checked;     // what was, when class_ is checked, else NULL
+    const char *note;        // what is not as the input has it, or NULL
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL

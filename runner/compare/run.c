@@ -9,6 +9,7 @@
 #include "runner/program/program.h"
 #include "runner/program/tally.h"
 #include "runner/compare/recorded.h"
+#include "runner/scenario/input_file.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
 
@@ -128,8 +129,19 @@ static int make_oracle(ls_case_run *run) {
     return ls_execute_oracle(&run->oracle, run->scenario, run->arena);
 }
 
+static int note_conversions(ls_case_run *run) {
+    ls_text text = {0};
+    ls_scenario_conversions(&text, run->scenario);
+    bool any = text.length > 0 || text.failed;
+    run->result.note = ls_result_text(run->arena, &text);
+    int status = run->result.note == NULL ? LS_ERR_MEMORY : LS_OK;
+    run->result.note = any ? run->result.note : NULL;
+    return status;
+}
+
 static int finish(ls_case_run *run, int status) {
     status = status == LS_OK ? ls_case__norms(run) : status;
+    status = status == LS_OK ? note_conversions(run) : status;
     if (status != LS_OK) {
         ls_case_result_set_error(&run->result, run->arena);
     }

@@ -38,6 +38,130 @@ static bool describe(ls_reader *reader, ls_input_array *out, const ls_generator 
     return true;
 }
 
+// ---- Types --------------------------------------------------------------------------------------
+// A generator that may be a file, and the type that its numbers are converted to.
+typedef struct file_use {
+    const ls_generator *generator;
+    ls_dtype dtype;
+    const char *what;  // "weights"
+    const char *kind;  // "table"; NULL: there is one of them
+    const char *name;
+} file_use;
+
+typedef void visit_use(void *context, const file_use *use);
+
+// Gradients get the types of the outputs: of these the narrowest.
+static ls_dtype gradient_dtype(const ls_scenario *scenario) {
+    ls_dtype narrowest = LS_F64;
+    for (int i = 0; i < scenario->table_count; i++) {
+        const ls_scenario_table *table = &scenario->tables[i];
+        bool pooled = table->pooling != LS_POOL_NONE && table->dtype != LS_F64;
+        ls_dtype dtype = pooled ? LS_F32 : table->dtype;
+        bool narrower = ls_dtype_format(dtype).precision < ls_dtype_format(narrowest).precision;
+        narrowest = narrower ? dtype : narrowest;
+    }
+    return narrowest;
+}
+
+// Every file of numbers that may be of another type than it is used as; ids and lengths are
+// integers of any signed type.
+static void visit_uses(const ls_scenario *scenario, visit_use *visit, void *context) {
+    for (int i = 0; i < scenario->table_count; i++) {
+        const ls_scenario_table *table = &scenario->tables[i];
+        visit(context, &(file_use){&table->weights, table->dtype, "weights", "table", table->name});
+    }
+    for (int i = 0; i < scenario->tensor_count; i++) {
+        const ls_scenario_tensor *tensor = &scenario->tensors[i];
+        visit(context,
+              &(file_use){&tensor->values, tensor->dtype, "values", "tensor", tensor->name});
+    }
+    for (int i = 0; i < scenario->step_count; i++) {
+        const ls_scenario_step *step = &scenario->steps[i];
+        if (step->node.record != NULL && ls_step_on_buffers(step)) {
+            visit(context,
+                  &(file_use){&step->call.values, step->call.dtype, "values", "step", step->name});
+        }
+    }
+    for (int i = 0; i < scenario->inputs.feature_count; i++) {
+        const ls_scenario_feature *feature = &scenario->inputs.features[i];
+        visit(context, &(file_use){&feature->weights, LS_F32, "weights", "feature", feature->name});
+    }
+    visit(context, &(file_use){&scenario->train.gradients, gradient_dtype(scenario), "gradients",
+                               NULL, NULL});
+}
+
+static bool is_file(const ls_generator *generator) {
+    return generator->kind == LS_GENERATOR_FILE && generator->file != NULL;
+}
+
+static void check_type(void *context, const file_use *use) {
+    ls_reader *reader = context;
+    ls_input_array array;
+    bool floats = ls_dtype_is_float(use->dtype);
+    if (!is_file(use->generator) || !ls_read__going(reader)) {
+        return;
+    }
+    if (ls_input_file_describe(&array, use->generator->file, use->generator->tensor) != LS_OK) {
+        ls_error_clear();  // reported where the file's shape is checked
+    } else if (ls_dtype_is_float(array.dtype) != floats) {
+        ls_check__error(reader, mark_of(use->generator), floats ? "floats" : "integers", NULL,
+                        "%s: the elements of the file are %s where %s belong", use->what,
+                        ls_dtype_name(array.dtype), ls_dtype_name(use->dtype));
+    }
+}
+
+// Whether every value of one type is one of another, both floats or both integers.
+static bool holds_all(ls_dtype to, ls_dtype from) {
+    if (ls_dtype_is_float(to)) {
+        ls_float_format wide = ls_dtype_format(to), narrow = ls_dtype_format(from);
+        return wide.precision >= narrow.precision && wide.max >= narrow.max &&
+               wide.subnormal_exponent <= narrow.subnormal_exponent;
+    }
+    bool wider = ls_dtype_bytes(to) > ls_dtype_bytes(from);
+    return to == from || (wider && (ls_dtype_is_signed(to) || !ls_dtype_is_signed(from)));
+}
+
+#define CONVERSIONS_MAX 4  // that are named
+
+typedef struct conversions {
+    ls_text *out;
+    int count;
+} conversions;
+
+static void note_conversion(void *context, const file_use *use) {
+    conversions *to = context;
+    ls_input_array array;
+    if (!is_file(use->generator)) {
+        return;
+    }
+    if (ls_input_file_describe(&array, use->generator->file, use->generator->tensor) != LS_OK) {
+        ls_error_clear();  // whoever reads its numbers reports it
+        return;
+    }
+    if (ls_dtype_is_float(array.dtype) != ls_dtype_is_float(use->dtype) ||
+        holds_all(use->dtype, array.dtype) || to->count++ >= CONVERSIONS_MAX) {
+        return;
+    }
+    const char *file = strrchr(use->generator->file, '/');
+    ls_text_printf(to->out, "%s%s", to->count == 1 ? "" : "; ", use->what);
+    if (use->kind != NULL) {
+        ls_text_printf(to->out, " of %s %s", use->kind, use->name);
+    }
+    ls_text_printf(to->out, ": %s of %s, %s to %s", ls_dtype_name(array.dtype),
+                   file != NULL ? file + 1 : use->generator->file,
+                   ls_dtype_is_float(use->dtype) ? "rounded" : "narrowed",
+                   ls_dtype_name(use->dtype));
+}
+
+void ls_scenario_conversions(ls_text *out, const ls_scenario *scenario) {
+    conversions to = {.out = out};
+    visit_uses(scenario, note_conversion, &to);
+    if (to.count > CONVERSIONS_MAX) {
+        ls_text_printf(out, "; and %d more files", to.count - CONVERSIONS_MAX);
+    }
+}
+
+// ---- Shapes -------------------------------------------------------------------------------------
 // A file of numbers of any type, of this shape and no other: as many in another order are others.
 // Of one dimension it states none, and `rows` of any shape are as good as flat ones.
 static void check_shape(ls_reader *reader, const ls_generator *generator, const ls_shape *shape,
@@ -320,5 +444,6 @@ void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
             check_feature(reader, scenario, i);
         }
     }
+    visit_uses(scenario, check_type, reader);
     check_gradients(reader, scenario);
 }

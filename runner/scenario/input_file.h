@@ -27,4 +27,8 @@ int ls_input_file_get(const ls_input_array **out, const ls_scenario *scenario, c
 // What that array is, without its data (NULL): for checks before anything is run.
 int ls_input_file_describe(ls_input_array *out, const char *path, const char *tensor);
 
+// "weights of table user: f64 of user.npy, rounded to f32; ..." for all files of numbers that lose
+// something where they are used; nothing where none does.
+void ls_scenario_conversions(ls_text *out, const ls_scenario *scenario);
+
 #endif
