@@ -113,6 +113,76 @@ bool ls_search__put_greedy(ls_state *state, const ls_item *item, const ls_choice
                                   (best + 1) * problem->group);
 }
 
+unsigned ls_search__blocked(ls_state *state, const ls_item *item, const ls_choice *choice,
+                            int *place) {
+    for (unsigned lifted = 1; lifted <= (LS_BLOCKED_APART | LS_BLOCKED_RANKS); lifted++) {
+        ls_item free = *item;
+        free.apart = (lifted & LS_BLOCKED_APART) != 0 ? 0 : item->apart;
+        free.allowed = (lifted & LS_BLOCKED_RANKS) != 0 ? NULL : item->allowed;
+        if (ls_search__put_greedy(state, &free, choice, place)) {
+            ls_state__take_item(state, &free, choice, place);
+            return lifted;
+        }
+    }
+    return 0;
+}
+
+static bool is_of(const ls_item *item, int table) {
+    bool found = false;
+    for (int m = 0; m < item->table_count; m++) {
+        found = found || item->tables[m] == table;
+    }
+    return found;
+}
+
+#define NAMED_MAX 4  // tables that share `apart`
+
+static void write_apart(ls_text *out, const ls_planner_problem *problem, const ls_item *item,
+                        const char *apart) {
+    int count = 0;
+    ls_text_printf(out, "'apart: %s'", apart);
+    for (int t = 0; t < problem->table_count; t++) {
+        const ls_planner_table *other = &problem->tables[t];
+        if (is_of(item, t) || other->apart == NULL || strcmp(other->apart, apart) != 0) {
+            continue;
+        }
+        if (count < NAMED_MAX) {
+            ls_text_printf(out, "%s%s", count == 0 ? " with " : ", ", other->name);
+        }
+        count++;
+    }
+    if (count > NAMED_MAX) {
+        ls_text_printf(out, " and %d more", count - NAMED_MAX);
+    }
+}
+
+void ls_search__write_blocked(ls_text *out, const ls_planner_problem *problem, const ls_item *item,
+                              unsigned blocked) {
+    const char *between = "";
+    for (int m = 0; m < item->table_count && (blocked & LS_BLOCKED_APART) != 0; m++) {
+        const ls_planner_table *table = &problem->tables[item->tables[m]];
+        bool told = table->apart == NULL;
+        for (int k = 0; k < m && !told; k++) {
+            const char *before = problem->tables[item->tables[k]].apart;
+            told = before != NULL && strcmp(before, table->apart) == 0;
+        }
+        if (!told) {
+            ls_text_puts(out, between);
+            write_apart(out, problem, item, table->apart);
+            between = " and ";
+        }
+    }
+    if ((blocked & LS_BLOCKED_RANKS) != 0) {
+        bool only = false, not_on = false;
+        for (int m = 0; m < item->table_count; m++) {
+            only = only || problem->tables[item->tables[m]].rank_count > 0;
+            not_on = not_on || problem->tables[item->tables[m]].forbidden_count > 0;
+        }
+        ls_text_printf(out, "%s%s%s%s", between, only ? "'only_ranks'" : "",
+                       only && not_on ? " and " : "", not_on ? "'not_ranks'" : "");
+    }
+}
+
 static double price(const recipe *how, const ls_choice *choice) {
     return (double)choice->work + how->memory_price * (double)choice->hbm_sum;
 }

@@ -7,7 +7,8 @@
 
 typedef struct alternative {
     int choice;
-    int64_t ticks;  // of the plan with it; LS_TICKS_NONE: it fits nowhere beside the others
+    int64_t ticks;     // of the plan with it; LS_TICKS_NONE: it fits nowhere beside the others
+    unsigned blocked;  // then the constraints that keep it from fitting; 0: memory does
 } alternative;
 
 static void describe(ls_text *out, const ls_choice *choice, int member) {
@@ -77,8 +78,12 @@ static void write_alternative(ls_text *out, const ls_planner_problem *problem, c
                    (double)choice->hbm_sum / 1073741824.0);
     if (choice->too_large) {
         ls_text_puts(out, "; larger than any rank\n");
+    } else if (other->ticks == LS_TICKS_NONE && other->blocked != 0) {
+        ls_text_puts(out, "; ");
+        ls_search__write_blocked(out, problem, item, other->blocked);
+        ls_text_puts(out, " leaves no place for it\n");
     } else if (other->ticks == LS_TICKS_NONE) {
-        ls_text_puts(out, "; finds no room beside the other tables\n");
+        ls_text_puts(out, "; the memory that the other tables leave is too small\n");
     } else {
         ls_text_printf(out, "; the plan would cost %.6g ms (%+.3g %%)\n",
                        ms_of(problem, other->ticks),
@@ -126,10 +131,12 @@ static int explain(ls_text *out, const ls_planner_problem *problem, const ls_pla
         if (c == result->placement->choice[index]) {
             continue;
         }
-        list[count] = (alternative){c, LS_TICKS_NONE};
+        list[count] = (alternative){.choice = c, .ticks = LS_TICKS_NONE};
         if (!choice->too_large && ls_search__put_greedy(&state, item, choice, now.place[index])) {
             list[count].ticks = ls_state__max(&state) + ls_state__startup(&state);
             ls_state__take_item(&state, item, choice, now.place[index]);
+        } else if (!choice->too_large) {
+            list[count].blocked = ls_search__blocked(&state, item, choice, now.place[index]);
         }
         count++;
     }

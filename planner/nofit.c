@@ -146,6 +146,12 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
     note_used(out, problem, &state);
     if (unplaced) {
         find_need(out, unplaced);
+        int *place = now.place[unplaced - problem->items];
+        for (int c = 0; c < unplaced->choice_count && out->blocked == 0; c++) {
+            if (!unplaced->choices[c].too_large) {
+                out->blocked = ls_search__blocked(&state, unplaced, &unplaced->choices[c], place);
+            }
+        }
     }
     return LS_OK;
 }
@@ -407,6 +413,18 @@ static void write_tables(ls_text *out, const ls_planner_problem *problem) {
     }
 }
 
+static void write_blocked(ls_text *out, const ls_planner_problem *problem,
+                          const ls_planner_diagnosis *diagnosis) {
+    for (int i = 0; i < problem->item_count; i++) {
+        const ls_item *item = &problem->items[i];
+        if (item->tables[0] == diagnosis->first_unplaced) {
+            ls_search__write_blocked(out, problem, item, diagnosis->blocked);
+            ls_text_printf(out, " leaves no place for table %s, which memory has room for",
+                           problem->tables[diagnosis->first_unplaced].name);
+        }
+    }
+}
+
 int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
                                const ls_planner_diagnosis *diagnosis) {
     LS_ASSERT(out && problem && diagnosis);
@@ -423,12 +441,16 @@ int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
             }
         }
         ls_text_puts(out, "\n");
+    } else if (diagnosis->blocked != 0) {
+        ls_text_puts(out, "constraints: ");
+        write_blocked(out, problem, diagnosis);
+        ls_text_puts(out, "\n");
     } else {
         ls_text_puts(out,
                      "fragmentation: there is enough memory in all, but not in pieces that the "
                      "tables, as they may be cut, need\n");
     }
-    if (diagnosis->first_unplaced >= 0) {
+    if (diagnosis->first_unplaced >= 0 && diagnosis->blocked == 0) {
         const ls_planner_option *as = diagnosis->needed_as;
         ls_text_printf(
             out,

@@ -247,6 +247,8 @@ typedef struct ls_planner_diagnosis {
     int64_t either_missing;  // and of both together, for tables that may lie in either
     int unplaced;            // tables without a place in the fullest plan that was found
     int first_unplaced;      // a table; -1: none
+    unsigned blocked;        // its constraints without which it has a place (problem.h); 0: memory
+                             // is what lacks
     int roomiest_rank;       // the rank with most device memory left there
     int64_t roomiest_bytes;  // that is left on it
     int64_t roomiest_ddr;    // most host memory left in one place

@@ -39,6 +39,9 @@ typedef struct ls_choice {
                                               // not the choice's, which are sums per rank
 } ls_choice;
 
+#define LS_BLOCKED_APART 1u  // tables that it shares no rank with
+#define LS_BLOCKED_RANKS 2u  // the ranks that it may lie on
+
 typedef struct ls_item {
     int table_count;
     const int *tables;
@@ -183,6 +186,13 @@ int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
 // and nothing has changed.
 bool ls_search__put_greedy(ls_state *state, const ls_item *item, const ls_choice *choice,
                            int *place);
+// The fewest constraints of the item, LS_BLOCKED_ bits, without which the choice that does not fit
+// would fit; 0: it is memory that lacks. place: room for one of its units each.
+unsigned ls_search__blocked(ls_state *state, const ls_item *item, const ls_choice *choice,
+                            int *place);
+// These constraints, with the tables that share `apart`: "'apart: big', with category".
+void ls_search__write_blocked(ls_text *out, const ls_planner_problem *problem, const ls_item *item,
+                              unsigned blocked);
 // The exact search recurses once per block placed, so it is for problems without too many of them.
 bool ls_search__exact_possible(const ls_planner_problem *problem);
 // *complete: the whole tree was looked at, so best is optimal (or there is no plan).

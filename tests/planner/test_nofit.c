@@ -79,8 +79,75 @@ Test(nofit, fragmentation_is_told_from_shortage) {
     ls_text text = {0};
     cr_expect(ls_planner_write_diagnosis(&text, problem, &why) == LS_OK);
     cr_expect(strstr(text.data, "fragmentation") && strstr(text.data, "table c finds no place"));
+    cr_expect(why.blocked == 0 && !strstr(text.data, "constraints: "));
     ls_text_free(&text);
     ls_planner_problem_free(problem);
+}
+
+// Where memory has room and a constraint has none, the constraint is named, in the explanation of a
+// plan too; where memory lacks with every constraint dropped, it is memory.
+Test(nofit, constraints_are_named) {
+    static const int first[] = {0};
+    static const struct {
+        const char *apart;
+        bool ranks, forbidden, large;
+        const char *told;
+    } cases[] = {
+        {"big", false, false, false, "'apart: big' with a, b leaves no place for table c"},
+        {NULL, true, false, true, "'only_ranks' leaves no place for table c"},
+        {NULL, false, true, true, "'not_ranks' leaves no place for table c"},
+    };
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
+    topology.hbm_bytes = 150 * MIB;
+    topology.ddr_bytes = 0;
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        ls_planner_table tables[3];
+        static const char *const names[3] = {"a", "b", "c"};
+        for (int i = 0; i < 3; i++) {
+            tables[i] = make_table(names[i], (cases[n].large ? 60 : 6) * MIB / 256, 64, &ids);
+            tables[i].shardings = 1u << LS_TABLE_WISE;
+            tables[i].kernels = 1u << LS_PLANNER_FUSED;
+            tables[i].apart = cases[n].apart;
+            tables[i].ranks = tables[i].forbidden = first;
+            tables[i].rank_count = cases[n].ranks;
+            tables[i].forbidden_count = cases[n].forbidden;
+        }
+        ls_planner_problem *problem = problem_of(&topology, tables, 3);
+        ls_planner_result result;
+        ls_planner_diagnosis why;
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK && !result.found);
+        cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
+        ls_text text = {0};
+        cr_assert(ls_planner_write_diagnosis(&text, problem, &why) == LS_OK);
+        cr_expect(strstr(text.data, cases[n].told), "%zu: %s", n, text.data);
+        cr_expect(!strstr(text.data, "fragmentation"), "%zu: %s", n, text.data);
+        ls_text_free(&text);
+        ls_planner_problem_free(problem);
+    }
+}
+
+// The other ways to cut b need the rank of a, which b must not share; without `apart` they fit.
+Test(report, explanation_names_the_constraint) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
+    for (int apart = 0; apart < 2; apart++) {
+        ls_planner_table tables[2] = {make_table("a", 5000, 64, &ids),
+                                      make_table("b", 5000, 64, &ids)};
+        tables[0].shardings = 1u << LS_TABLE_WISE;
+        tables[1].shardings = 1u << LS_TABLE_WISE | 1u << LS_ROW_WISE;
+        tables[0].apart = tables[1].apart = apart ? "far" : NULL;
+        ls_planner_problem *problem = problem_of(&topology, tables, 2);
+        ls_planner_result result;
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+        ls_text text = {0};
+        cr_assert(ls_planner_explain(&text, problem, &result, "b") == LS_OK);
+        bool named = strstr(text.data, "'apart: far' with a leaves no place for it") != NULL;
+        cr_expect(named == (apart == 1), "%s", text.data);
+        cr_expect(!strstr(text.data, "the other tables leave is too small"), "%s", text.data);
+        ls_text_free(&text);
+        ls_planner_problem_free(problem);
+    }
 }
 
 // Tables that lie together are without a place together; a host more is all of its ranks; and no
