@@ -1,8 +1,8 @@
 # Every kind of defect, and what noticed it.
 $ lockstep mutate "$SOURCE/scenarios/sharded_embedding/row_wise.yaml" | tail -n +2
 >                         planted  noticed   no effect  survived  by
-> a call left out              12       12           0         0  rank.exited_early 6, collective.split_mismatch 3, collective.dtype_mismatch 3
-> a call made twice            12       12           0         0  collective.split_mismatch 6, collective.dtype_mismatch 3, collective.extra_call 3
+> a call left out              12       12           0         0  rank.exited_early 6, collective.purpose_mismatch 6
+> a call made twice            12       12           0         0  collective.extra_call 12
 > a bit flipped                24       24           0         0  rank.exited_early 16, oracle 8
 > something misrouted          12       12           0         0  collective.split_mismatch 12
 > a rank dies                  12       12           0         0  rank.died 12
@@ -12,8 +12,8 @@ $ lockstep mutate "$SOURCE/scenarios/sharded_embedding/row_wise.yaml" | tail -n 
 $ printf 'lockstep: 1\nname: unchecked\nmesh: {shape: [2]}\ntables: [{name: t, rows: 6, dim: 2, sharding: {type: row_wise, sizes: [3, 3], ranks: [0, 1]}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nchecks: {oracle: "off"}\n' > off.yaml; lockstep mutate off.yaml > out; code=$?; head -n 8 out; grep -A 2 'index: 30} (failed)' out | head -n 3; (exit $code)
 > off.yaml
 >                         planted  noticed   no effect  survived  by
-> a call left out               8        8           0         0  rank.exited_early 4, collective.split_mismatch 2, collective.kind_mismatch 2
-> a call made twice             8        8           0         0  collective.split_mismatch 4, collective.kind_mismatch 2, collective.missing_rank 2
+> a call left out               8        8           0         0  rank.exited_early 4, collective.purpose_mismatch 4
+> a call made twice             8        8           0         0  collective.purpose_mismatch 3, collective.missing_rank 2, collective.extra_call 3
 > a bit flipped                16       10           1         5  rank.exited_early 10
 > a wrong count                 2        2           0         0  collective.count_mismatch 2
 > something misrouted           8        8           0         0  collective.split_mismatch 7, collective.count_mismatch 1

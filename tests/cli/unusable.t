@@ -137,7 +137,7 @@ $ sed 's/^tables/tabels/' v.yaml > one.yaml; lockstep run one.yaml; printf -- '-
 ! one.yaml:4:20: error: unknown key: row
 !     4 | tables: [{name: p, row: 4, dim: 4, sharding: {type: row_wise}}]
 !       |                    ^~~
-!       | expected a key of table: name, rows, dim, dtype, quantise, output_dtype, pooling, weighted, mean_divisor, features, weights, padding_id, max_norm, norm_type, optimizer, sharding
+!       | expected a key of table: name, module, rows, dim, dtype, quantise, output_dtype, pooling, weighted, mean_divisor, features, weights, padding_id, max_norm, norm_type, optimizer, sharding
 !       | did you mean "rows"?
 ? 2
 # A GPU that is not there: nothing runs on the host instead.
