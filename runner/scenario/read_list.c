@@ -235,7 +235,8 @@ static void read_mesh_shape(ls_reader *reader, ls_mesh *out, const ls_schema_fie
     }
     out->ndim = sizes.count;
     if (ranks > LS_RANKS_MAX) {
-        ls_read__complain(reader, node, field, "more than 65536 ranks in all", NULL);
+        ls_check__error(reader, node->mark, NULL, NULL, "%s: more than %d ranks in all", field->key,
+                        LS_RANKS_MAX);
     }
 }
 

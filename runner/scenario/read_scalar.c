@@ -160,6 +160,39 @@ static void set_enum(void *base, const ls_schema_field *field, int value) {
 
 #define NAMES_MAX 64
 
+// Knows the names of element types in NumPy, torch and C, which are spelt unlike ours.
+static const char *nearest_name(const char *text, const char *const *words, size_t count) {
+    static const char *const others[][2] = {
+        {"float16", "f16"},
+        {"half", "f16"},
+        {"bfloat16", "bf16"},
+        {"float32", "f32"},
+        {"float", "f32"},
+        {"float64", "f64"},
+        {"double", "f64"},
+        {"int8", "i8"},
+        {"uint8", "u8"},
+        {"int32", "i32"},
+        {"int", "i32"},
+        {"uint32", "u32"},
+        {"int64", "i64"},
+        {"long", "i64"},
+        {"uint64", "u64"},
+        {"float8_e4m3fn", "f8e4m3"},
+        {"float8_e5m2", "f8e5m2"},
+    };
+    const char *dot = strrchr(text, '.');  // of torch.float32
+    const char *last = dot != NULL ? dot + 1 : text;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        for (size_t w = 0; w < count && strcmp(others[i][0], last) == 0; w++) {
+            if (strcmp(others[i][1], words[w]) == 0) {
+                return words[w];
+            }
+        }
+    }
+    return ls_nearest(text, words, count);
+}
+
 const ls_schema_name *ls_read__name(ls_reader *reader, const ls_schema_field *field,
                                     const ls_yaml_node *node) {
     if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node)) {
@@ -175,7 +208,7 @@ const ls_schema_name *ls_read__name(ls_reader *reader, const ls_schema_field *fi
             words[i] = field->names->at[i].text;
         }
         ls_read__complain(reader, node, field, "unknown",
-                          ls_nearest(text, words, (size_t)field->names->count));
+                          nearest_name(text, words, (size_t)field->names->count));
     }
     return name;
 }
@@ -195,7 +228,10 @@ static void read_bool(ls_reader *reader, void *base, const ls_schema_field *fiel
                                                  : nearest;
         }
         ls_read__complain(reader, node, field, "not a boolean", nearest);
-        return;
+        if (nearest == NULL || field->type == LS_FIELD_FLAG) {
+            return;
+        }
+        value = strcmp(nearest, "true") == 0;  // what depends on it is no second error
     }
     if (field->type == LS_FIELD_FLAG) {
         if (!value) {

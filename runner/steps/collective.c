@@ -164,7 +164,14 @@ static void check_reduction(ls_reader *reader, const ls_scenario_step *step, int
                         "op: %s is not defined on %s", ls_op_name(call->op),
                         ls_dtype_name(call->dtype));
     }
-    if (call->op == LS_PREMUL_SUM && call->factors.count != members) {
+    bool factors = ls_node_has(&step->node, "factors");
+    if (call->op == LS_PREMUL_SUM && !factors) {
+        ls_check__error(reader, ls_node_mark(&step->node, "op"), "factors: [0.5, 2], for example",
+                        NULL,
+                        "op: premul_sum needs the key factors, a number for each of the %d "
+                        "members",
+                        members);
+    } else if (call->op == LS_PREMUL_SUM && call->factors.count != members) {
         ls_check__error(reader, ls_node_mark(&step->node, "factors"), NULL, NULL,
                         "factors: %d for the %d members of a premul_sum", call->factors.count,
                         members);
