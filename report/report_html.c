@@ -134,9 +134,10 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_text_xml(out, result->skip_reason);
         ls_text_puts(out, "</p>\n");
     }
-    if (result->checked != NULL) {
+    const char *note = result->checked != NULL ? result->checked : result->unproven;
+    if (note != NULL) {
         ls_text_puts(out, "<p>");
-        ls_text_xml(out, result->checked);
+        ls_text_xml(out, note);
         ls_text_puts(out, "</p>\n");
     }
     if (result->note != NULL) {

@@ -112,6 +112,9 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->note != NULL) {
         ls_json_member_string(json, "note", result->note);
     }
+    if (result->unproven != NULL) {
+        ls_json_member_string(json, "not_judged", result->unproven);
+    }
     if (result->error != NULL) {
         ls_json_member_string(json, "error", result->error);
     }

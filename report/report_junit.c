@@ -31,7 +31,7 @@ static void add_line(ls_text *lines, const char *head, const char *line) {
     }
 }
 
-// What was checked, what passes by design, and the note: where there is one of these.
+// What was checked, what passes by design, the note, what was not judged: where there is any.
 static void write_output(ls_text *out, const ls_case_result *result) {
     ls_text lines = {0};
     add_line(&lines, "checked: ", result->pass ? result->checked : NULL);
@@ -40,6 +40,7 @@ static void write_output(ls_text *out, const ls_case_result *result) {
                  ls_report__tells_design(result, s) ? result->stages[s].divergence : NULL);
     }
     add_line(&lines, "note: ", result->note);
+    add_line(&lines, "", result->unproven);
     if (lines.length > 0) {
         ls_text_puts(out, "      <system-out>");
         ls_text_xml(out, ls_text_string(&lines));

@@ -181,6 +181,9 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     ls_text_printf(out, "  %s%s%s", result->backend != NULL ? result->backend : "",
                    result->real != NULL ? " against " : "",
                    result->real != NULL ? result->real : "");
+    if (result->unproven != NULL) {
+        ls_text_printf(out, ", %s", result->unproven);
+    }
     ls_text_printf(out, ", %.2f s\n", result->seconds);
     for (int s = ls_report__next_stage(result, -1); s >= 0; s = ls_report__next_stage(result, s)) {
         const ls_stage_result *stage = &result->stages[s];
@@ -236,8 +239,15 @@ static void put_skip(ls_text *out, const ls_results *results, int c, const table
 
 static void put_summary(ls_text *out, const ls_results *results, const palette *p) {
     bool pass = ls_results_pass(results);
-    ls_text_printf(out, "%s%s: %d passed, %d failed, %d skipped%s\n", pass ? p->good : p->bad,
-                   results->command, results->passed, results->failed, results->skipped, p->off);
+    ls_text_printf(out, "%s%s: %d passed", pass ? p->good : p->bad, results->command,
+                   results->passed);
+    for (int c = 0; c < results->case_count; c++) {
+        const ls_case_result *result = &results->cases[c];
+        if (result->pass && !result->skipped && result->unproven != NULL) {
+            ls_text_printf(out, " (%s)", result->unproven);
+        }
+    }
+    ls_text_printf(out, ", %d failed, %d skipped%s\n", results->failed, results->skipped, p->off);
 }
 
 int ls_report_text(ls_text *out, const ls_results *results, const ls_report_style *style) {

@@ -99,6 +99,9 @@ int ls_results_add(ls_results *results, const ls_case_result *result) {
             added.class_ = added.stages[s].class_;
         }
     }
+    if (added.unproven != NULL && added.pass) {
+        added.class_ = LS_CLASS_UNJUDGED;
+    }
     if (added.finding_count != 0 && added.class_ < LS_CLASS_FINDING) {
         added.class_ = LS_CLASS_FINDING;
     }

@@ -135,6 +135,7 @@ typedef struct ls_case_result {
     size_t omitted_count;
     const char *checked;     // what was, when class_ is checked, else NULL
     const char *note;        // what is not as the input has it, or NULL
+    const char *unproven;    // how many tensors were not judged: a pass is `unjudged` then; or NULL
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL

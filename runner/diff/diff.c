@@ -299,6 +299,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     }
     if (same) {
         ls_stage_result_compared(stage, elements);
+        stage->class_ = LS_CLASS_BIT_EXACT;  // without elements, too
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
             stage->order = deal->in_turns ? "rows dealt in turns" : "rows in another order";
@@ -385,6 +386,27 @@ static int compare_all(diff *d) {
     return LS_OK;
 }
 
+// How many tensors were not judged, or in part. NULL: all were.
+static int count_unjudged(const char **out, const ls_comparison *comparison) {
+    int whole = 0, part = 0;
+    *out = NULL;
+    for (int s = 0; s < comparison->stage_count; s++) {
+        const ls_stage_result *stage = &comparison->stages[s];
+        whole += stage->class_ == LS_CLASS_UNJUDGED;
+        part += stage->class_ != LS_CLASS_UNJUDGED && stage->unjudged > 0;
+    }
+    if (whole + part == 0) {
+        return LS_OK;
+    }
+    ls_text text = {0};
+    ls_text_printf(&text, "%d of %d tensors not judged", whole, comparison->stage_count);
+    if (part > 0) {
+        ls_text_printf(&text, ", %d in part", part);
+    }
+    *out = ls_result_text(comparison->arena, &text);
+    return *out != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
 int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
                 const ls_diff_options *options, const char *reproduce) {
     diff d = {.search = SEARCH_ELEMENTS_MAX,
@@ -397,6 +419,8 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
     }
     LS_TRY(compare_all(&d));
     ls_comparison_settle(&d.comparison);
+    const char *unproven = NULL;
+    LS_TRY(count_unjudged(&unproven, &d.comparison));
     ls_case_result result = {
         .name = ls_arena_printf(results->arena, "%s (%d ranks) against %s (%d)", run->path,
                                 run->ranks, ref->path, ref->ranks),
@@ -408,6 +432,7 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
         .stage_count = d.comparison.stage_count,
         .omitted = d.omitted,
         .omitted_count = d.omitted_count,
+        .unproven = unproven,
         .reproduce = reproduce,
     };
     if (result.pass && result.class_ == LS_CLASS_UNJUDGED && !options->has_tolerance) {

@@ -414,6 +414,34 @@ def everything(check):
     assert omitted(*names)[0] == 0 and "other parts of the batch" in omitted(*names)[1]["step 0 forward l"], omitted(*names)
 
 
+def headline(check):
+    """A pass says how many tensors were not judged, in each report."""
+    t = waves(8)
+    near, about = [rounded(v * (1 + 2**-20)) for v in t], {}
+    names = check.written([{n: ([8], t, about) for n in "abc"}]), check.written([{"a": ([8], t, about), "b": ([8], near, about), "c": ([8], near, about)}])
+    kinds = {"--json": '"not_judged"', "--junit": "<system-out>2 of 3 tensors not judged", "--report": "2 of 3 tensors not judged"}
+    for word, text in kinds.items():
+        path = check.path()
+        done = subprocess.run([LOCKSTEP, "diff", *names, word, path], capture_output=True, text=True, check=False)
+        with open(path, encoding="utf-8") as file:
+            written = file.read()
+        assert done.returncode == 0 and text in written, (word, done.stderr, written)
+        if word == "--json":
+            case = json.loads(written)["cases"][0]
+            assert (case["verdict"], case["class"], case["not_judged"]) == ("pass", "unjudged", "2 of 3 tensors not judged"), case
+    for words in ([], ["--quiet"]):
+        done = subprocess.run([LOCKSTEP, "diff", *names, *words], capture_output=True, text=True, check=False)
+        said = [line for line in done.stdout.splitlines() if "2 of 3 tensors not judged" in line]
+        assert done.returncode == 0 and len(said) == 2 - len(words) and "diff: 1 passed (" in said[-1], done.stdout
+        assert words or "unjudged" in said[0] and "bit_exact" not in said[0], said
+    done = subprocess.run([LOCKSTEP, "diff", names[0], names[0], "--json", "-"], capture_output=True, text=True, check=False)
+    case = json.loads(done.stdout)["cases"][0]
+    assert case["class"] == "bit_exact" and "not_judged" not in case, case
+    # Nothing that was compared has elements: no pass. Beside others an empty tensor is bit exact.
+    assert check.one({"t": ([8], t, {}), "e": ([0], [], {})}, [{"t": ([8], t, {}), "e": ([0], [], {})}], 0, "bit_exact", name="e")
+    assert diff(*[check.written([{"e": ([0], [], {})}])] * 2)[0] == 5
+
+
 def dealt(check):
     """A batch that was dealt to the ranks otherwise than in blocks, as torch's DistributedSampler does."""
     x, y = waves(12 * 3), waves(12 * 2 * 2, 0.5)  # 12 samples; of y two rows each
@@ -577,7 +605,7 @@ def checkpoints(check):
 
 
 def main():
-    for part in (placements, factors, bounds, narrow, everything, dealt, absent, files, checkpoints):
+    for part in (placements, factors, bounds, narrow, everything, headline, dealt, absent, files, checkpoints):
         part(Check())
         print(part.__name__, "as it should be")
 

@@ -102,11 +102,18 @@ def judge(lockstep, folder, at, defect):
     return done.returncode, {stage["name"]: stage for stage in json.loads(done.stdout)["cases"][0]["stages"]}
 
 
+def damaged(case, defect):
+    """The tensor that a defect changes first."""
+    names = [*(["table.weight"] if case["table"] else []), "first.weight", "first.bias", "last.weight", "last.bias"]
+    return {"rounded_weight": "parameter first.weight", "stale_buffer": "step 0 buffer mean"}.get(
+        defect, f"step 0 gradient {names[case['damaged'] % len(names)]}")
+
+
 def main():
     lockstep, python = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     given = [int(word) for word in sys.argv[3:6]]
     count, largest, seed = given + [5, 1024, 1][len(given):]
-    unjudged, failures = {}, []
+    table, failures = {}, []
     with tempfile.TemporaryDirectory() as folder:
         program = [sys.executable, os.path.abspath(__file__), "run"]
         words = [str(word) for word in (count, largest, seed)]
@@ -119,14 +126,17 @@ def main():
             for defect in ("right", *DEFECTS):
                 code, stages = judge(lockstep, folder, at, defect)
                 wrong = [name for name, stage in stages.items() if stage["class"] == "wrong"]
-                free = [name for name, stage in stages.items() if stage["class"] == "unjudged" and "gradient" in name]
+                free = stages.get(damaged(case, defect), {}).get("class") == "unjudged"
+                verdict = "found" if code == 1 and wrong else "unjudged" if code == 0 and free else "passed"
                 if defect == "right" and (code != 0 or wrong):
                     failures.append((at, case, defect, [stages[name] for name in wrong]))
-                elif defect != "right" and code == 0:
-                    unjudged[defect] = unjudged.get(defect, 0) + 1
-                    if not free:
+                elif defect != "right":
+                    of = table.setdefault((defect, case["kind"]), {"found": 0, "unjudged": 0, "passed": 0})
+                    of[verdict] += 1
+                    if verdict == "passed":
                         failures.append((at, case, defect, "passes"))
-    print(f"{count} cases of {len(DEFECTS)} defects each; with a gradient that is unjudged instead of wrong: {unjudged or 'none'}")
+    for (defect, kind), of in sorted(table.items()):
+        print(f"{defect:16} {kind:10} {', '.join(f'{number} {verdict}' for verdict, number in of.items())}")
     for failure in failures:
         print(failure)
     return 1 if failures else 0
