@@ -1,8 +1,9 @@
 // Checkpoints of sharded embedding collections: weights and optimizer states as each rank's shards
 // hold them, in a folder that any plan and any number of ranks can be loaded from.
 //
-// DIR/index.json              format, version, step; per table: dtype and arrays (name, dtype,
-//                             per_row); weight_map: each tensor's file
+// DIR/index.json              format, version, step; per table: arrays (name, dtype, per_row) and
+//                             the optimizer whose states are among them; weight_map: each tensor's
+//                             file
 // DIR/plan.yaml               who holds what (planner/plan_file.h)
 // DIR/rank_00003.safetensors  the arrays of rank 3's shards, each named TABLE/ARRAY/ROW_COLUMN by
 //                             the shard's first cell: "weights", "momentum1", "momentum2".
@@ -35,6 +36,7 @@ typedef struct ls_checkpoint_array {
 typedef struct ls_checkpoint_table {
     ls_checkpoint_array arrays[LS_CHECKPOINT_ARRAYS_MAX];  // the first: the weights
     int array_count;
+    const char *optimizer;  // whose states there are (ls_optimizer_about); NULL: none, or not named
 } ls_checkpoint_table;
 
 typedef struct ls_checkpoint ls_checkpoint;
@@ -47,6 +49,28 @@ void ls_checkpoint_free(ls_checkpoint *checkpoint);  // NULL is allowed
 const ls_plan *ls_checkpoint_plan(const ls_checkpoint *checkpoint);
 const ls_checkpoint_table *ls_checkpoint_tables(const ls_checkpoint *checkpoint);
 int64_t ls_checkpoint_step(const ls_checkpoint *checkpoint);
+// Calls visit with the path of each file in `dir` that a checkpoint is made of, by name. Stops at
+// the first status that is not LS_OK and returns it.
+typedef int (*ls_checkpoint_visit)(void *arg, const char *path);
+int ls_checkpoint_each_file(const char *dir, ls_checkpoint_visit visit, void *arg);
+// Whether every tensor that plan and index name is there with its dtype and shape: LS_ERR_FORMAT,
+// LS_ERR_IO. Reads headers alone. Not thread-safe.
+int ls_checkpoint_check_tensors(ls_checkpoint *checkpoint);
+
+// Where a checkpoint has a table: its index, and those of the arrays that a module of it holds.
+typedef struct ls_checkpoint_place {
+    int table;
+    int arrays[LS_CHECKPOINT_ARRAYS_MAX];  // weights, then the optimizer's states in their order
+} ls_checkpoint_place;
+
+// The arrays of a table that `optimizer` updates (NULL: none does, and it has weights alone).
+void ls_checkpoint_describe(ls_checkpoint_table *out, const ls_table *table,
+                            const ls_optimizer *optimizer);
+// Finds these in the checkpoint. LS_ERR_INVALID: the table is missing, its size or an array's type
+// is another, or the states are not this optimizer's. Without an optimizer any states pass.
+int ls_checkpoint_find(ls_checkpoint_place *out, const ls_checkpoint *checkpoint,
+                       const ls_table *table, const ls_optimizer *optimizer);
+
 // Writes the block's part of array `array` of table `table` to `out`: [rows, columns], dense, or
 // [rows] where it is per row. The block lies in the table (asserted). Reads piece by piece. Not
 // thread-safe.

@@ -156,27 +156,40 @@ static int rank_of(const char *name) {
     return strcmp(name, expected) == 0 ? (int)rank : -1;
 }
 
-static int is_rank(const struct dirent *entry) {
-    return rank_of(entry->d_name) >= 0;
+static int is_part(const struct dirent *entry) {
+    return rank_of(entry->d_name) >= 0 || strcmp(entry->d_name, "index.json") == 0 ||
+           strcmp(entry->d_name, "plan.yaml") == 0;
+}
+
+int ls_checkpoint_each_file(const char *dir, ls_checkpoint_visit visit, void *arg) {
+    LS_ASSERT(dir && visit);
+    char path[CHECKPOINT_PATH_MAX];
+    struct dirent **entries = NULL;
+    int count = scandir(dir, &entries, is_part, alphasort);
+    int status = count >= 0 ? LS_OK
+                            : LS_FAIL(ls_status_of_errno(errno), "cannot read the folder '%s': %s",
+                                      dir, strerror(errno));
+    for (int i = 0; i < count; i++) {
+        status = status ? status : ls_checkpoint__path(path, dir, false, entries[i]->d_name);
+        status = status ? status : visit(arg, path);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+static int check_file(void *arg, const char *path) {
+    int rank = rank_of(strrchr(path, '/') + 1);
+    return rank >= 0 ? check_rank(arg, rank) : LS_OK;
 }
 
 int ls_checkpoint__check_files(const char *dir, const ls_plan *plan,
                                const ls_checkpoint_table *tables) {
     checking c = {.dir = dir, .plan = plan, .tables = tables};
-    struct dirent **entries = NULL;
     ls_arena *arena;
     LS_TRY(ls_arena_create(&arena));
     int status = list_shards(&c, arena);
-    int count = status ? 0 : scandir(dir, &entries, is_rank, alphasort);
-    if (count < 0) {
-        status = LS_FAIL(ls_status_of_errno(errno), "cannot read the folder '%s': %s", dir,
-                         strerror(errno));
-    }
-    for (int i = 0; i < count; i++) {
-        status = status ? status : check_rank(&c, rank_of(entries[i]->d_name));
-        free(entries[i]);
-    }
-    free(entries);
+    status = status ? status : ls_checkpoint_each_file(dir, check_file, &c);
     ls_arena_free(arena);
     return status;
 }

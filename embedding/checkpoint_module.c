@@ -5,19 +5,8 @@
 #include "embedding/checkpoint_internal.h"
 #include "embedding/internal.h"
 
-static void describe(ls_checkpoint_table *out, const ls_embedding *module, int table) {
-    const embedding_table *entry = &module->tables[table];
-    *out = (ls_checkpoint_table){.array_count = 1};
-    out->arrays[0] = (ls_checkpoint_array){"weights", entry->config->dtype, false};
-    if (module->trains) {
-        const ls_optimizer_traits *about = ls_optimizer_about(entry->optimizer.kind);
-        int states = ls_optimizer_state_count(&entry->optimizer);
-        for (int s = 0; s < states; s++) {
-            out->arrays[out->array_count++] =
-                (ls_checkpoint_array){about->states[s].name, ls_embedding__gradient_dtype(entry),
-                                      about->states[s].per_row};
-        }
-    }
+static const ls_optimizer *optimizer_of(const ls_embedding *module, int table) {
+    return module->trains ? &module->tables[table].optimizer : NULL;
 }
 
 // Quantised rows are not the numbers that a checkpoint has.
@@ -114,7 +103,7 @@ static int save_in(ls_embedding *module, const char *dir, ls_arena *arena) {
     }
     for (int t = 0; t < module->table_count; t++) {
         plan.tables[t] = *module->tables[t].plan;
-        describe(&tables[t], module, t);
+        ls_checkpoint_describe(&tables[t], module->tables[t].config, optimizer_of(module, t));
     }
     LS_TRY(ls_plan_check(&plan));
     saving from = {module, tables};
@@ -146,46 +135,6 @@ int ls_embedding_save(ls_embedding *module, const char *dir) {
 
 // ---- Loading ------------------------------------------------------------------------------------
 
-static int find_table(int *out, const ls_embedding *module, int table, const ls_plan *plan) {
-    const ls_table *config = module->tables[table].config;
-    for (int t = 0; t < plan->table_count; t++) {
-        if (strcmp(plan->tables[t].name, config->name) != 0) {
-            continue;
-        }
-        if (plan->tables[t].rows != config->rows || plan->tables[t].columns != config->dim) {
-            return LS_FAIL(LS_ERR_INVALID,
-                           "table %s is %" PRId64 " x %" PRId64 ", in the checkpoint %" PRId64
-                           " x %" PRId64,
-                           config->name, config->rows, config->dim, plan->tables[t].rows,
-                           plan->tables[t].columns);
-        }
-        *out = t;
-        return LS_OK;
-    }
-    return LS_FAIL(LS_ERR_INVALID, "the checkpoint has no table %s", config->name);
-}
-
-static int find_array(int *out, const ls_checkpoint_array *wanted, const ls_checkpoint_table *have,
-                      const char *table) {
-    for (int a = 0; a < have->array_count; a++) {
-        if (strcmp(have->arrays[a].name, wanted->name) != 0) {
-            continue;
-        }
-        if (have->arrays[a].dtype != wanted->dtype || have->arrays[a].per_row != wanted->per_row) {
-            return LS_FAIL(LS_ERR_INVALID, "table %s: %s is %s%s, in the checkpoint %s%s", table,
-                           wanted->name, ls_dtype_name(wanted->dtype),
-                           wanted->per_row ? " per row" : "", ls_dtype_name(have->arrays[a].dtype),
-                           have->arrays[a].per_row ? " per row" : "");
-        }
-        *out = a;
-        return LS_OK;
-    }
-    return LS_FAIL(LS_ERR_INVALID,
-                   "table %s: the checkpoint has no %s; it was trained by another optimizer, or "
-                   "not at all",
-                   table, wanted->name);
-}
-
 static int load_array(ls_embedding *module, int table, int shard, int array,
                       const ls_checkpoint_array *about, ls_checkpoint *checkpoint, int from_table,
                       int from_array) {
@@ -208,17 +157,16 @@ static int load_array(ls_embedding *module, int table, int shard, int array,
 
 static int load_table(ls_embedding *module, int table, ls_checkpoint *checkpoint) {
     const embedding_table *entry = &module->tables[table];
+    const ls_optimizer *optimizer = optimizer_of(module, table);
     ls_checkpoint_table wanted;
-    int from_table = 0, from_array = 0;
-    describe(&wanted, module, table);
-    LS_TRY(find_table(&from_table, module, table, ls_checkpoint_plan(checkpoint)));
+    ls_checkpoint_place from;
+    ls_checkpoint_describe(&wanted, entry->config, optimizer);
+    LS_TRY(ls_checkpoint_find(&from, checkpoint, entry->config, optimizer));
     for (int a = 0; a < wanted.array_count; a++) {
-        LS_TRY(find_array(&from_array, &wanted.arrays[a],
-                          &ls_checkpoint_tables(checkpoint)[from_table], entry->config->name));
         for (int s = 0; s < entry->plan->shard_count; s++) {
             if (entry->held[s]) {
-                LS_TRY(load_array(module, table, s, a, &wanted.arrays[a], checkpoint, from_table,
-                                  from_array));
+                LS_TRY(load_array(module, table, s, a, &wanted.arrays[a], checkpoint, from.table,
+                                  from.arrays[a]));
             }
         }
     }

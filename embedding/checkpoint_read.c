@@ -80,7 +80,15 @@ static int read_table(ls_checkpoint *checkpoint, int table, const json_t *json) 
                        "'%s/index.json': the first array of table \"%.100s\" is not its weights",
                        checkpoint->dir, wanted);
     }
-    return LS_OK;
+    const json_t *optimizer = json_object_get(json, "optimizer");
+    if (optimizer && !json_is_string(optimizer)) {
+        return LS_FAIL(LS_ERR_FORMAT,
+                       "'%s/index.json': table \"%.100s\": the optimizer is not a name",
+                       checkpoint->dir, wanted);
+    }
+    out->optimizer =
+        optimizer ? ls_arena_strdup(checkpoint->arena, json_string_value(optimizer)) : NULL;
+    return optimizer && !out->optimizer ? ls_error_last()->code : LS_OK;
 }
 
 static int read_index(ls_checkpoint *checkpoint, const json_t *root) {
@@ -219,6 +227,24 @@ static int find_tensor(const ls_safetensor **out, ls_checkpoint *checkpoint, int
                        checkpoint->dir, shard->rank, name, ls_dtype_name(about->dtype), text);
     }
     *out = tensor;
+    return LS_OK;
+}
+
+int ls_checkpoint_check_tensors(ls_checkpoint *checkpoint) {
+    LS_ASSERT(checkpoint);
+    const ls_plan *plan = &checkpoint->plan;
+    const ls_safetensor *tensor;
+    for (int rank = 0; rank < plan->ranks; rank++) {  // each file is opened once
+        for (int t = 0; t < plan->table_count; t++) {
+            const ls_plan_table *table = &plan->tables[t];
+            for (int s = 0; s < table->shard_count; s++) {
+                bool held = table->shards[s].rank == rank && ls_checkpoint__has(table, s);
+                for (int a = 0; a < checkpoint->tables[t].array_count && held; a++) {
+                    LS_TRY(find_tensor(&tensor, checkpoint, t, a, &table->shards[s]));
+                }
+            }
+        }
+    }
     return LS_OK;
 }
 

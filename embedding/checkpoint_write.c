@@ -188,6 +188,9 @@ static void write_table(ls_json *json, const ls_plan_table *plan,
         ls_json_object_close(json);
     }
     ls_json_array_close(json);
+    if (table->optimizer) {
+        ls_json_member_string(json, "optimizer", table->optimizer);
+    }
     ls_json_object_close(json);
 }
 

@@ -33,6 +33,11 @@ extern "C" {
 typedef int (*ls_oracle_row)(void *arg, int table, int64_t row, int64_t column, int64_t columns,
                              double *out);
 
+// Writes what state `state` of table `table`'s optimizer (its place among the kind's states) holds
+// of columns [column, column + columns) of row `row`: out [columns], per row one number.
+typedef int (*ls_oracle_state)(void *arg, int table, int state, int64_t row, int64_t column,
+                               int64_t columns, double *out);
+
 typedef struct ls_oracle ls_oracle;
 
 typedef struct ls_oracle_options {
@@ -43,7 +48,9 @@ typedef struct ls_oracle_options {
     ls_torchrec_quirks quirks;             // as the module's
     const ls_keyed_jagged *const *inputs;  // [plan->ranks], of all ranks
     ls_oracle_row row;                     // before the first step of all
-    void *row_arg;
+    void *row_arg;                         // of `row` and `state`
+    ls_oracle_state state;                 // likewise; NULL: the optimizers' initial states
+    int64_t first_step;                    // updates made before the first step of all
     // Of a batch that is trained with: then the outputs of backward and update are expected, too.
     // NULL: none.
     const ls_training *training;

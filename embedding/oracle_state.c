@@ -203,8 +203,42 @@ typedef struct record_part {
     size_t from, end;
 } record_part;
 
-static int first_record(const ls_oracle *oracle, int t, int64_t row, record_part part,
-                        oracle_range *out) {
+static void put_points(oracle_range *out, record_part part, size_t at, const double *values,
+                       size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (at + i >= part.from && at + i < part.end) {
+            out[at + i] = ls_range__point(values[i]);
+        }
+    }
+}
+
+// The states that were given for the first step.
+static int given_states(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+                        record_part part, oracle_range *out) {
+    const ls_oracle_options *options = &oracle->options;
+    int64_t dim = options->tables[t].dim;
+    const ls_optimizer *optimizer = optimizer_of(oracle, t);
+    double *values;
+    LS_TRY(ls_alloc((void **)&values, (size_t)dim, sizeof(*values)));
+    int status = LS_OK;
+    for (int s = 0; s < ls_optimizer_state_count(optimizer); s++) {
+        size_t count, at = ls_oracle__state_at(oracle, t, sense, s, &count);
+        bool per_row = ls_optimizer_about(optimizer->kind)->states[s].per_row;
+        size_t parts = per_row ? count : 1;
+        int64_t column = 0;
+        for (size_t p = 0; p < parts && !status; p++) {  // where parts keep their own, each
+            int64_t next = parts > 1 ? ls_oracle__next_part(oracle, t, column) : dim;
+            status = options->state(options->row_arg, t, s, row, column, next - column, values);
+            put_points(out, part, at + p, values, per_row ? 1 : count);
+            column = next;
+        }
+    }
+    ls_free(values, (size_t)dim, sizeof(*values));
+    return status;
+}
+
+static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+                        record_part part, oracle_range *out) {
     size_t dim = (size_t)oracle->options.tables[t].dim, end = part.end < dim ? part.end : dim;
     size_t columns = part.from < end ? end - part.from : 0;
     double *values, first = 0;
@@ -224,7 +258,8 @@ static int first_record(const ls_oracle *oracle, int t, int64_t row, record_part
     for (size_t i = part.from > dim ? part.from : dim; i < part.end; i++) {
         out[i] = ls_range__point(first);
     }
-    return status;
+    bool given = optimizer && oracle->options.state && part.end > dim;
+    return status || !given ? status : given_states(oracle, t, sense, row, part, out);
 }
 
 static const oracle_range *find_record(const oracle_records *records, int64_t row) {
@@ -252,7 +287,7 @@ static int record_at(const ls_oracle *oracle, const ls_oracle *layout, int t, or
     } else if (previous) {
         LS_TRY(record_at(previous, layout, t, sense, row, part, out));
     } else {
-        LS_TRY(first_record(layout, t, row, part, out));
+        LS_TRY(first_record(layout, t, sense, row, part, out));
     }
     if (oracle->options.tables[t].max_norm > 0 &&
         bsearch(&row, oracle->needed[t], oracle->needed_count[t], sizeof(row), compare_ids)) {

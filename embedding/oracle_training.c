@@ -481,7 +481,7 @@ static int train_sense(ls_oracle *oracle, oracle_sense sense) {
 
 int ls_oracle__train(ls_oracle *oracle) {
     const ls_oracle_options *options = &oracle->options;
-    oracle->step = options->previous ? options->previous->step : 0;
+    oracle->step = options->previous ? options->previous->step : options->first_step;
     LS_TRY(ls_arena_create(&oracle->arena));
     LS_TRY(ls_oracle__list_needed(oracle));
     if (!options->training) {

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "embedding/checkpoint.h"
 #include "ranks/hooks.h"
 #include "ranks/planted.h"
 #include "runner/program/tables.h"
@@ -201,6 +202,24 @@ static int run_step(run *r, batch *next, int steps) {
     return status;
 }
 
+// Tables and states get the values of the scenario's checkpoint. A forward pass that is only
+// counted needs no values.
+static int start_from_checkpoint(const run *r) {
+    const ls_execution *execution = r->execution;
+    const ls_scenario *scenario = execution->scenario;
+    if (scenario->checkpoint == NULL || execution->forward_only) {
+        return LS_OK;
+    }
+    if (ls_scenario_runs(scenario, LS_TABLES_UPDATE)) {
+        LS_TRY(ls_embedding_prepare_training(r->module, &r->tables.training));
+    }
+    if (ls_embedding_load(r->module, scenario->checkpoint) != LS_OK) {
+        ls_mark mark = ls_node_mark(&scenario->node, "checkpoint");
+        return ls_error_wrap("%s:%d:%d: checkpoint", scenario->file, mark.line, mark.column);
+    }
+    return LS_OK;
+}
+
 int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_finding *finding,
                           bool *found) {
     const ls_scenario *scenario = execution->scenario;
@@ -228,6 +247,7 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
     };
     int steps = is_one_step(execution) ? 1 : scenario->train.steps;
     int status = tell_place(&r, ls_embedding_create(&r.module, execution->backend, &options));
+    status = status == LS_OK ? start_from_checkpoint(&r) : status;
     batch next = {0};
     for (; r.step < steps && status == LS_OK; r.step++) {
         status = run_step(&r, &next, steps);

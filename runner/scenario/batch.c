@@ -116,7 +116,7 @@ static bool counts_all(const ls_scenario_feature *feature) {
 
 static void enter_step(ls_feature_plan *plan, int step) {
     const char *name = plan->feature->name;
-    plan->lengths.stream = ls_numbers__stream_of_step("lengths", name, step);
+    plan->lengths.stream = ls_numbers__stream_of_step(plan->scenario, "lengths", name, step);
 }
 
 static int count_step(ls_feature_plan *plan, int step, bool all) {
@@ -174,8 +174,9 @@ static int open_generators(ls_feature_plan *plan) {
     plan->wrong = &feature->ids;
     LS_TRY(integers_init(&plan->ids, scenario, &feature->ids));
     plan->wrong = NULL;
-    plan->ids.stream = ls_numbers__stream_of_step("ids", feature->name, plan->step);
-    plan->inverse.stream = ls_numbers__stream_of_step("inverse_indices", feature->name, plan->step);
+    plan->ids.stream = ls_numbers__stream_of_step(plan->scenario, "ids", feature->name, plan->step);
+    plan->inverse.stream =
+        ls_numbers__stream_of_step(plan->scenario, "inverse_indices", feature->name, plan->step);
     if (plan->lengths.kind == LS_GENERATOR_DEFAULT) {
         plan->lengths.kind = LS_GENERATOR_CONSTANT;
         plan->lengths.low = 1;
@@ -318,7 +319,8 @@ static int fill_weights(float *out, const ls_feature_plan *plan) {
     ls_numbers numbers;
     bool stepped = false;
     LS_TRY(open_weights(&numbers, &stepped, plan));
-    numbers.stream = ls_numbers__stream_of_step("sample_weights", plan->feature->name, plan->step);
+    numbers.stream = ls_numbers__stream_of_step(plan->scenario, "sample_weights",
+                                                plan->feature->name, plan->step);
     numbers.rank = (uint32_t)plan->rank;
     if (numbers.kind == LS_GENERATOR_EXACT) {
         for (int64_t i = 0; i < plan->ids_here; i++) {

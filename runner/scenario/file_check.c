@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "embedding/checkpoint.h"
 #include "runner/scenario/input_file.h"
 #include "runner/scenario/inputs.h"
 #include "runner/scenario/read.h"
@@ -238,6 +239,52 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     check_plan(reader, scenario, index, bad_plans);
 }
 
+// Whether the checkpoint has what a table and its optimizer start from.
+static void check_start(ls_reader *reader, const ls_scenario *scenario,
+                        const ls_checkpoint *checkpoint, int index) {
+    const ls_scenario_table *table = &scenario->tables[index];
+    const ls_table config = ls_scenario_table_config(scenario, index);
+    bool update = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
+    ls_checkpoint_place place;
+    if (ls_node_has(&table->node, "weights")) {
+        ls_check__error(reader, ls_node_mark(&table->node, "weights"), NULL, NULL,
+                        "table %.60s: weights beside a checkpoint, which has them", table->name);
+    } else if (ls_node_has(&table->node, "quantise")) {
+        ls_check__error(reader, ls_node_mark(&table->node, "quantise"), NULL, NULL,
+                        "table %.60s: quantised rows start from no checkpoint", table->name);
+    } else if (ls_checkpoint_find(&place, checkpoint, &config,
+                                  update ? ls_scenario_optimizer_of(scenario, index) : NULL) !=
+               LS_OK) {
+        complain(reader, table->node.mark, "checkpoint");
+    }
+}
+
+static void check_checkpoint(ls_reader *reader, ls_scenario *scenario) {
+    ls_checkpoint *checkpoint = NULL;
+    if (scenario->checkpoint == NULL || ls_diagnostics_count(reader->diagnostics) > 0) {
+        return;  // what is wrong with tables and optimizers comes first
+    }
+    ls_mark mark = ls_node_mark(&scenario->node, "checkpoint");
+    int status = ls_checkpoint_open(&checkpoint, scenario->checkpoint);
+    status = status == LS_OK ? ls_checkpoint_check_tensors(checkpoint) : status;
+    if (status != LS_OK) {
+        complain(reader, mark, "checkpoint");
+        ls_checkpoint_free(checkpoint);
+        return;
+    }
+    int64_t step = ls_checkpoint_step(checkpoint);
+    if (step > INT32_MAX - LS_SCENARIO_STEPS_MAX) {
+        ls_check__error(reader, mark, NULL, NULL, "checkpoint: step %" PRId64 " is too large",
+                        step);
+    } else {
+        scenario->first_step = (int)step;
+    }
+    for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {
+        check_start(reader, scenario, checkpoint, i);
+    }
+    ls_checkpoint_free(checkpoint);
+}
+
 static bool check_integers(ls_reader *reader, const ls_generator *generator, const char *what) {
     ls_input_array array;
     if (!describe(reader, &array, generator, what)) {
@@ -421,7 +468,8 @@ static void check_reference(ls_reader *reader, const ls_scenario_reference *refe
     }
 }
 
-void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
+void ls_scenario__check_files(ls_reader *reader, ls_scenario *scenario) {
+    check_checkpoint(reader, scenario);
     bool *bad_plans = ls_read__alloc(reader, (size_t)scenario->table_count, sizeof *bad_plans);
     for (int i = 0; bad_plans != NULL && i < scenario->table_count && ls_read__going(reader); i++) {
         check_table(reader, scenario, i, bad_plans);

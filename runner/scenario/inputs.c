@@ -208,7 +208,7 @@ int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int ran
     (void)snprintf(name, sizeof name, "%.255s%s%.255s", from->name,
                    of->table == from->table ? "" : "@",
                    of->table == from->table ? "" : scenario->tables[of->table].name);
-    numbers.stream = ls_numbers__stream_of_step("gradients", name, step);
+    numbers.stream = ls_numbers__stream_of_step(scenario, "gradients", name, step);
     numbers.rank = (uint32_t)rank;
     ls_numbers__fill(out, dtype, &numbers, first, count);
     return LS_OK;

@@ -29,8 +29,10 @@ uint32_t ls_numbers__stream(const char *what, const char *name) {
     return ls_random_stream(text);
 }
 
-uint32_t ls_numbers__stream_of_step(const char *what, const char *name, int step) {
+uint32_t ls_numbers__stream_of_step(const ls_scenario *scenario, const char *what, const char *name,
+                                    int step) {
     char text[STREAM_NAME_MAX];
+    step += scenario->first_step;
     if (step == 0) {
         return ls_numbers__stream(what, name);
     }

@@ -19,8 +19,9 @@ typedef struct ls_numbers {
 } ls_numbers;
 
 uint32_t ls_numbers__stream(const char *what, const char *name);
-// The same of a training step, from 0.
-uint32_t ls_numbers__stream_of_step(const char *what, const char *name, int step);
+// The same of a training step, from 0; a checkpoint's steps come before the scenario's.
+uint32_t ls_numbers__stream_of_step(const ls_scenario *scenario, const char *what, const char *name,
+                                    int step);
 // `standard`: the kind where the file names none. The caller sets stream and rank.
 void ls_numbers__init(ls_numbers *out, const ls_scenario *scenario, const ls_generator *generator,
                       ls_generator_kind standard, ls_dtype dtype);

@@ -56,7 +56,7 @@ void ls_scenario__check(ls_reader *reader, ls_scenario *scenario);
 void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario);
 void ls_scenario__check_program(ls_reader *reader, ls_scenario *scenario);
 // Files that the scenario names, and lists of values: that they hold what is needed (file_check.c).
-void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario);
+void ls_scenario__check_files(ls_reader *reader, ls_scenario *scenario);
 // One finding of theirs: the sentence, what was expected (or NULL), a near miss (or NULL).
 void ls_check__error(ls_reader *reader, ls_mark mark, const char *expected, const char *nearest,
                      const char *format, ...) LS_PRINTF(5, 6);

@@ -1,5 +1,6 @@
 // Reading scalars of a scenario file by the schema: numbers, words, paths, placements.
 #define _XOPEN_SOURCE 700  // realpath
+#include "embedding/checkpoint.h"
 #include "orders/order.h"
 #include "runner/scenario/read.h"
 
@@ -257,10 +258,34 @@ static void read_text(ls_reader *reader, void *base, const ls_schema_field *fiel
     *AT(const char *, base, field->offset) = copy;
 }
 
-// The real path of `text` seen from the scenario's folder, a regular file in there; NULL after a
-// complaint. Every path that a scenario names comes through here. What is opened later is the real
-// path, which has no links left to follow: a hostile file cannot lead out of its folder. Who can
-// replace folders between the two can write the user's files anyway.
+// A link in a checkpoint's folder may lead out of the scenario's.
+static int refuse_link(void *arg, const char *path) {
+    struct stat info;
+    (void)arg;
+    bool regular = lstat(path, &info) == 0 && S_ISREG(info.st_mode);
+    return regular
+               ? LS_OK
+               : LS_FAIL(LS_ERR_INVALID, "%s is not a regular file, which takes --allow-outside",
+                         strrchr(path, '/') + 1);
+}
+
+// What is wrong with a real path as what the field names; NULL: nothing.
+static const char *wrong_kind(const ls_reader *reader, const ls_schema_field *field,
+                              const char *real) {
+    bool folder = (field->flags & LS_FIELD_CHECKPOINT) != 0;
+    struct stat info;
+    if (stat(real, &info) != 0 || !(folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))) {
+        return folder ? "not a folder" : "not a regular file";
+    }
+    bool held = !folder || reader->allow_outside ||
+                ls_checkpoint_each_file(real, refuse_link, NULL) == LS_OK;
+    return held ? NULL : ls_error_last()->text;
+}
+
+// The real path of `text` seen from the scenario's folder, a regular file in there, or a
+// checkpoint; NULL after a complaint. Every path that a scenario names comes through here. What is
+// opened later is the real path, which has no links left to follow: a hostile file cannot lead out
+// of its folder. Who can replace folders between the two can write the user's files anyway.
 static char *resolve(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node,
                      const char *text) {
     if (reader->folder == NULL) {
@@ -287,9 +312,9 @@ static char *resolve(ls_reader *reader, const ls_schema_field *field, const ls_y
         free(real);
         return NULL;
     }
-    struct stat info;
-    if (stat(real, &info) != 0 || !S_ISREG(info.st_mode)) {
-        ls_read__complain(reader, node, field, "not a regular file", NULL);
+    const char *wrong = wrong_kind(reader, field, real);
+    if (wrong != NULL) {
+        ls_read__complain(reader, node, field, wrong, NULL);
         free(real);
         return NULL;
     }

@@ -413,7 +413,9 @@ struct ls_scenario {
     int tables_step_count;
     ls_scenario_optimizer optimizer;
     ls_scenario_train train;
-    bool pipeline;  // the next step's input_dist is under way while this one is looked up
+    const char *checkpoint;  // the real path of the folder that tables and optimizers start from
+    int first_step;          // the checkpoint's: updates made before the first step
+    bool pipeline;           // the next step's input_dist is under way while this one is looked up
     bool is_program;
     ls_scenario_tensor *tensors;
     int tensor_count;

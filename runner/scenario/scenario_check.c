@@ -368,8 +368,8 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
         ls_check__error(reader, ls_node_mark(&scenario->node, "tables"), "at least one table", NULL,
                         "tables: none");
     }
-    static const char *const of_tables[] = {"inputs", "steps",    "optimizer",
-                                            "train",  "pipeline", "torchrec_quirks"};
+    static const char *const of_tables[] = {"inputs",     "steps",    "optimizer",      "train",
+                                            "checkpoint", "pipeline", "torchrec_quirks"};
     for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables && !tables; i++) {
         if (scenario->is_program && ls_node_has(&scenario->node, of_tables[i])) {
             ls_check__error(reader, ls_node_mark(&scenario->node, of_tables[i]), NULL, NULL,

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "embedding/checkpoint.h"
 #include "orders/order.h"
 #include "runner/plan/scenario_machine.h"
 
@@ -36,6 +37,9 @@ int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit vi
         LS_TRY(visit_one(visit, arg, feature->inverse_indices.file));
     }
     LS_TRY(visit_one(visit, arg, scenario->train.gradients.file));
+    if (scenario->checkpoint != NULL) {
+        LS_TRY(ls_checkpoint_each_file(scenario->checkpoint, visit, arg));
+    }
     for (int i = 0; i < scenario->tensor_count; i++) {
         LS_TRY(visit_one(visit, arg, scenario->tensors[i].values.file));
     }

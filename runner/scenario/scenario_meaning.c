@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "embedding/checkpoint.h"
 #include "runner/scenario/schema.h"
 
 #define PATH_BYTES             512
@@ -42,6 +43,14 @@ static int write_file(ls_text *out, const char *path) {
         return LS_FAIL(ls_status_of_errno(reason), "cannot read '%s': %s", path, strerror(reason));
     }
     ls_text_printf(out, "a file of %" PRIu64 " bytes with hash %016" PRIx64, total, hash);
+    return LS_OK;
+}
+
+static int write_part(void *arg, const char *path) {
+    ls_text *out = arg;
+    ls_text_printf(out, "%s: ", strrchr(path, '/') + 1);
+    LS_TRY(write_file(out, path));
+    ls_text_puts(out, "; ");
     return LS_OK;
 }
 
@@ -148,6 +157,9 @@ static int write_path(ls_text *out, const ls_schema_field *field, const char *pa
     if (path == NULL || is_preset(field, path)) {
         write_string(out, path);
         return LS_OK;
+    }
+    if (field->flags & LS_FIELD_CHECKPOINT) {
+        return ls_checkpoint_each_file(path, write_part, out);
     }
     return write_file(out, path);
 }

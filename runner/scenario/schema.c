@@ -75,7 +75,9 @@ void ls_schema_describe(ls_text *out, const ls_schema_field *field) {
             names(out, field->names);
             ls_text_puts(out, ", or ");
         }
-        ls_text_puts(out, "the path of a file in the scenario's folder");
+        ls_text_puts(out, field->flags & LS_FIELD_CHECKPOINT
+                              ? "the path of a checkpoint in the scenario's folder"
+                              : "the path of a file in the scenario's folder");
         return;
     case LS_FIELD_ORDER:
         ls_text_puts(out, "rank, ring, tree, symmetric (each with keys, as in ring:proto=ll) or "

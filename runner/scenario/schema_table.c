@@ -437,6 +437,11 @@ static const ls_schema_field root_fields[] = {
     {.key = "train", .type = LS_FIELD_RECORD, MEMBER(train), .record = &ls_schema__train,
      .otherwise = "one step", .doc = "How many training steps there are, and with what gradients.",
      .example = "train: {steps: 3, clip_norm: 1}"},
+    {.key = "checkpoint", .type = LS_FIELD_PATH, .flags = LS_FIELD_CHECKPOINT, MEMBER(checkpoint),
+     .otherwise = "none: the tables' weights, and optimizers from their start",
+     .doc = "A checkpoint that the tables' weights and their optimizers' states and step start "
+            "from. Inputs and gradients are drawn from its step on.",
+     .example = "checkpoint: trained"},
     {.key = "pipeline", .type = LS_FIELD_BOOL, MEMBER(pipeline), .fallback = "false",
      .doc = "The next step's input_dist is begun before this step's lookup: two batches are in "
             "flight.",

@@ -125,7 +125,7 @@ $ sed 's/^tables/tabels/' v.yaml > one.yaml; lockstep run one.yaml; printf -- '-
 ! one.yaml:4:1: error: unknown key: tabels
 !     4 | tabels: [{name: p, rows: 4, dim: 4, sharding: {plan: p.yaml}}]
 !       | ^~~~~~
-!       | expected a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, pipeline, program, order, checks, faults, expect
+!       | expected a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, checkpoint, pipeline, program, order, checks, faults, expect
 !       | did you mean "tables"?
 ! one.yaml:6:29: error: reference: '...cut.npy': the shape needs 32 bytes of data, the file has 31
 !     6 | checks: {reference: [{file: cut.npy}]}
@@ -133,7 +133,7 @@ $ sed 's/^tables/tabels/' v.yaml > one.yaml; lockstep run one.yaml; printf -- '-
 ! one.yaml:1:1: error: scenario: not a mapping: a list
 !     1 | - lockstep: 1
 !       | ^
-!       | expected exactly a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, pipeline, program, order, checks, faults, expect
+!       | expected exactly a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, checkpoint, pipeline, program, order, checks, faults, expect
 ! one.yaml:4:20: error: unknown key: row
 !     4 | tables: [{name: p, row: 4, dim: 4, sharding: {type: row_wise}}]
 !       |                    ^~~
