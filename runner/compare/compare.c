@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/ulps.h"
 #include "orders/bound.h"
+#include "runner/compare/reason.h"
 
 static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
@@ -201,6 +202,14 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     }
 }
 
+static int due_of(double **out, ls_arena *arena, const void *arg, const ls_stage_entry *entry,
+                  int rank) {
+    (void)arg;
+    const ls_stage_array *array = &entry->ranks[rank];
+    *out = ls_reason_widened(arena, array->data, entry->dtype, array->count);
+    return *out != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
 static void note_shape(ls_comparison *comparison, ls_stage_result *stage, const struct pair *pair) {
     char a[96], b[96];
     ls_text text = {0};
@@ -233,6 +242,14 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
     }
     ls_text text = {0};
     explain(&text, pair, allowed, difference);
+    if (ls_comparison__explains(stage)) {
+        (void)ls_reason_tell(&text, &(ls_reason_output){.stages = pair->planted,
+                                                        .entry = pair->entry,
+                                                        .rank = pair->rank,
+                                                        .due = due_of,
+                                                        .got = pair->b->data,
+                                                        .of = pair->a_name});
+    }
     ls_comparison__note_wrong(comparison, stage, &text);
     bool out_of_bound = difference->first_wrong < difference->elements;
     note_pair(comparison, stage, pair, LS_CLASS_WRONG,

@@ -81,6 +81,8 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
 // next two)
 int ls_comparison__oracle(ls_comparison *comparison, const ls_stages *run,
                           const ls_scenario_oracle *oracle);
+// Whether the explanation of the stage's next wrong output is kept.
+bool ls_comparison__explains(const ls_stage_result *stage);
 // Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
 void ls_comparison__note_wrong(ls_comparison *comparison, ls_stage_result *stage, ls_text *text);
 // An output that one side lacks; of: its stage, table, feature, field and rank.

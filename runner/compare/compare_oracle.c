@@ -3,15 +3,20 @@
 
 #include "runner/compare/compare.h"
 
+#include "runner/compare/reason.h"
 #include "runner/scenario/stage_names.h"
 
 static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
 }
 
+bool ls_comparison__explains(const ls_stage_result *stage) {
+    return stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG;
+}
+
 // Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
 void ls_comparison__note_wrong(ls_comparison *comparison, ls_stage_result *stage, ls_text *text) {
-    if (stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG) {
+    if (ls_comparison__explains(stage)) {
         stage->divergence = ls_result_text(comparison->arena, text);
     }
     ls_text_free(text);
@@ -39,7 +44,23 @@ int ls_comparison__note_absent(ls_comparison *comparison, ls_stage_result *stage
 }
 
 // ---- Against the oracle -------------------------------------------------------------------------
-static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
+static int due_of(double **out, ls_arena *arena, const void *arg, const ls_stage_entry *entry,
+                  int rank) {
+    ls_stage_output output = ls_stage_entry_output(entry, rank);
+    const ls_oracle *oracle = ls_execute_oracle_of(arg, &output);
+    ls_expected expected;
+    LS_TRY(ls_oracle_expect(oracle, &output, &expected));
+    *out = NULL;
+    if (expected.count == entry->ranks[rank].count) {
+        *out = ls_reason_widened(
+            arena, expected.ints != NULL ? (void *)expected.ints : (void *)expected.values,
+            expected.ints != NULL ? LS_I64 : LS_F64, expected.count);
+    }
+    ls_expected_free(&expected);
+    return LS_OK;
+}
+
+static int judge_output(ls_comparison *comparison, ls_stage_result *stage, const ls_stages *run,
                         const ls_stage_entry *entry, int rank, const ls_scenario_oracle *oracle) {
     const ls_stage_output of_rank = ls_stage_entry_output(entry, rank), *output = &of_rank;
     ls_stage_output of_step = of_rank;
@@ -76,6 +97,15 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
     };
     if (judgement.wrong > 0) {
         ls_text_puts(&text, judgement.text);
+        if (ls_comparison__explains(stage) && judgement.first_wrong < judgement.elements) {
+            (void)ls_reason_tell(&text, &(ls_reason_output){.stages = run,
+                                                            .entry = entry,
+                                                            .rank = rank,
+                                                            .due = due_of,
+                                                            .arg = oracle,
+                                                            .got = output->data,
+                                                            .of = "expected"});
+        }
         ls_comparison__note_wrong(comparison, stage, &text);
         place.class_ = LS_CLASS_WRONG;
         place.element = judgement.first_wrong;
@@ -135,7 +165,7 @@ int ls_comparison__oracle(ls_comparison *comparison, const ls_stages *run,
         }
         for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
             if (entry->ranks[rank].present) {
-                LS_TRY(judge_output(comparison, stage, entry, rank, oracle));
+                LS_TRY(judge_output(comparison, stage, run, entry, rank, oracle));
             }
         }
     }

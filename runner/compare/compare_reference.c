@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 #include "runner/compare/compare.h"
 #include "runner/compare/difference.h"
+#include "runner/compare/reason.h"
 
 // A dense [rows, columns] array.
 struct matrix {
@@ -19,6 +20,7 @@ struct matrix {
     double *exact, *bounds;
     unsigned char *overflow;
     bool sums;  // of the run's: some element may differ
+    int ranks;  // of the run
 };
 
 // Leading dimensions count as rows: sequence outputs of torch are [batch, length, dim].
@@ -170,6 +172,7 @@ static int gather(struct matrix *out, const ls_stages *run, const char *stage,
     if (out->data == NULL || out->exact == NULL || out->bounds == NULL || out->overflow == NULL) {
         return LS_ERR_MEMORY;
     }
+    out->ranks = ls_stages_ranks(run);
     size_t column = 0;
     for (int i = 0; i < ls_stages_count(run); i++) {
         const ls_stage_entry *entry = ls_stages_at(run, i);
@@ -223,6 +226,28 @@ static void find_place(ls_divergence_place *place, const struct matrix *ours, si
     }
 }
 
+// What would make the run's values the reference's.
+static void tell_reason(ls_text *text, const struct matrix *ours, const struct matrix *theirs) {
+    ls_arena *arena = NULL;
+    size_t count = ours->rows * ours->columns;
+    double *got = NULL, *due = NULL;
+    if (ls_arena_create(&arena) == LS_OK) {
+        got = ls_reason_widened(arena, ours->data, ours->dtype, count);
+        due = ls_reason_widened(arena, theirs->data, theirs->dtype, count);
+    }
+    if (got != NULL && due != NULL) {
+        const ls_reason_values values = {.due = due,
+                                         .got = got,
+                                         .count = count,
+                                         .width = ours->columns,
+                                         .near = ls_reason_nearness(ours->dtype),
+                                         .ranks = ours->ranks,
+                                         .of = "the reference"};
+        (void)(ls_reason_factor(text, &values) || ls_reason_moved(text, &values));
+    }
+    ls_arena_free(arena);
+}
+
 // place: gets where the stage is of its class, with the whole matrices.
 static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_comparison *comparison,
                   const struct matrix *ours, const struct matrix *theirs,
@@ -261,6 +286,7 @@ static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_compari
                 &text, "row %zu, column %zu: the run gives %.9g, %s has %.9g", at / ours->columns,
                 at % ours->columns, ls_element_to_f64((char *)ours->data + at * bytes, ours->dtype),
                 reference->file, ls_element_to_f64((char *)theirs->data + at * bytes, ours->dtype));
+            tell_reason(&text, ours, theirs);
         } else if (stage->elements > 0) {
             stage->class_ = difference.differing > 0 ? LS_CLASS_WITHIN_BOUND : LS_CLASS_BIT_EXACT;
         }

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
-#include "orders/bound.h"
+#include "runner/compare/reason.h"
 
 #define WEIGHTS_MAX 16  // of ranks' parts that are weighed against each other
 
@@ -22,75 +21,12 @@ typedef struct vectors {
     int ranks;
 } vectors;
 
-static double *widened(ls_arena *arena, const void *values, ls_dtype dtype, size_t count) {
-    double *out = ls_arena_alloc(arena, count + 1, sizeof *out);
-    for (size_t i = 0; out != NULL && i < count; i++) {
-        out[i] = ls_element_to_f64((const char *)values + i * ls_dtype_bytes(dtype), dtype);
-    }
-    return out;
-}
-
-static double largest(const double *a, size_t count) {
-    double most = 0;
-    for (size_t i = 0; i < count; i++) {
-        most = fabs(a[i]) > most ? fabs(a[i]) : most;
-    }
-    return most;
-}
-
-// *factor: b is so many times a, up to rounding, over the elements that `of` (NULL: all) covers.
-static bool is_multiple(double *factor, const double *a, const double *b, size_t count,
-                        double near) {
-    double ab = 0, aa = 0, most = largest(b, count), residual = 0;
-    for (size_t i = 0; i < count; i++) {
-        ab += a[i] * b[i];
-        aa += a[i] * a[i];
-    }
-    if (!(aa > 0) || !isfinite(ab) || count < 2) {
-        return false;
-    }
-    *factor = ab / aa;
-    for (size_t i = 0; i < count; i++) {
-        double off = fabs(b[i] - *factor * a[i]);
-        residual = off > residual ? off : residual;
-    }
-    return *factor != 0 && residual <= near * most;
-}
-
-static bool is_near(double a, double b) {
-    return fabs(a - b) <= 1e-3 * fabs(b);
-}
-
-static void name_factor(ls_text *out, double factor, int ranks) {
-    if (is_near(factor, -1)) {
-        ls_text_puts(out, " (its sign is turned)");
-        return;
-    }
-    for (int n = 2; n <= ranks; n++) {
-        if (ranks % n != 0) {
-            continue;
-        }
-        const char *of = n == ranks ? "world" : "a group of the mesh";
-        if (is_near(factor, n)) {
-            ls_text_printf(out, " (%s: summed where a mean is due, or counted on every rank)", of);
-            return;
-        }
-        if (is_near(factor, 1.0 / n)) {
-            ls_text_printf(out, " (1/%s: divided once too often, or not summed)", of);
-            return;
-        }
-    }
-    ls_text_puts(out, " (a mean over another number of things)");
-}
-
 // ---- Of one copy --------------------------------------------------------------------------------
 // All of it, or each rank's shard, is a multiple.
 static bool explain_factors(ls_text *out, ls_arena *arena, const vectors *v,
-                            const ls_assembled *run) {
+                            const ls_reason_values *values, const ls_assembled *run) {
     double factor = 0;
-    if (is_multiple(&factor, v->ref, v->run[0], v->count, v->near) && !is_near(factor, 1)) {
-        ls_text_printf(out, "\n  likely: it is %.6g times the reference", factor);
-        name_factor(out, factor, v->ranks);
+    if (ls_reason_factor(out, values)) {
         return true;
     }
     ls_text text = {0};
@@ -105,13 +41,13 @@ static bool explain_factors(ls_text *out, ls_arena *arena, const vectors *v,
             ls_assembled_cut(&b, arena, run, piece, v->run[0], sizeof(double)) != LS_OK) {
             continue;
         }
-        if (largest(b, count) == 0 && largest(a, count) > 0) {
+        if (ls_reason_largest(b, count) == 0 && ls_reason_largest(a, count) > 0) {
             ls_text_printf(&text, "%s rank %d's shard is all zero", any ? "," : "", piece->rank);
             any = zero = true;
-        } else if (is_multiple(&factor, a, b, count, v->near)) {
+        } else if (ls_reason_is_multiple(&factor, a, b, count, v->near)) {
             ls_text_printf(&text, "%s rank %d has %.6g times the reference", any ? "," : "",
                            piece->rank, factor);
-            any = any || !is_near(factor, 1);
+            any = any || !ls_reason_is_near(factor, 1);
         } else {
             all = false;
         }
@@ -145,35 +81,12 @@ static bool explain_swapped(ls_text *out, ls_arena *arena, const vectors *v,
                 continue;
             }
             double factor = 0;
-            if (is_multiple(&factor, other, has, count, v->near) && is_near(factor, 1)) {
+            if (ls_reason_is_multiple(&factor, other, has, count, v->near) &&
+                ls_reason_is_near(factor, 1)) {
                 ls_text_printf(out, "\n  likely: rank %d has what belongs to rank %d", own->rank,
                                place->rank);
                 return true;
             }
-        }
-    }
-    return false;
-}
-
-// A row that stands elsewhere in the reference.
-static bool explain_moved(ls_text *out, const vectors *v, const ls_assembled *run) {
-    const ls_shape *shape = &run->shape;
-    size_t width = shape->ndim > 1 ? (size_t)shape->dim[shape->ndim - 1] : 0, bad = 0;
-    if (width < 2) {
-        return false;
-    }
-    size_t rows = v->count / width, bytes = width * sizeof(double);
-    while (bad < rows && memcmp(v->run[0] + bad * width, v->ref + bad * width, bytes) == 0) {
-        bad++;
-    }
-    for (size_t r = 0; bad < rows && r < rows; r++) {
-        if (r != bad && memcmp(v->run[0] + bad * width, v->ref + r * width, bytes) == 0 &&
-            largest(v->ref + r * width, width) > 0) {
-            ls_text_printf(out,
-                           "\n  likely: cut or put together in another order, its row %zu of %zu "
-                           "is the reference's row %zu",
-                           bad, rows, r);
-            return true;
         }
     }
     return false;
@@ -212,7 +125,7 @@ static bool weigh(double *weights, double *const *at, int n, const double *targe
             }
         }
     }
-    double most = largest(target, count), residual = 0;
+    double most = ls_reason_largest(target, count), residual = 0;
     for (int i = 0; i < n; i++) {
         weights[i] = m[i][n] / m[i][i];
     }
@@ -236,7 +149,7 @@ static bool all_near(const double *weights, int n, double value) {
 
 // Whether the reference is so many times the sum of what the ranks have.
 static bool is_sum(const vectors *v, double *const *at, int n, double times) {
-    double most = largest(v->ref, v->count);
+    double most = ls_reason_largest(v->ref, v->count);
     for (size_t e = 0; e < v->count; e++) {
         double sum = 0;
         for (int i = 0; i < n; i++) {
@@ -342,17 +255,17 @@ static int load(double **out, const ls_diff_sides *sides, const ls_capture *of, 
     }
     LS_TRY(status);
     LS_TRY(ls_assembled_value(&value, sides->arena, &whole, 0));
-    *out = widened(sides->arena, value, whole.dtype, whole.count);
+    *out = ls_reason_widened(sides->arena, value, whole.dtype, whole.count);
     return *out != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
 // Whether all rows of the run are off by the same vector; offset [width] gets it.
 static bool is_offset(double *offset, const vectors *v, size_t width) {
-    double most = largest(v->ref, v->count);
+    double most = ls_reason_largest(v->ref, v->count);
     for (size_t i = 0; i < width; i++) {
         offset[i] = v->run[0][i] - v->ref[i];
     }
-    bool same = largest(offset, width) > v->near * most;
+    bool same = ls_reason_largest(offset, width) > v->near * most;
     for (size_t i = width; same && i < v->count; i++) {
         same = fabs(v->run[0][i] - v->ref[i] - offset[i % width]) <= v->near * most;
     }
@@ -374,7 +287,8 @@ static bool explain_bias(ls_text *out, const vectors *v, const ls_diff_sides *si
             load(&bias, sides, sides->ref, tensor->name, NULL) != LS_OK || bias == NULL) {
             continue;
         }
-        if (is_multiple(&times, bias, offset, width, 1e-2) && is_near(times, round(times))) {
+        if (ls_reason_is_multiple(&times, bias, offset, width, 1e-2) &&
+            ls_reason_is_near(times, round(times))) {
             ls_text_printf(out, "\n  likely: %s is added %.0f times %s", tensor->name, fabs(times),
                            times > 0 ? "too often" : "too rarely");
             return true;
@@ -405,7 +319,7 @@ static bool explain_update(ls_text *out, const vectors *v, const ls_diff_sides *
         was[i] = v->ref[i] - was[i];
         had[i] = v->run[0][i] - had[i];
     }
-    if (!is_multiple(&factor, was, had, v->count, 1e-2) || fabs(factor - 1) < 1e-2) {
+    if (!ls_reason_is_multiple(&factor, was, had, v->count, 1e-2) || fabs(factor - 1) < 1e-2) {
         return false;
     }
     ls_text_printf(out, "\n  likely: the update is %.4g times the reference's (the learning rate)",
@@ -416,19 +330,20 @@ static bool explain_update(ls_text *out, const vectors *v, const ls_diff_sides *
 // ---- All ----------------------------------------------------------------------------------------
 static bool fill(vectors *v, ls_arena *arena, const void *ref, const ls_assembled *run,
                  const ls_assembled *parts) {
-    v->ref = widened(arena, ref, run->dtype, run->count);
+    v->ref = ls_reason_widened(arena, ref, run->dtype, run->count);
     bool made = v->ref != NULL;
     for (int c = 0; c < run->copies && c < WEIGHTS_MAX && made; c++) {
         const void *value = NULL;
         made = ls_assembled_value(&value, arena, run, c) == LS_OK;
-        v->run[c] = made ? widened(arena, value, run->dtype, run->count) : NULL;
+        v->run[c] = made ? ls_reason_widened(arena, value, run->dtype, run->count) : NULL;
         made = v->run[c] != NULL;
         v->runs = c + 1;
     }
     for (int p = 0; parts != NULL && p < parts->copies && p < WEIGHTS_MAX && made &&
                     parts->count == run->count && parts->copies <= WEIGHTS_MAX;
          p++) {
-        v->part[p] = widened(arena, parts->whole[p * parts->terms], parts->dtype, parts->count);
+        v->part[p] =
+            ls_reason_widened(arena, parts->whole[p * parts->terms], parts->dtype, parts->count);
         v->part_ranks[p] = parts->pieces[p].rank;
         made = v->part[p] != NULL;
         v->parts = p + 1;
@@ -461,8 +376,7 @@ bool ls_diff_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pai
         !fill(&v, sides->arena, pair->wanted[copy], run, pair->has_parts ? &pair->parts : NULL)) {
         return false;
     }
-    v.near = sqrt(ls_bound_roundoff(run->dtype));
-    v.near = v.near < 1e-3 ? v.near : 1e-3;
+    v.near = ls_reason_nearness(run->dtype);
     put_first(&v, ranks_of, run, copy);
     for (int c = v.runs - 1; c > 0; c--) {
         other = memcmp(v.run[c], v.run[0], v.count * sizeof(double)) != 0 ? c : other;
@@ -473,8 +387,15 @@ bool ls_diff_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pai
     if (other > 0 && run->copies <= WEIGHTS_MAX && explain_unreduced(out, &v, ranks_of)) {
         return true;
     }
-    if (explain_factors(out, sides->arena, &v, run) ||
-        explain_swapped(out, sides->arena, &v, run) || explain_moved(out, &v, run) ||
+    const ls_reason_values values = {.due = v.ref,
+                                     .got = v.run[0],
+                                     .count = v.count,
+                                     .width = ls_reason_width(&run->shape),
+                                     .near = v.near,
+                                     .ranks = v.ranks,
+                                     .of = "the reference"};
+    if (explain_factors(out, sides->arena, &v, &values, run) ||
+        explain_swapped(out, sides->arena, &v, run) || ls_reason_moved(out, &values) ||
         explain_update(out, &v, sides, pair) || explain_bias(out, &v, sides, run)) {
         return true;
     }

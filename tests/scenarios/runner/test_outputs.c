@@ -64,7 +64,7 @@ static void close_fixture(fixture *f) {
     ls_diagnostics_free(f->diagnostics);
 }
 
-typedef enum spoil_kind { DROPPED, SHORTENED, OTHER_TYPE, ELEMENTS } spoil_kind;
+typedef enum spoil_kind { DROPPED, SHORTENED, OTHER_TYPE, DOUBLED, ELEMENTS } spoil_kind;
 
 // What becomes of one output; ranks -1: on every rank.
 typedef struct spoil {
@@ -113,6 +113,9 @@ static ls_stages *spoilt(const ls_stages *run, const spoil *how) {
             } else if (here) {
                 cr_assert(entry->dtype == LS_F32 && array->count <= 64);
                 memcpy(numbers, array->data, array->count * sizeof(float));
+                for (size_t k = 0; how->kind == DOUBLED && k < array->count; k++) {
+                    numbers[k] *= 2;
+                }
                 if (how->at != NONE) {
                     numbers[how->at] = nextafterf(numbers[how->at], INFINITY);
                 }
@@ -180,6 +183,24 @@ Test(outputs, what_is_missing_is_told) {
         cr_expect_str_eq(place->feature, "y");
         cr_expect(place->rank == (rank < 0 ? 0 : rank));
         cr_expect(judge(&f, &gone, true, "output_dist", &place)->class_ == LS_CLASS_WRONG);
+    }
+    close_fixture(&f);
+}
+
+// A factor is named, against the oracle and against another run; an element that is off has none.
+Test(outputs, what_is_likely_is_told) {
+    fixture f;
+    open_fixture(&f);
+    for (int real = 0; real < 2; real++) {
+        const spoil twice = {DOUBLED, "output_dist/sums/x/values", 1, NONE, NONE, 0, 0};
+        const spoil off = {ELEMENTS, "output_dist/sums/x/values", 1, NONE, 1, 0, 0};
+        const ls_divergence_place *place = NULL;
+        const char *said = judge(&f, &twice, real == 1, "output_dist", &place)->divergence;
+        cr_expect(said != NULL && strstr(said, real ? "it is 2 times the simulated one (world"
+                                                    : "it is 2 times the expected one (world"),
+                  "%s", said);
+        said = judge(&f, &off, real == 1, "output_dist", &place)->divergence;
+        cr_expect(said != NULL && strstr(said, "likely") == NULL, "%s", said);
     }
     close_fixture(&f);
 }
