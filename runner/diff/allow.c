@@ -40,8 +40,17 @@ static double largest_of(const void *values, const ls_assembled *tensor) {
     return most;
 }
 
-static double half_of_digits(const ls_assembled *tensor, const void *wanted) {
-    return sqrt(ls_bound_roundoff(tensor->dtype)) * largest_of(wanted, tensor);
+// Half of the digits of the type, or of a narrower type that a layer before the tensor computed in:
+// under autocast gradients and updates of f32 have bf16's roundings.
+static double half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
+                             const void *wanted) {
+    double roundoff = ls_bound_roundoff(tensor->dtype);
+    const ls_captured *end = ls_capture_find(d->run, tensor->of->name);
+    for (const ls_captured *of = d->run->tensors; of < end; of++) {
+        bool layer = of->made == LS_MADE_LINEAR && ls_dtype_is_float(of->dtype);
+        roundoff = layer ? fmax(roundoff, ls_bound_roundoff(of->dtype)) : roundoff;
+    }
+    return sqrt(roundoff) * largest_of(wanted, tensor);
 }
 
 // The exact sum of its parts, where the reference is a sum of them, too.
@@ -138,7 +147,7 @@ static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_d
         return out->refuted != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     out->vacuous = ls_bound_is_vacuous(made.exact, made.bounds, run->count);
-    double most = made.firm ? INFINITY : half_of_digits(run, p->wanted[0]);
+    double most = made.firm ? INFINITY : half_of_digits(d, run, p->wanted[0]);
     for (size_t i = 0; i < run->count && !made.firm; i++) {
         made.bounds[i] = fmin(made.bounds[i], most);
     }
@@ -160,8 +169,8 @@ int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff
     if (out->by != BASIS_MOVED) {
         return LS_OK;
     }
-    return d->options->has_tolerance
-               ? allow_share(out, d->arena, run, wanted, BASIS_TOLERANCE,
-                             d->options->tolerance * largest_of(wanted, run))
-               : allow_share(out, d->arena, run, wanted, BASIS_NONE, half_of_digits(run, wanted));
+    return d->options->has_tolerance ? allow_share(out, d->arena, run, wanted, BASIS_TOLERANCE,
+                                                   d->options->tolerance * largest_of(wanted, run))
+                                     : allow_share(out, d->arena, run, wanted, BASIS_NONE,
+                                                   half_of_digits(d, run, wanted));
 }

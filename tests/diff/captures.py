@@ -349,6 +349,18 @@ def narrow(check):
             check.one(one, [other], 1, "wrong")
 
 
+def mixed(check):
+    """Half of the digits are those of the narrowest type that a layer before the tensor computed in."""
+    x, kind = [of_bf16(v) for v in waves(8)], {"type": "BF16"}
+    t = waves(8)
+    layer = {"x": ([1, 8], x, kind), "w": ([1, 8], x, kind),
+             "y": ([1, 1], [math.fsum(v * v for v in x)], {**kind, "made": {"by": "linear", "input": "x", "weight": "w", "bias": None, "in": "f32"}})}
+    for scale, before, after in ((1.01, "wrong", "unjudged"), (1.2, "wrong", "wrong")):
+        off = {"t": ([8], [rounded(scale * v) for v in t], {})}
+        check.one({**layer, "t": ([8], t, {})}, [{**layer, **off}], int(after == "wrong"), after)
+        check.one({"t": ([8], t, {}), **layer}, [{**off, **layer}], int(before == "wrong"), before)
+
+
 def everything(check):
     """All that captures hold is compared, or named as not compared."""
     t, other = waves(8), waves(8, 2)
@@ -605,7 +617,7 @@ def checkpoints(check):
 
 
 def main():
-    for part in (placements, factors, bounds, narrow, everything, headline, dealt, absent, files, checkpoints):
+    for part in (placements, factors, bounds, narrow, mixed, everything, headline, dealt, absent, files, checkpoints):
         part(Check())
         print(part.__name__, "as it should be")
 
