@@ -3,6 +3,7 @@
 #define _GNU_SOURCE  // memfd_create, futex
 #include "exec/client.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -210,9 +211,36 @@ static bool waits_for_a_thread(void) {
            number == SYS_futex && timeout == 0;
 }
 
+// Whether a thread of the process, other than the caller, runs or would if it got a processor. On a
+// busy machine a process may stand at one line for seconds and wait for nobody.
+static bool has_work(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    bool found = false;
+    for (const struct dirent *at; tasks != NULL && !found && (at = readdir(tasks)) != NULL;) {
+        char path[64], text[256] = "";
+        long thread = strtol(at->d_name, NULL, 10);
+        if (thread <= 0 || thread == syscall(SYS_gettid)) {
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", at->d_name);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : -1;
+        if (file >= 0) {
+            (void)close(file);
+        }
+        const char *state = got > 0 ? strrchr(text, ')') : NULL;
+        found = state != NULL && state[1] == ' ' && (state[2] == 'R' || state[2] == 'D');
+    }
+    if (tasks != NULL) {
+        (void)closedir(tasks);
+    }
+    return found;
+}
+
 static void tell_place(ls_client *client) {
     ls_wire_place message = {.head = {LS_WIRE_PLACE, sizeof message}};
     ls_python_place place;
+    bool works = has_work();  // first: the look below stops threads that want the interpreter
     message.waits = waits_for_a_thread() ? LS_WIRE_WAITS_A_THREAD : LS_WIRE_WAITS_NOT;
     if (ls_python_first(&place)) {
         message.waits = place.in_torch ? LS_WIRE_WAITS_RANKS : message.waits;
@@ -220,6 +248,7 @@ static void tell_place(ls_client *client) {
         size_t length = strnlen(place.file, sizeof message.file - 1);
         memcpy(message.file, place.file, length);
     }
+    message.waits = works ? LS_WIRE_WAITS_NOT : message.waits;
     (void)ls_client_send(client, &message, -1);
 }
 

@@ -8,7 +8,7 @@ import gdb
 from . import memory
 from .memory import Failure
 
-ABI_RANKS = 9
+ABI_RANKS = 10
 ABI_HOOKS = 2
 
 

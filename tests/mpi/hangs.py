@@ -38,6 +38,8 @@ SCENARIOS = {
     "embedding_host_sum_skipped": HANGS,
     "embedding_id_of_no_row": ENDED,  # by the rank that refuses what it received
     "embedding_length_flipped": ENDED,
+    "embedding_lengths_doubled": HANGS,
+    "embedding_lengths_skipped": HANGS,
     "embedding_owner_dies": ENDED,
     "embedding_reduce_skipped": HANGS,
     "embedding_sizes_flipped": ENDED,

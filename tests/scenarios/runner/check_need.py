@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 PROGRAM = sys.argv[1]
-GIB = 1 << 30
+UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
 CASES = {  # ranks, what a table is, samples, lengths, steps
     "sums that are mostly empty": (512, "dim: 64, pooling: sum", "row_wise", 2, 4, "forward"),
     "sums that are rounded": (256, "dim: 256, pooling: sum, output_dtype: f16", "row_wise", 4, 1, "forward"),
@@ -37,12 +37,12 @@ steps: [{steps}]
 {"optimizer: {type: adagrad, lr: 0.1}" if "update" in steps else ""}
 """)
     refused = subprocess.run([PROGRAM, "run", "--memory", "1M", path], capture_output=True, text=True, check=False)
-    said = re.search(r"would need about ([0-9.]+) GiB", refused.stderr)
+    said = re.search(r"would need about ([0-9.]+) (MiB|GiB)", refused.stderr)
     assert refused.returncode == 2 and said, (name, refused)
     child = os.posix_spawn(PROGRAM, [PROGRAM, "run", "--quiet", path], os.environ,
                            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
     _, status, usage = os.wait4(child, 0)
-    need, took = float(said.group(1)) * GIB, usage.ru_maxrss * 1024
+    need, took = float(said.group(1)) * UNITS[said.group(2)], usage.ru_maxrss * 1024
     assert os.waitstatus_to_exitcode(status) == 0, (name, status)
     print(f"{name}: said {need / 1e6:.0f} MB, took {took / 1e6:.0f} MB, {need / took:.2f}")
     return took <= need <= 10 * took
