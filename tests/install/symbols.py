@@ -54,6 +54,7 @@ def for_backends():
             if not file.endswith(".h"):
                 continue
             found = re.findall(r"^LS_API_BACKENDS [^(;]*?\b(ls_\w+)\(", read(folder, file), re.M)
+            found += re.findall(r"^extern LS_API_BACKENDS [^(;]*?\b(ls_\w+);", read(folder, file), re.M)
             installed = os.path.join(include, os.path.relpath(folder, source), file)
             if os.path.exists(installed) and re.search("^LS_API_BACKENDS ", read(installed), re.M):
                 complain(f"{file} is installed and says LS_API_BACKENDS")

@@ -38,7 +38,9 @@ UNSEEN |= {"inf_enters_at_one_rank": "value.inf_first", "nan_enters_at_one_rank"
           "replica_changed_by_one_rank": "replica.diverged",
           "dropout_differs_in_replicas": "replica.diverged",
           "nan_enters_a_scan": "value.nan_first",
-          "gradients_reduced_twice": "collective.redundant_reduce"}
+          "gradients_reduced_twice": "collective.redundant_reduce",
+          # Sums of four f8 in an order of MPI's own: their bound tells no wrong sum from a right one.
+          "program": "bounds so wide that they prove nothing"}
 
 
 def check(report, command, real, cases, unseen=()):
