@@ -258,7 +258,8 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
 static int run_once(bool *passed, ls_results *results, ls_exec_result *ran, const settings *used) {
     LS_TRY(ls_exec_run(ran, &used->exec));
     LS_TRY(add_run(passed, results, used, used->name, given.observe ? "nccl" : "sim", ran));
-    cli_program_notes(ran->spmd, used->exec.spmd.fault_count);
+    bool first = ran->before == NULL;  // whose faults they are
+    cli_program_notes(first ? ran->spmd : ran->before->spmd, used->exec.spmd.fault_count);
     return LS_OK;
 }
 

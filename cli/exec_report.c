@@ -147,10 +147,37 @@ static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
     return kept;
 }
 
-ls_finding *cli_exec_findings(int *count, ls_arena *arena, const ls_exec_result *result) {
-    ls_finding *findings = cli_program_findings(count, arena, result->spmd);
-    for (int i = 0; findings != NULL && i < *count; i++) {
-        findings[i].text = with_stacks(arena, &findings[i], result);
+// Those of one run, behind the `count` in findings; ended: its number, 0 where it is the only run.
+static int add_findings(ls_finding *findings, int count, ls_arena *arena,
+                        const ls_exec_result *result, const ls_spmd_result *spmd, int ended) {
+    for (int i = 0; spmd != NULL && i < ls_spmd_finding_count(spmd); i++) {
+        ls_finding *made = &findings[count++];
+        *made = *ls_spmd_finding(spmd, i);
+        made->text = with_stacks(arena, made, result);
+        if (ended > 0 && made->text != NULL) {
+            made->text =
+                ls_arena_printf(arena, "%sit ended run %d of the job\n", made->text, ended);
+        }
     }
+    return count;
+}
+
+ls_finding *cli_exec_findings(int *count, ls_arena *arena, const ls_exec_result *result) {
+    int most = result->spmd != NULL ? ls_spmd_finding_count(result->spmd) : 0, runs = 0;
+    for (const ls_exec_ended *at = result->before; at != NULL; at = at->next) {
+        most += ls_spmd_finding_count(at->spmd);
+    }
+    ls_finding *findings = ls_arena_alloc(arena, (size_t)most + 1, sizeof *findings);
+    *count = 0;
+    if (findings == NULL) {
+        return NULL;
+    }
+    for (const ls_exec_ended *at = result->before; at != NULL; at = at->next) {
+        runs += 1;
+        if (!at->forgiven) {
+            *count = add_findings(findings, *count, arena, result, at->spmd, runs);
+        }
+    }
+    *count = add_findings(findings, *count, arena, result, result->spmd, runs > 0 ? runs + 1 : 0);
     return findings;
 }

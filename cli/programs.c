@@ -36,7 +36,8 @@ int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
     return LS_EXIT_OK;
 }
 
-ls_finding *cli_program_findings(int *count, ls_arena *arena, const ls_spmd_result *result) {
+// The findings of a run [*count], in the arena; NULL without memory. result: NULL has none.
+static ls_finding *findings_of(int *count, ls_arena *arena, const ls_spmd_result *result) {
     *count = result != NULL ? ls_spmd_finding_count(result) : 0;
     ls_finding *findings = ls_arena_alloc(arena, (size_t)*count + 1, sizeof *findings);
     for (int i = 0; findings != NULL && i < *count; i++) {
@@ -69,7 +70,7 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
     int count = 0;
     const char *error =
         status != LS_OK ? ls_arena_strdup(results->arena, ls_error_last()->text) : NULL;
-    ls_finding *findings = cli_program_findings(&count, results->arena, result);
+    ls_finding *findings = findings_of(&count, results->arena, result);
     ls_case_result row = {
         .name = name,
         .file = name,

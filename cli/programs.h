@@ -77,9 +77,6 @@ typedef struct cli_program_options {
 int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
                          const cli_program_options *program);
 
-// The findings of a run [*count], in the arena; NULL without memory. result: NULL has none.
-ls_finding *cli_program_findings(int *count, ls_arena *arena, const ls_spmd_result *result);
-
 // Notes what is no finding: warnings, and faults that were not planted. result may be NULL.
 void cli_program_notes(const ls_spmd_result *result, int fault_count);
 

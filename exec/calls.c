@@ -193,7 +193,7 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
 }
 
 int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message) {
-    if (exec->over) {
+    if (exec->over || ls_exec__is_past(exec, process, message->comm)) {
         ls_exec__answer_over(process, message->slot);
         return LS_OK;
     }
@@ -215,7 +215,7 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
 }
 
 int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_split *message) {
-    if (exec->over) {
+    if (exec->over || ls_exec__is_past(exec, process, message->parent)) {
         ls_exec__answer_over(process, message->slot);
         return LS_OK;
     }

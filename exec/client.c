@@ -155,9 +155,7 @@ int ls_client_await(ls_client *client, uint32_t slot) {
     if (__atomic_load_n(&at->done, __ATOMIC_ACQUIRE) == 1) {
         return LS_OK;
     }
-    const char *why = "";
-    (void)ls_client_failed(client, &why);
-    return LS_FAIL(at->status != LS_OK ? at->status : LS_ERR_BACKEND, "%s", why);
+    return LS_FAIL(at->status != LS_OK ? at->status : LS_ERR_BACKEND, "%s", client->control->why);
 }
 
 int ls_client_wait(ls_client *client, uint32_t slot) {
@@ -372,6 +370,11 @@ static int say_hello(ls_client *client) {
     hello.session = getenv("PYTEST_CURRENT_TEST") != NULL || getenv("PYTEST_VERSION") != NULL;
     hello.rank = rank;
     hello.ranks = ranks;
+    static const char *const count[] = {"TORCHELASTIC_RESTART_COUNT", NULL};
+    static const char *const most[] = {"TORCHELASTIC_MAX_RESTARTS", NULL};
+    int attempt = number_of(count), last = number_of(most);
+    hello.attempt = attempt > 0 ? attempt : 0;
+    hello.last_attempt = last > 0 ? last : 0;
     int status = ls_client_send(client, &hello, descriptor);
     (void)close(descriptor);
     return status == LS_OK ? take_welcome(client) : status;

@@ -16,7 +16,8 @@ int ls_client_join(uint32_t *out, ls_client *client, const unsigned char *id, in
                                  .comm = ls_client_comm_number(client),
                                  .ranks = ranks,
                                  .rank = rank,
-                                 .site = ls_client_here(client, NULL)};
+                                 .site = ls_client_here(client, NULL),
+                                 .later = ls_client_failed(client, NULL) ? 1 : 0};
     memcpy(message.id, id, sizeof message.id);
     (void)snprintf(message.name, sizeof message.name, "%s", name);
     LS_TRY(ls_client_slot_take(&message.slot, client));

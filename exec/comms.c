@@ -36,7 +36,7 @@ int ls_exec__keep_comm(ls_exec_process *process, uint32_t number, ls_rank_comm *
         process->comms = more;
         process->comm_room = room;
     }
-    process->comms[number] = (ls_exec_comm){.handle = handle, .rank = rank};
+    process->comms[number] = (ls_exec_comm){.handle = handle, .rank = rank, .run = process->run};
     return LS_OK;
 }
 
@@ -56,18 +56,24 @@ void ls_exec__answer_comm(ls_exec *exec, const ls_exec_process *process, uint32_
 int ls_exec__open_run(ls_exec *exec, int ranks) {
     ls_spmd_options options = exec->options->spmd;
     options.ranks = ranks;
+    if (exec->before != NULL) {
+        options.fault_count = 0;  // planted before
+        options.met = NULL;       // the trace is of the first
+    }
     exec->remote = (ls_remote){.arg = exec, .met = ls_exec__met};
     LS_TRY(ls_remote_open(&exec->run, &options, &exec->remote));
     exec->ranks = ls_arena_alloc(exec->arena, (size_t)ranks, sizeof *exec->ranks);
     LS_TRY(exec->ranks != NULL ? LS_OK : LS_ERR_MEMORY);
     exec->rank_count = ranks;
+    exec->most_ranks = ranks > exec->most_ranks ? ranks : exec->most_ranks;
     for (int r = 0; r < ranks; r++) {
         exec->ranks[r].id = r;
         exec->ranks[r].device = -1;
         exec->ranks[r].rank = ls_remote_rank(exec->run, r);
     }
-    return exec->options->opened != NULL ? exec->options->opened(exec->options->opened_arg, ranks)
-                                         : LS_OK;
+    return exec->before == NULL && exec->options->opened != NULL
+               ? exec->options->opened(exec->options->opened_arg, ranks)
+               : LS_OK;
 }
 
 static ls_exec_joining *member(ls_exec_joining *list, const ls_exec_joining *of, int rank) {
@@ -244,7 +250,9 @@ static int add(ls_exec *exec, const ls_exec_joining *filled) {
 }
 
 int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_init *message) {
-    if (exec->over) {
+    bool takes_part = false;
+    LS_TRY(ls_exec__admit(&takes_part, exec, process, message));
+    if (!takes_part) {
         ls_exec__answer_over(process, message->slot);
         return LS_OK;
     }
@@ -266,7 +274,7 @@ int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_in
 }
 
 int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_subset *message) {
-    if (exec->over) {
+    if (exec->over || ls_exec__is_past(exec, process, message->parent)) {
         ls_exec__answer_over(process, message->slot);
         return LS_OK;
     }

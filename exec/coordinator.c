@@ -188,11 +188,12 @@ static bool is_late(const ls_exec *exec, double quiet) {
            quiet > options->deadline_seconds;
 }
 
-// How long a program may go on when the run is over. A session of tests ends when it has run them.
+// How long a program may go on when the run is over. A session of tests ends when it has run them,
+// and a launcher may start its ranks again.
 static double grace_of(const ls_exec *exec) {
     const double most = exec->options->deadline_seconds;
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        if (at->session && !at->gone) {
+        if ((at->session && !at->gone) || at->last_attempt > exec->attempt) {
             return most > 0 ? most : INFINITY;
         }
     }
@@ -250,38 +251,8 @@ static void end_processes(ls_exec *exec, const char *dir) {
     }
 }
 
-static const ls_exec_process *process_of(const ls_exec *exec, int rank) {
-    const ls_exec_process *at = exec->processes;
-    while (at != NULL && at != exec->ranks[rank].process &&
-           (exec->ranks[rank].process != NULL || at->rank != rank)) {
-        at = at->next;
-    }
-    return at;
-}
-
-// The places of each rank's last calls, the last first.
-static void keep_places(const ls_exec *exec, ls_exec_result *out) {
-    size_t most = (size_t)exec->rank_count * LS_EXEC_RECENT;
-    ls_exec_place *places = ls_arena_alloc(exec->arena, most + 1, sizeof *places);
-    for (int r = 0; r < exec->rank_count && places != NULL; r++) {
-        const ls_exec_process *p = process_of(exec, r);
-        uint32_t count = p != NULL ? p->recent_count : 0;
-        for (uint32_t i = 1; i <= count && i <= LS_EXEC_RECENT; i++) {
-            const ls_exec_site *site = ls_exec__site(p, p->recent[(count - i) % LS_EXEC_RECENT]);
-            places[out->place_count++] = (ls_exec_place){r, site->file, site->line, site->stack};
-        }
-    }
-    out->places = places;
-    for (const ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
-        out->processes += ls_exec__takes_part(p) ? 1 : 0;
-    }
-    out->widest = exec->widest;
-    out->arena = exec->arena;  // the result has it from here on
-}
-
 void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     (void)snprintf(out->why, sizeof out->why, "%s", ls_error_last()->text);
-    out->ranks = exec->rank_count;
     out->failed_rank = exec->failed_rank;
     out->failed_code = exec->failed_code;
     if (exec->failed_rank >= 0) {
@@ -289,35 +260,34 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
                        exec->children[exec->failed_rank].last);
     }
     out->status = status;
-    keep_places(exec, out);
+    out->ranks = exec->most_ranks;
     if (exec->run != NULL) {
-        if (status != LS_OK) {  // no rank's doing: nobody is said to have left the others waiting
-            ls_spmd__fail(exec->run, status, out->why);
-        }
-        ls_exec__note_open(exec);  // of communicators that end with the run
-        for (int r = 0; r < exec->rank_count; r++) {
-            if (!exec->ranks[r].ended) {
-                ls_remote_return(exec->ranks[r].rank, 0);
-            }
-        }
-        int ended = ls_remote_close(&out->spmd, exec->run);
+        int run_status = ls_exec__end_run(exec, &out->spmd, status, out->why);
         out->calls = ls_spmd_call_count(out->spmd);
         if (status == LS_OK) {
-            out->status = ended;
+            out->status = run_status;
             (void)snprintf(out->why, sizeof out->why, "%s", ls_error_last()->text);
         }
     }
+    out->before = exec->before;
+    for (const ls_exec_ended *at = out->before; at != NULL; at = at->next) {
+        out->calls += ls_spmd_call_count(at->spmd);
+        out->status = out->status == LS_OK && !at->forgiven ? at->status : out->status;
+    }
+    for (const ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
+        out->processes += ls_exec__takes_part(p) ? 1 : 0;
+    }
+    out->widest = exec->widest;
+    out->places = exec->places;
+    out->place_count = exec->place_count;
+    out->arena = exec->arena;  // the result has it from here on
     out->died = exec->died;
     out->sets = exec->sets;
     out->set_count = exec->set_count;
     out->made = exec->made;
     out->made_count = exec->made_count;
     ls_exec__drop_calls(exec);
-    while (exec->joining != NULL) {
-        ls_exec_joining *next = exec->joining->next;
-        free(exec->joining);
-        exec->joining = next;
-    }
+    ls_exec__forget_joining(exec);
     while (exec->processes != NULL) {
         ls_exec_process *next = exec->processes->next;
         ls_exec__free_process(exec, exec->processes);
@@ -374,6 +344,9 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
 }
 
 void ls_exec_result_free(ls_exec_result *result) {
+    for (const ls_exec_ended *at = result->before; at != NULL; at = at->next) {
+        ls_spmd_result_free(at->spmd);
+    }
     ls_spmd_result_free(result->spmd);
     ls_arena_free(result->arena);
     *result = (ls_exec_result){.failed_rank = -1};

@@ -57,12 +57,23 @@ typedef struct ls_exec_calls {
     uint64_t bytes;  // that all members sent
 } ls_exec_calls;
 
+// A run before the last one: in a session of tests one ends with its finding, and with an elastic
+// launcher's attempt.
+typedef struct ls_exec_ended {
+    struct ls_exec_ended *next;
+    ls_spmd_result *spmd;
+    int status;
+    int attempt;
+    bool forgiven;  // a rank of it ended, and the launcher started all again
+} ls_exec_ended;
+
 #define LS_EXEC_SETS_MAX  1000  // of calls, that a result has
 #define LS_EXEC_RANKS_MAX 64    // a run of more ranks has none
 
 typedef struct ls_exec_result {
-    ls_spmd_result *spmd;         // NULL: no communicator was made
-    int ranks;                    // of the run; 0: none
+    ls_spmd_result *spmd;         // of the last run; NULL: no communicator was made
+    ls_exec_ended *before;        // runs before it, the first of all first
+    int ranks;                    // of the largest run; 0: none
     int status;                   // of the run
     char why[LS_ERROR_TEXT_MAX];  // its sentence
     uint64_t calls;

@@ -32,6 +32,7 @@ typedef struct note {
 } note;
 
 typedef struct group {
+    int run;       // of the job
     int comm;      // its id
     int from, to;  // ranks of the messages; -1: collectives of all members
     const char *name;
@@ -88,7 +89,7 @@ static int make_group(const ls_exec *exec, const ls_comm *comm, int from, int to
     ls_exec_flight *flight = exec->flight;
     for (int i = 0; i < flight->group_count; i++) {
         const group *at = &flight->groups[i];
-        if (at->comm == comm->id && at->from == from && at->to == to) {
+        if (at->run == exec->number && at->comm == comm->id && at->from == from && at->to == to) {
             return i;
         }
     }
@@ -98,7 +99,7 @@ static int make_group(const ls_exec *exec, const ls_comm *comm, int from, int to
     }
     flight->groups = more;
     const int two[] = {from < to ? from : to, from < to ? to : from};
-    group made = {.comm = comm->id, .from = from, .to = to};
+    group made = {.run = exec->number, .comm = comm->id, .from = from, .to = to};
     made.name = from < 0 ? ls_arena_strdup(exec->arena, comm->name)
                          : ls_arena_printf(exec->arena, "%s %d->%d", comm->name, from, to);
     made.ranks = from < 0 ? list_ranks(exec->arena, comm->ranks, comm->size)
@@ -112,7 +113,7 @@ static membership *member_of(const ls_exec *exec, rank_log *log, const ls_comm *
                              int to) {
     for (int i = 0; i < log->group_count; i++) {
         const group *at = &exec->flight->groups[log->groups[i].group];
-        if (at->comm == comm->id && at->from == from && at->to == to) {
+        if (at->run == exec->number && at->comm == comm->id && at->from == from && at->to == to) {
             return &log->groups[i];
         }
     }
@@ -390,7 +391,7 @@ int ls_exec__flight_close(ls_exec *exec) {
     ls_exec_flight *flight = exec->flight;
     static const rank_log silent = {0};
     int status = LS_OK;
-    for (int r = 0; flight != NULL && r < exec->rank_count && status == LS_OK; r++) {
+    for (int r = 0; flight != NULL && r < exec->most_ranks && status == LS_OK; r++) {
         char path[PATH_MAX + 16];
         ls_text text = {0};
         put_rank(&text, exec, r < flight->rank_count ? &flight->ranks[r] : &silent);

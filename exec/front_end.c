@@ -11,6 +11,7 @@
 static bool is_over(ls_client *client, const ls_front_flight *flight) {
     const ls_wire_slot *slot = ls_client_slot(client, flight->slot);
     return __atomic_load_n(&slot->released, __ATOMIC_ACQUIRE) != 0 ||
+           __atomic_load_n(&slot->done, __ATOMIC_ACQUIRE) == 2 ||  // of a run before
            ls_client_failed(client, NULL);
 }
 

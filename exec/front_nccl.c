@@ -188,6 +188,7 @@ static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *id, int
     message.device = comm->device;
     message.slot = comm->slot;
     message.site = ls_client_here(client, NULL);
+    message.later = ls_client_failed(client, NULL) ? 1 : 0;
     memcpy(message.id, id->internal, sizeof message.id);
     if (ls_client_send(client, &message, -1) != LS_OK) {
         return ls_front__fail_last();

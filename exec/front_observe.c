@@ -178,7 +178,8 @@ static known *tell_join(int ranks, const ncclUniqueId *id, int rank, const ls_nc
                                  .ranks = ranks,
                                  .rank = rank,
                                  .slot = made->own.slot,
-                                 .site = ls_client_here(ls_client_get(), NULL)};
+                                 .site = ls_client_here(ls_client_get(), NULL),
+                                 .later = ls_client_failed(ls_client_get(), NULL) ? 1 : 0};
     (void)ls_front__get_device(&message.device);
     memcpy(message.id, id->internal, sizeof message.id);
     name_from(message.name, config);

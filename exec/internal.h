@@ -36,6 +36,7 @@ typedef struct ls_exec_comm {
     ls_rank_comm *handle;  // NULL: not made yet, or destroyed
     ls_exec_rank *rank;    // the member's
     uint32_t subsets;      // made of it so far
+    int run;               // of which it is
 } ls_exec_comm;
 
 #define LS_EXEC_RECENT 64  // calls of a process whose sites are kept
@@ -51,9 +52,12 @@ struct ls_exec_process {
     ls_exec_process *next;
     int socket, watch;  // its connection, and its end (pidfd); -1: gone
     pid_t pid;
-    bool own;         // of the job's processes
-    bool session;     // of tests: it goes on when the run is over
-    int rank, ranks;  // as whoever started it says, or -1
+    bool own;          // of the job's processes
+    bool session;      // of tests: it goes on when the run is over
+    int attempt;       // of an elastic launcher that the coordinator has started, from 0
+    int last_attempt;  // that this launcher makes at most
+    int run;           // the run it has joined last; -1: none
+    int rank, ranks;   // as whoever started it says, or -1
     ls_wire_control *control;
     ls_exec_staging *stagings;
     uint32_t staging_count;
@@ -161,10 +165,14 @@ struct ls_exec {
     ls_exec_process *processes;
     int process_count;
     ls_exec_memory memory;
-    ls_spmd *run;  // NULL: no communicator yet
+    ls_spmd *run;           // NULL: no communicator yet
+    int number;             // of that, from 0: runs follow one another
+    int attempt;            // of the elastic launcher's that it is
+    ls_exec_ended *before;  // runs before it, the first of all first
     ls_remote remote;
     ls_exec_rank *ranks;  // [rank_count]
     int rank_count;
+    int most_ranks;  // of any run
     ls_exec_job *jobs, *jobs_last;
     ls_exec_joining *joining;
     uint32_t joined;  // communicators made so far
@@ -179,7 +187,9 @@ struct ls_exec {
     bool no_device;            // and never will be
     ls_exec_record *record;    // NULL: none is made
     ls_exec_flight *flight;    // likewise
-    ls_exec_calls *made;       // what was done, for the report
+    ls_exec_place *places;     // of what is over
+    int place_count;
+    ls_exec_calls *made;  // what was done, for the report
     int made_count;
     ls_call_set *sets;  // [LS_EXEC_SETS_MAX]
     int set_count;
@@ -217,6 +227,17 @@ bool ls_exec__any_ended_early(const ls_exec *exec);  // before it joined a commu
 // Ends the run where a rank has, and the others wait or it failed; whether it did.
 bool ls_exec__judge_early(ls_exec *exec, double quiet);
 int ls_exec__fail_late(const ls_exec *exec);  // LS_ERR_TIMEOUT, with where the ranks are
+
+// ---- runs.c -------------------------------------------------------------------------------------
+// Whether the joining member is of the run that goes on, or of the next one, which may begin with
+// it; else its run is over.
+int ls_exec__admit(bool *out, ls_exec *exec, ls_exec_process *process,
+                   const ls_wire_comm_init *message);
+// Whether the process's communicator of that number is of a run that is over.
+bool ls_exec__is_past(const ls_exec *exec, const ls_exec_process *process, uint32_t comm);
+// Ends the run: *out is its result. status: how, if not by itself, with why.
+int ls_exec__end_run(ls_exec *exec, ls_spmd_result **out, int status, const char *why);
+void ls_exec__forget_joining(ls_exec *exec);
 
 // ---- coordinator.c ------------------------------------------------------------------------------
 // Ends the run where it cannot go on, nothing having moved for `quiet` seconds.

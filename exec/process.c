@@ -107,6 +107,10 @@ static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_he
     process->rank = message->rank;
     process->ranks = message->ranks;
     process->session = message->session != 0;
+    if (exec->options->processes == 0) {  // else the launcher is outside of this job
+        process->attempt = message->attempt;
+        process->last_attempt = message->last_attempt;
+    }
     welcome(exec, process);
     return LS_OK;
 }
@@ -187,6 +191,9 @@ static size_t least(uint32_t type) {
 }
 
 static int destroy(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_destroy *message) {
+    if (ls_exec__is_past(exec, process, message->comm)) {
+        return LS_OK;
+    }
     ls_exec_comm *comm = ls_exec__comm(process, message->comm);
     LS_TRY(comm != NULL ? LS_OK : LS_ERR_INVALID);
     const ls_exec_site *at = ls_exec__site(process, message->site);
@@ -390,7 +397,7 @@ int ls_exec__accept(ls_exec *exec) {
     process->socket = made;
     process->pid = who.pid;
     process->watch = (int)syscall(SYS_pidfd_open, who.pid, 0);
-    process->rank = process->ranks = -1;
+    process->rank = process->ranks = process->run = -1;
     ls_exec_process **at = &exec->processes;
     while (*at != NULL) {
         at = &(*at)->next;
@@ -442,9 +449,11 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
     exec->died = exec->died || (died && !process->killed && !exec->over);
     char how[160];
     describe(how, sizeof how, process, known, status);
+    const bool past =
+        process->attempt < exec->attempt || (process->run >= 0 && process->run != exec->number);
     for (int r = 0; r < exec->rank_count; r++) {
         ls_exec_rank *rank = &exec->ranks[r];
-        if (rank->process == NULL && r == process->rank && process->own) {
+        if (rank->process == NULL && r == process->rank && process->own && !past) {
             rank->process = process;  // it joined no communicator
         }
         if (rank->process != process || rank->ended) {

@@ -403,7 +403,7 @@ static ls_call_set *new_set(ls_exec *exec, const ls_call *call, const char *comm
     if (exec->sets == NULL) {
         exec->sets = ls_arena_alloc(exec->arena, LS_EXEC_SETS_MAX, sizeof *exec->sets);
     }
-    const char **where = ls_arena_alloc(exec->arena, (size_t)exec->rank_count, sizeof *where);
+    const char **where = ls_arena_alloc(exec->arena, LS_EXEC_RANKS_MAX, sizeof *where);
     const char *name = ls_arena_strdup(exec->arena, communicator);
     if (exec->sets == NULL || where == NULL || name == NULL) {
         return NULL;

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define LS_WIRE_VERSION      2u
+#define LS_WIRE_VERSION      3u
 #define LS_WIRE_SOCKET       "LOCKSTEP_EXEC"            // of the environment: the socket's name
 #define LS_WIRE_SIMULATED    "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
 #define LS_WIRE_PAYLOAD      "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
@@ -41,8 +41,8 @@ typedef struct ls_wire_slot {
 
 typedef struct ls_wire_control {
     uint32_t version;
-    uint32_t failed;              // 1: the run is over; then
-    char why[LS_WIRE_WHY_BYTES];  // is a sentence
+    uint32_t failed;              // 1: the process's run is over, and no next one has begun; then
+    char why[LS_WIRE_WHY_BYTES];  // is a sentence, which calls of that run have from then on
     ls_wire_slot slots[LS_WIRE_SLOTS];
 } ls_wire_control;
 
@@ -73,8 +73,10 @@ typedef struct ls_wire_hello {
     ls_wire_head head;
     uint32_t version;
     int32_t pid;
-    int32_t rank, ranks;  // as whoever started the process says; -1: nobody did
-    uint32_t session;     // 1: of tests, which go on after one that fails
+    int32_t rank, ranks;   // as whoever started the process says; -1: nobody did
+    uint32_t session;      // 1: of tests, which go on after one that fails
+    int32_t attempt;       // of an elastic launcher, from 0
+    int32_t last_attempt;  // that it makes at most
     uint32_t unused;
 } ls_wire_hello;
 
@@ -95,6 +97,8 @@ typedef struct ls_wire_comm_init {
     int32_t ranks, rank;
     int32_t device;
     uint32_t slot, site;
+    uint32_t later;  // 1: the process knows that its run is over
+    uint32_t unused;
     unsigned char id[LS_WIRE_ID_BYTES];
     char name[LS_WIRE_NAME_BYTES];
 } ls_wire_comm_init;

@@ -131,6 +131,9 @@ def main():
         ("exit code", done.returncode, code)) if is_ != should]
     if case == "session" and done.stderr.count("continues") != 4:
         wrong.append("the session does not continue")
+    ended = [f"it ended run {run} of the job" in found["text"] for run, found in enumerate(result["findings"], 1)]
+    if case == "session" and ended != [True, True]:
+        wrong.append(f"the findings of the session's runs: {ended}")
     if case == "python_op" and any(
             len(re.findall(rf"^rank {rank} came to .*:{mark_line(source, mark)} by:", found["text"],
                            re.MULTILINE)) != 1 for rank in ranks):

@@ -32,7 +32,8 @@ static uint32_t begin(uint32_t comm, const char *id, int members, uint32_t site)
                                  .comm = comm,
                                  .ranks = members,
                                  .rank = rank,
-                                 .site = site};
+                                 .site = site,
+                                 .later = ls_client_failed(client, NULL) ? 1 : 0};
     (void)snprintf((char *)message.id, sizeof message.id, "%s", id);
     CHECK(ls_client_slot_take(&message.slot, client));
     CHECK(ls_client_send(client, &message, -1));
@@ -257,23 +258,55 @@ static void join_threads(void) {
     CHECK(pthread_join(thread, NULL));
 }
 
-// A session of tests: it continues, and later calls fail at once.
+// A call that fails, since ranks differ or the communicator's run is over.
+static void fail_on(uint32_t comm) {
+    const ls_client_call made = {.comm = comm,
+                                 .kind = LS_ALL_REDUCE,
+                                 .dtype = LS_F64,
+                                 .op = rank == 1 ? LS_MAX : LS_SUM,
+                                 .send.memory = LS_WIRE_NONE,
+                                 .recv.memory = LS_WIRE_NONE,
+                                 .stream = LS_WIRE_NO_STREAM};
+    uint32_t slot = 0;
+    CHECK(ls_client_issue(&slot, client, &made));  // MARK session
+    expect(ls_client_wait(client, slot) != LS_OK, __LINE__);
+    ls_client_slot_give(client, slot);
+}
+
+// A session of tests: later calls fail at once, and those of a new world do not.
 static void continue_after(void) {
+    fail_on(world);
+    (void)sleep(3);
+    fail_on(world);
     for (int i = 0; i < 2; i++) {
-        const ls_client_call made = {.comm = world,
-                                     .kind = LS_ALL_REDUCE,
-                                     .dtype = LS_F64,
-                                     .op = rank == 1 ? LS_MAX : LS_SUM,
-                                     .send.memory = LS_WIRE_NONE,
-                                     .recv.memory = LS_WIRE_NONE,
-                                     .stream = LS_WIRE_NO_STREAM};
-        uint32_t slot = 0;
-        CHECK(ls_client_issue(&slot, client, &made));  // MARK session
-        expect(ls_client_wait(client, slot) != LS_OK, __LINE__);
-        ls_client_slot_give(client, slot);
-        (void)sleep(i == 0 ? 3 : 0);
+        const uint32_t past = world;
+        char id[256];
+        (void)snprintf(id, sizeof id, "%.200s %d", getenv("MEET"), i);
+        world = join(id);
+        end_sum(begin_sum(world));
+        fail_on(past);
+        CHECK(ls_client_leave(client, past, false));
+        aside = join("aside");
+        end_sum(begin_sum(aside));
+        if (i == 0) {
+            fail_on(world);
+        }
     }
     (void)fprintf(stderr, "rank %d continues\n", rank);
+}
+
+// The first attempt of a launcher fails: a rank ends, or all do, or calls differ.
+static int fail_first(const char *bug) {
+    const char *count = getenv("TORCHELASTIC_RESTART_COUNT");
+    bool first = count != NULL && strcmp(count, "0") == 0;
+    if (first && strcmp(bug, "restart_op") == 0) {
+        fail_on(world);
+    } else if (first && strcmp(bug, "restart_all") == 0) {
+        end_sum(begin_sum(world));
+    } else if (!first || rank != 1) {
+        end_sum(begin_sum(world));
+    }
+    return first ? 3 : 0;
 }
 
 static void call_from_threads(const char *bug) {
@@ -325,6 +358,7 @@ int main(int argc, char **argv) {
     }
     ls_client_region_give(client, &in);
     ls_client_region_give(client, &out);
-    ls_client_bye(client, 0);
-    return 0;
+    int code = strncmp(bug, "restart", strlen("restart")) == 0 ? fail_first(bug) : 0;
+    ls_client_bye(client, code);
+    return code;
 }

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-VERSION, CONTROL_BYTES = 2, 1 << 20
+VERSION, CONTROL_BYTES = 3, 1 << 20
 HELLO, SITE, CALL = 1, 2, 7
 
 
@@ -34,7 +34,7 @@ def greet(name, version, rank):
     made = connect(name)
     memory = os.memfd_create("stranger")
     os.ftruncate(memory, CONTROL_BYTES)
-    hello = struct.pack("=IIIiiiII", HELLO, 32, version, os.getpid(), rank, 4, 0, 0)
+    hello = struct.pack("=IIIiiiIiiI", HELLO, 40, version, os.getpid(), rank, 4, 0, 0, 0, 0)
     try:
         socket.send_fds(made, [hello], [memory])
     except OSError:  # there are too many strangers
