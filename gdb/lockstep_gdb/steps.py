@@ -47,6 +47,16 @@ class Stopped:
             Stopped.why = f"breakpoint {numbers[0]}" if numbers else None
 
 
+def give_baton(rank):
+    try:
+        gdb.execute(f"call (void)ls_gdb_give_baton((ls_rank *){rank.record.address})", to_string=True)
+    except gdb.error as error:
+        if "extended state" in str(error):  # registers that this gdb does not know, such as AMX tiles
+            raise Failure("this gdb cannot call functions on this processor, which step-all and next-all need: "
+                          f"{str(error).rstrip('.')}; a newer gdb can") from None
+        raise
+
+
 def run_on(command):
     """Lets the selected thread run alone; whether it is about to wait."""
     Parked.hit_now, Stopped.why = False, None
@@ -170,8 +180,7 @@ class All(memory.Command):
                 return None
             number = able[0]
             if run.running != number:
-                gdb.execute(f"call (void)ls_gdb_give_baton((ls_rank *){run.ranks[number].record.address})",
-                            to_string=True)
+                give_baton(run.ranks[number])
                 run = model.Run(address)
             done = one_line(run, number, self.step)
             if done == ELSEWHERE:

@@ -16,6 +16,7 @@ import tempfile
 import time
 
 SENTINEL = "99887766"
+CANNOT_CALL = "this gdb cannot call functions on this processor"  # the extension's own words
 
 
 class Session:
@@ -135,12 +136,15 @@ def check(build, path, session):
         for number, command, expected, lines in (run_mi if session.mi else run_tui)(build, session,
                                                                                     scratch):
             print(f"  {command}")
+            if any(CANNOT_CALL in text for text in lines):
+                print(f"{path}:{number}: not compared from here on:", *lines, sep="\n    ")
+                return bad, True
             line = missing(expected, lines)
             wrong = any("Traceback" in text or "Python Exception" in text for text in lines)
             if line is not None or wrong:
                 bad += 1
                 print(f"{path}:{number}: {command}\n  not there: {line}\n  got:", *lines, sep="\n    ")
-    return bad
+    return bad, False
 
 
 # ---- launch.json: what VS Code does with it --------------------------------------------------------
@@ -164,7 +168,7 @@ def check_launch(build, source, path, launch):
                                   f'-interpreter-exec console "{text}"', ["^done"]))
         session.steps.append((0, "-exec-run", ['*stopped,reason="breakpoint-hit"', "=thread-selected,id="]))
         session.steps.append((0, "-stack-list-frames", ['^done,stack=[frame={...func="train"...}]']))
-        bad += check(build, path, session)
+        bad += check(build, path, session)[0]
     return bad
 
 
@@ -184,11 +188,15 @@ def main():
         print("skipped: " + why)
         sys.exit(77)
     sessions = [(path, s) for path in sys.argv[3:] for s in parse(path)]
-    bad = sum(check(build, path, session) for path, session in sessions)
+    results = [check(build, path, session) for path, session in sessions]
+    bad, cut = sum(wrong for wrong, _ in results), sum(is_cut for _, is_cut in results)
     for path in sys.argv[3:]:
         for launch in launches(path) if path.endswith(".md") else ():
             bad += check_launch(build, os.path.abspath(sys.argv[2]), path, launch)
     print(f"{len(sessions)} sessions, {bad} commands differ")
+    if cut and not bad:
+        print(f"skipped: {cut} sessions were cut short, the others passed: {CANNOT_CALL}")
+        sys.exit(77)
     sys.exit(1 if bad or not sessions else 0)
 
 
