@@ -44,7 +44,6 @@ void ls_order__posted(ls_request *request) {
             .comm = {at->comm->shared, request->comm->shared},
             .round = {at->meet->round, request->meet->round},
             .meet = {at->meet, request->meet},
-            .rank = rank->id,
         };
         void *memory = NULL;
         if (reported(run, &made) || ls_alloc(&memory, 1, sizeof(ls_order_edge)) != LS_OK) {
@@ -75,45 +74,62 @@ void ls_order__close(ls_spmd *run) {
     }
 }
 
-// Both collectives are complete: some member of both may have made the calls the other way round.
-static void compare(ls_spmd *run, const ls_order_edge *edge, const ls_meet *last, int last_side) {
+// A member of both communicators and the two calls that it made on them.
+typedef struct both_calls {
+    int rank;    // -1: none
+    int before;  // the side that it called on first
+    const ls_ordered_call *calls[2];
+} both_calls;
+
+static void say_order(ls_text *text, const ls_order_edge *edge, const both_calls *of) {
+    char where[LS_CALL_WHERE_MAX];
+    const ls_ordered_call *later = of->calls[1 - of->before];
+    const ls_call call = {.file = later->file, .line = later->line};
+    ls_text_printf(text, "  rank %d: %s before %s (at %s)\n", of->rank,
+                   edge->comm[of->before]->comm->name, edge->comm[1 - of->before]->comm->name,
+                   ls_call__where(where, &call));
+}
+
+// Both collectives are complete: members of both may have made the calls in opposite orders. The
+// finding names the lowest such rank and the lowest that differs from it, whichever came last.
+static void compare(ls_spmd *run, const ls_order_edge *edge) {
     const ls_comm *a = edge->comm[0]->comm, *b = edge->comm[1]->comm;
     if (edge->comm[0]->crossed == edge->comm[1] || edge->comm[1]->crossed == edge->comm[0]) {
         return;  // one bug, told once
     }
+    both_calls lowest[2] = {{.rank = -1}, {.rank = -1}};  // [side called on first]
     for (int i = 0; i < a->size; i++) {
-        int j = ls_comm_member(b, a->ranks[i]);
-        const ls_ordered_call *first = &edge->calls[0][i];
-        if (j < 0 || first->number < edge->calls[1][j].number ||
-            !ordered(&first->issuer, &edge->calls[1][j].issuer)) {
+        int rank = a->ranks[i], j = ls_comm_member(b, rank);
+        const ls_ordered_call *calls[2] = {&edge->calls[0][i], j < 0 ? NULL : &edge->calls[1][j]};
+        if (j < 0 || !ordered(&calls[0]->issuer, &calls[1]->issuer)) {
             continue;
         }
-        int other = a->ranks[i];
-        const ls_comm *last_comm = last_side == 0 ? a : b;
-        const ls_request *here = last->requests[ls_comm_member(last_comm, edge->rank)];
-        const ls_request *there = last->requests[ls_comm_member(last_comm, other)];
-        char where_here[LS_CALL_WHERE_MAX], where_there[LS_CALL_WHERE_MAX];
-        ls_text text = {0};
-        ls_text_printf(
-            &text,
-            "ranks %d and %d call on %s and %s in opposite orders; this schedule survived it, "
-            "since "
-            "one of them did not wait, but where a call blocks it is a deadlock\n  rank %d: %s "
-            "before %s (the later completed one at %s)\n  rank %d: %s before %s (the later "
-            "completed "
-            "one at %s)\n",
-            edge->rank, other, a->name, b->name, edge->rank, a->name, b->name,
-            ls_call__where(where_here, &here->call), other, b->name, a->name,
-            ls_call__where(where_there, &there->call));
-        ls_findings__history(&text, &run->ranks[edge->rank], 4);
-        ls_findings__history(&text, &run->ranks[other], 4);
-        edge->comm[0]->crossed = edge->comm[1];
-        const int ranks[2] = {edge->rank, other};
-        (void)ls_findings__add(run, LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, ranks, 2,
-                               here->call.file, here->call.line, ls_findings__string(run, &text));
-        ls_text_free(&text);
+        int before = calls[0]->number < calls[1]->number ? 0 : 1;
+        if (lowest[before].rank < 0 || rank < lowest[before].rank) {
+            lowest[before] = (both_calls){rank, before, {calls[0], calls[1]}};
+        }
+    }
+    if (lowest[0].rank < 0 || lowest[1].rank < 0) {
         return;
     }
+    int low = lowest[0].rank < lowest[1].rank ? 0 : 1;
+    const both_calls *first = &lowest[low], *second = &lowest[1 - low];
+    const int ranks[2] = {first->rank, second->rank};
+    ls_text text = {0};
+    ls_text_printf(&text,
+                   "ranks %d and %d call on %s and %s in opposite orders; this schedule survived "
+                   "it, since one of them did not wait, but where a call blocks it is a deadlock\n",
+                   ranks[0], ranks[1], edge->comm[low]->comm->name,
+                   edge->comm[1 - low]->comm->name);
+    say_order(&text, edge, first);
+    say_order(&text, edge, second);
+    ls_findings__history(&text, &run->ranks[ranks[0]], 4);
+    ls_findings__history(&text, &run->ranks[ranks[1]], 4);
+    edge->comm[0]->crossed = edge->comm[1];
+    const ls_ordered_call *later = first->calls[1 - low];
+    (void)ls_findings__add(run, LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, ranks, 2, later->file,
+                           later->line, ls_findings__string(run, &text));
+    ls_text_free(&text);
 }
 
 static bool keep_calls(ls_order_edge *edge, int side, const ls_meet *meet) {
@@ -124,8 +140,9 @@ static bool keep_calls(ls_order_edge *edge, int side, const ls_meet *meet) {
     }
     edge->calls[side] = memory;
     for (size_t m = 0; m < size; m++) {
-        edge->calls[side][m] = (ls_ordered_call){.number = meet->requests[m]->number,
-                                                 .issuer = meet->requests[m]->issuer};
+        const ls_request *request = meet->requests[m];
+        edge->calls[side][m] = (ls_ordered_call){request->number, request->issuer,
+                                                 request->call.file, request->call.line};
     }
     edge->meet[side] = NULL;
     return true;
@@ -149,7 +166,7 @@ void ls_order__met(ls_spmd *run, ls_meet *meet) {
             continue;
         }
         if (kept) {
-            compare(run, edge, meet, side);
+            compare(run, edge);
         } else if (edge->meet[1 - side] != NULL) {
             edge->meet[1 - side]->edge_count -= 1;
         }

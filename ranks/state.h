@@ -285,6 +285,8 @@ struct ls_shared_comm {
 typedef struct ls_ordered_call {
     uint64_t number;  // of its rank
     ls_issuer issuer;
+    const char *file;  // static storage
+    int line;
 } ls_ordered_call;
 
 // An order of two communicators' calls that a rank made while the first was open, see order.c.
@@ -293,7 +295,6 @@ typedef struct ls_order_edge {
     uint64_t round[2];
     ls_ordered_call *calls[2];  // [size of comm] of its members, once it is complete
     ls_meet *meet[2];           // while it is not
-    int rank;
     struct ls_order_edge *next;
 } ls_order_edge;
 
