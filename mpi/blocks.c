@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "mpi/image/image.h"
@@ -104,16 +106,72 @@ bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted) {
     return real < wanted || real - *bytes <= ROUNDING;
 }
 
-void ls_mpi__block_check(mpi_rank *me, const void *at, size_t wanted, const char *function) {
-    size_t bytes;
-    if (!ls_mpi__block_too_small(&bytes, at, wanted)) {
-        return;
-    }
-    ls_mpi__finding(me, LS_FINDING_BUFFER_TOO_SMALL, ls_mpi__file, ls_mpi__line,
-                    "%s: its buffer is said to have %zu bytes, and was allocated with %zu",
-                    function, wanted, bytes);
+static void too_small(mpi_rank *me, const char *format, ...) LS_PRINTF(2, 3);
+static void too_small(mpi_rank *me, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ls_mpi__finding(me, LS_FINDING_BUFFER_TOO_SMALL, ls_mpi__file, ls_mpi__line, "%s", text);
     ls_schedule__enter(me->rank);
     ls_spmd__fail(ls_mpi__state.run, LS_ERR_FINDING, "buffer.too_small");
     ls_schedule__leave(me->rank);
     (void)ls_mpi__leave(me, LS_OK);
+}
+
+static mpi_looked *looked_at(mpi_rank *me, const char *low) {
+    return &me->looked[((uintptr_t)low >> 2) % LS_MPI_LOOKED];
+}
+
+static void check_variable(mpi_rank *me, const char *low, const char *high, const mpi_place *place,
+                           const char *function) {
+    mpi_object object;
+    const char *stack = __builtin_frame_address(0);
+    mpi_looked *looked = looked_at(me, low);
+    if ((looked->low == low && looked->high >= high && looked->stack == stack &&
+         looked->file == ls_mpi__file && looked->line == ls_mpi__line) ||
+        !ls_mpi__variable_at(&object, me, low)) {
+        return;
+    }
+    if (high <= object.high) {
+        *looked = (mpi_looked){low, high, stack, ls_mpi__file, ls_mpi__line};
+        return;
+    }
+    // One element that reaches from one variable to another names both.
+    if (place->type->scattered && low + place->type->true_extent > object.high) {
+        return;
+    }
+    char declared[300] = "", before[64] = "";
+    ls_mpi__variable_declared(&object, me);
+    if (object.file != NULL) {
+        (void)snprintf(declared, sizeof declared, " (%s:%d)", object.file, object.line);
+    }
+    if (low > object.low) {
+        (void)snprintf(before, sizeof before, ", and begins %td bytes behind its start",
+                       low - object.low);
+    }
+    too_small(me, "%s: its buffer is said to have %td bytes; it is in %s%s, which has %td bytes%s",
+              function, high - low, object.name, declared, object.high - object.low, before);
+}
+
+void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *function) {
+    ptrdiff_t offset;
+    size_t bytes, allocated;
+    ls_mpi__span(&offset, &bytes, place->count, place->type);
+    if (bytes == 0 || place->base == MPI_BOTTOM) {
+        return;
+    }
+    const char *low = place->base + offset, *high = low + bytes;
+    if (ls_mpi__block_too_small(&allocated, low, bytes)) {
+        too_small(me, "%s: its buffer is said to have %zu bytes, and was allocated with %zu",
+                  function, bytes, allocated);
+    } else {
+        check_variable(me, low, high, place, function);
+    }
+}
+
+void ls_mpi__bytes_check(mpi_rank *me, const void *at, size_t bytes, const char *function) {
+    const mpi_place place = {at, bytes, ls_mpi__type_of(me, MPI_BYTE)};
+    ls_mpi__buffer_check(me, &place, function);
 }

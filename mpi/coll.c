@@ -75,6 +75,9 @@ static run all_blocks(const mpi_side *side, int blocks) {
         ptrdiff_t low = 0, high = 0, at = 0;
         for (int b = 0; b < blocks; b++) {
             at = side->displs != NULL ? side->displs[b] : at;
+            if (side->counts[b] == 0) {
+                continue;  // its place is nowhere
+            }
             low = at < low ? at : low;
             high = at + side->counts[b] > high ? at + side->counts[b] : high;
             at += side->counts[b];
@@ -201,6 +204,16 @@ static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *recor
     }
 }
 
+// Buffers that end behind their memory, before what lies there is taken for another buffer.
+static void check_side(mpi_rank *me, const mpi_side *side, int blocks, const char *function) {
+    for (int b = 0; ls_mpi__has_data(side) && b < block_count(side, blocks); b++) {
+        const mpi_place own = block_at(me, side, b, blocks);
+        if (own.type != NULL) {
+            ls_mpi__buffer_check(me, &own, function);
+        }
+    }
+}
+
 // Whether a byte of what the member receives into is of two blocks, or twice of one.
 static bool received_twice(mpi_rank *me, const sides *of) {
     if (!of->receives || !ls_mpi__has_data(&of->recv)) {
@@ -302,6 +315,12 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
         record.op = op;
     }
     const sides of = sides_of(&record);
+    if (of.sends) {
+        check_side(at.me, &of.send, of.out, at.function);
+    }
+    if (of.receives) {
+        check_side(at.me, &of.recv, of.in, at.function);
+    }
     if (args->kind->two_sided && sides_meet(at.me, &of.send, of.out, &of.recv, of.in)) {
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
                              "the send and the receive buffer overlap (MPI_IN_PLACE is for that)");

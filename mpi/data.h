@@ -37,6 +37,7 @@ typedef struct mpi_type {
     bool committed;
     bool contiguous;  // one segment at 0 that fills the extent
     bool overlaps;    // segments of it have a byte in common
+    bool scattered;   // it has displacements in bytes: of one variable from another, say
     char *name;
     mpi_attribute *attributes;
     int combiner;

@@ -204,6 +204,13 @@ typedef struct mpi_keyval {
     int references;  // attributes that are set
 } mpi_keyval;
 
+// A buffer on the stack that was found to be large enough, and the call that it was given to.
+#define LS_MPI_LOOKED 64
+typedef struct mpi_looked {
+    const char *low, *high, *stack, *file;
+    int line;
+} mpi_looked;
+
 #define LS_MPI_KEYVALS 256
 struct mpi_rank {
     ls_rank *rank;
@@ -227,7 +234,9 @@ struct mpi_rank {
     uint64_t *clock;         // [ranks]
     mpi_win *windows;
     int window_count;
-    const char *code_low, *code_high;  // where its image is
+    void *library;                     // its image
+    const char *code_low, *code_high;  // where that is
+    mpi_looked looked[LS_MPI_LOOKED];
     int argc;
     char **argv;
     int dup_depth;
@@ -407,10 +416,25 @@ void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *lin
 void ls_mpi__win_access(mpi_rank *me, const char *low, const char *high, bool writes,
                         const void *code);
 
-// ---- blocks.c -----------------------------------------------------------------------------------
+// ---- blocks.c, objects.c ------------------------------------------------------------------------
 bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted);
-// A buffer that ends behind the memory that begins where it does ends the run.
-void ls_mpi__block_check(mpi_rank *me, const void *at, size_t wanted, const char *function);
+
+// A variable of the program.
+typedef struct mpi_object {
+    const char *low, *high;
+    const char *name, *file;  // file NULL: the place of its declaration has not been read
+    int line;
+} mpi_object;
+void ls_mpi__objects_open(const char *path);
+void ls_mpi__objects_close(void);
+bool ls_mpi__variable_at(mpi_object *out, const mpi_rank *me, const char *at);
+// The line of the call that returns to `code`.
+bool ls_mpi__code_line(const char **file, int *line, const mpi_rank *me, const char *code);
+void ls_mpi__variable_declared(mpi_object *object, const mpi_rank *me);  // fills in where that is
+
+// A buffer that ends behind the memory that it begins in ends the run.
+void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *function);
+void ls_mpi__bytes_check(mpi_rank *me, const void *at, size_t bytes, const char *function);
 
 // ---- rma.c, race.c, clock.c ---------------------------------------------------------------------
 void ls_mpi__clock_tick(mpi_rank *me);

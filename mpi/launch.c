@@ -144,6 +144,7 @@ static int load_image(launch *l, int rank, int file) {
                        l->options->image);
     }
     memcpy(&made->main, &symbol, sizeof symbol);
+    ls_mpi__state.ranks[rank].library = made->library;
     struct link_map *map = NULL;
     if (dlinfo(made->library, RTLD_DI_LINKMAP, &map) == 0) {
         code found = {.base = map->l_addr};
@@ -351,6 +352,7 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
     l.images = ls_mpi__alloc((size_t)count * sizeof *l.images);
     int status = open_images(&l);
     if (status == LS_OK) {
+        ls_mpi__objects_open(options->image);
         if (options->printed != NULL) {  // what one rank printed is not for the next to write
             (void)fflush(stdout);
             (void)setvbuf(stdout, NULL, _IONBF, 0);
@@ -361,6 +363,7 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
         (void)fflush(NULL);
     }
     environ = l.environment;
+    ls_mpi__objects_close();
     close_images(&l);
     for (int r = 0; r < count; r++) {
         close_rank(&ls_mpi__state.ranks[r]);

@@ -113,16 +113,6 @@ static void touch(mpi_rank *me, const mpi_ranges *where, bool writes, const char
     }
 }
 
-static void check_block(mpi_rank *me, const mpi_place *place, const char *function) {
-    ptrdiff_t offset;
-    size_t bytes;
-    ls_mpi__span(&offset, &bytes, place->count, place->type);
-    ptrdiff_t end = offset + (ptrdiff_t)bytes;
-    if (end > 0) {
-        ls_mpi__block_check(me, place->base, (size_t)end, function);
-    }
-}
-
 static bool is_empty(const mpi_place *place) {
     return place->count == 0 || place->type == NULL || place->type->size == 0;
 }
@@ -133,7 +123,7 @@ void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_
     if (is_empty(&place)) {
         return;
     }
-    check_block(me, &place, function);
+    ls_mpi__buffer_check(me, &place, function);
     if (me->owned[0].root != NULL || me->owned[1].root != NULL || me->window_count > 0) {
         mpi_ranges where;
         ls_mpi__ranges(&where, &place);
@@ -149,7 +139,7 @@ mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_ty
         return NULL;
     }
     mpi_ranges where;
-    check_block(me, &place, function);
+    ls_mpi__buffer_check(me, &place, function);
     ls_mpi__ranges(&where, &place);
     touch(me, &where, writes, function);
     mpi_owned *made = ls_mpi__alloc(sizeof *made + where.count * sizeof made->held[0]);

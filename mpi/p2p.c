@@ -196,8 +196,12 @@ static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_mes
         records[i].status.MPI_SOURCE = MPI_PROC_NULL;
     }
     const mpi_side *out = &records[1].send, *in = &records[0].recv;
-    ls_mpi__touch_typed(at.me, out->buf, (size_t)out->count, out->type, false, at.function);
-    ls_mpi__touch_typed(at.me, in->buf, (size_t)in->count, in->type, true, at.function);
+    if (send->peer != MPI_PROC_NULL) {
+        ls_mpi__touch_typed(at.me, out->buf, (size_t)out->count, out->type, false, at.function);
+    }
+    if (recv->peer != MPI_PROC_NULL) {
+        ls_mpi__touch_typed(at.me, in->buf, (size_t)in->count, in->type, true, at.function);
+    }
     int open = 0;
     for (int i = 0; i < 2; i++) {
         if (both[i]->peer != MPI_PROC_NULL) {
@@ -229,6 +233,8 @@ int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int 
     mpi_type *out = ls_mpi__type_of(at.me, sendtype), *in = ls_mpi__type_of(at.me, recvtype);
     if (out != NULL && in != NULL && sendcount > 0 && recvcount > 0 && dest != MPI_PROC_NULL &&
         source != MPI_PROC_NULL) {
+        ls_mpi__buffer_check(at.me, &(mpi_place){sendbuf, (size_t)sendcount, out}, __func__);
+        ls_mpi__buffer_check(at.me, &(mpi_place){recvbuf, (size_t)recvcount, in}, __func__);
         if (ls_mpi__types_meet(sendbuf, (size_t)sendcount, out, recvbuf, (size_t)recvcount, in)) {
             ls_mpi__finding(at.me, LS_FINDING_BUFFER_OVERLAP, ls_mpi__file, ls_mpi__line,
                             "MPI_Sendrecv: the send and the receive buffer overlap");
@@ -279,6 +285,7 @@ int MPI_Buffer_attach(void *buffer, int size) {
                                         "already",
                              size < 0 ? size : at.me->bsend_size);
     }
+    ls_mpi__bytes_check(at.me, buffer, (size_t)size, __func__);
     at.me->bsend_buffer = buffer;
     at.me->bsend_size = size;
     at.me->bsend_all = 0;

@@ -1,61 +1,23 @@
 // Threads of the program's own, and what lockstep-cc has the compiler say of reads and writes
 // (the calls of -fsanitize=thread, without its library).
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "mpi/image/image.h"
 #include "mpi/internal.h"
 
 // ---- Accesses -----------------------------------------------------------------------------------
-// What addr2line prints of an address of the program: out [bytes], "" where it has nothing to say.
-static void ask_line(char *out, size_t bytes, uintptr_t offset) {
-    int ends[2];
-    char address[32];
-    out[0] = 0;
-    (void)snprintf(address, sizeof address, "0x%lx", (unsigned long)offset);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return;
-    }
-    pid_t child = fork();
-    if (child == 0) {
-        (void)dup2(ends[1], STDOUT_FILENO);
-        (void)execlp("addr2line", "addr2line", "-e", ls_mpi__state.options->image, address, NULL);
-        _exit(127);
-    }
-    (void)close(ends[1]);
-    size_t used = 0;
-    for (ssize_t n; used + 1 < bytes && (n = read(ends[0], out + used, bytes - used - 1)) > 0;) {
-        used += (size_t)n;
-    }
-    out[used] = 0;
-    (void)close(ends[0]);
-    int ignored;
-    while (child > 0 && waitpid(child, &ignored, 0) < 0 && errno == EINTR) {
-    }
-}
-
 // The line of an address in the program: asked for only where it is told.
 void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *line) {
-    char answer[1024];
+    const char *found;
+    int number;
     *file = ls_mpi__file;
     *line = ls_mpi__line;
-    if ((const char *)code < me->code_low || (const char *)code >= me->code_high) {
-        return;
-    }
-    ask_line(answer, sizeof answer, (uintptr_t)((const char *)code - me->code_low) - 1);
-    char *colon = strrchr(answer, ':');
-    int told = colon != NULL && answer[0] != '?' ? (int)strtol(colon + 1, NULL, 10) : 0;
-    if (told > 0) {
-        *line = told;
-        *colon = 0;
-        const char *kept = ls_arena_strdup(ls_mpi__state.run->arena, answer);
+    if ((const char *)code >= me->code_low && (const char *)code < me->code_high &&
+        ls_mpi__code_line(&found, &number, me, code)) {
+        const char *kept = ls_arena_strdup(ls_mpi__state.run->arena, found);
         *file = kept != NULL ? kept : *file;
+        *line = kept != NULL ? number : *line;
     }
 }
 

@@ -182,6 +182,7 @@ void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, 
     if (old->size > 0) {
         made->unit = made->size == 0 || made->unit == old->unit ? old->unit : NULL;
     }
+    made->scattered = made->scattered || old->scattered;
     made->size += count * old->size;
     made->elements += count * old->elements;
     if (old->contiguous) {

@@ -81,6 +81,7 @@ static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_byte
             ls_mpi__type_append(made, of, offset, (size_t)length);
         }
     }
+    made->scattered = made->scattered || b->byte_displs != NULL;
     ptrdiff_t end = made->lb + made->extent;
     made->lb = has_lb ? lb : made->lb;
     made->extent = (has_ub ? ub : end) - made->lb;

@@ -101,7 +101,7 @@ static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
                              "the place for the window is NULL");
     }
     if (proto->flavor == MPI_WIN_FLAVOR_CREATE) {
-        ls_mpi__block_check(at.me, proto->base, (size_t)proto->size, at.function);
+        ls_mpi__bytes_check(at.me, proto->base, (size_t)proto->size, at.function);
     }
     mpi_win *win = ls_mpi__alloc(sizeof *win);
     *win = *proto;
@@ -172,6 +172,7 @@ int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {
         return ls_mpi__win_error(at.me, win, MPI_ERR_RMA_FLAVOR, __func__,
                                  "the window is not dynamic");
     }
+    ls_mpi__bytes_check(at.me, base, size > 0 ? (size_t)size : 0, __func__);
     mpi_attached *made = ls_mpi__alloc(sizeof *made);
     made->at = (mpi_interval){.low = base, .high = (char *)base + size};
     if (size > 0) {
