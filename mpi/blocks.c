@@ -1,127 +1,363 @@
-// Memory that the program has allocated, by where it begins: a call's buffer that begins there must
-// not end behind it.
+// Memory that the program allocates. Each allocation has a guard behind it, which nobody may write;
+// freed ones are kept for a while, which nobody may touch. So what a rank does behind an allocation
+// is found before it reaches memory of others, which all ranks and lockstep share.
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mpi/image/image.h"
 #include "mpi/internal.h"
 
-#define ROUNDING 24  // more than asked for, that malloc gives
+#define SLAB       4096         // blocks: so many that malloc maps pages of their own for them
+#define KEPT       1024         // freed blocks
+#define KEPT_BYTES (64u << 10)  // of the largest that is kept
+#define LOOKED_AT  8            // blocks, at each call of MPI
 
 typedef struct block {
-    uintptr_t at;  // 0: free
-    size_t bytes;
+    mpi_interval at;     // with its guard
+    size_t bytes, room;  // room: as malloc gave it
+    bool guarded;
+    const void *made, *freed;  // the code that did; freed NULL: nobody
+    struct block *next;        // of those that are not used
 } block;
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-static block *blocks;  // [room] open addressing; room is a power of two
-static size_t room, used;
+static block *unused;
+static struct slab {
+    struct slab *next;
+    block all[SLAB];
+} * slabs;
+static struct {
+    mpi_rank *rank;
+    block *block;
+} kept[KEPT];  // a ring
+static size_t kept_at;
 
-static size_t home(uintptr_t at, size_t of) {
-    return (size_t)(((uint64_t)at >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (of - 1);
+static block *block_of(mpi_interval *at) {
+    return (block *)at;
 }
 
-static block *place(block *table, size_t of, uintptr_t at) {
-    size_t i = home(at, of);
-    while (table[i].at != 0 && table[i].at != at) {
-        i = (i + 1) & (of - 1);
-    }
-    return &table[i];
+// The rank whose code it is; NULL: of none.
+static mpi_rank *rank_of(const void *code) {
+    const ls_rank *current = ls_schedule__current();
+    mpi_rank *me = current != NULL ? &ls_mpi__state.ranks[current->id] : NULL;
+    bool own =
+        me != NULL && (const char *)code >= me->code_low && (const char *)code < me->code_high;
+    return own ? me : ls_mpi__rank_of_code(code);
 }
 
-static bool grow(void) {
-    size_t more = room == 0 ? 1024 : 2 * room;
-    block *table = calloc(more, sizeof *table);
-    if (table == NULL) {
-        return false;
-    }
-    for (size_t i = 0; i < room; i++) {
-        if (blocks[i].at != 0) {
-            *place(table, more, blocks[i].at) = blocks[i];
+static block *make_block(void) {
+    if (unused == NULL) {
+        struct slab *made = calloc(1, sizeof *made);
+        if (made == NULL) {
+            return NULL;
+        }
+        made->next = slabs;
+        slabs = made;
+        for (size_t i = 0; i < SLAB; i++) {
+            made->all[i].next = unused;
+            unused = &made->all[i];
         }
     }
-    free(blocks);
-    blocks = table;
-    room = more;
-    return true;
+    block *made = unused;
+    unused = made->next;
+    return made;
 }
 
-void ls_mpi_allocated(const void *at, unsigned long bytes) {
-    (void)pthread_mutex_lock(&turn);
-    if (at != NULL && (2 * (used + 1) <= room || grow())) {
-        block *own = place(blocks, room, (uintptr_t)at);
-        used += own->at == 0 ? 1 : 0;
-        *own = (block){(uintptr_t)at, bytes};
+static void drop(mpi_rank *me, block *of) {
+    ls_mpi__interval_remove(&me->blocks, &of->at);
+    of->next = unused;
+    unused = of;
+}
+
+static const unsigned char *guard_of(const block *of) {
+    return (const unsigned char *)of->at.low + of->bytes;
+}
+
+// How many bytes behind it were written, up to the last that was; 0: none.
+static size_t written_behind(const block *of) {
+    size_t bytes = of->guarded && of->freed == NULL ? LS_MPI_GUARD : 0;
+    while (bytes > 0 && guard_of(of)[bytes - 1] == LS_MPI_GUARD_BYTE) {
+        bytes -= 1;
     }
-    (void)pthread_mutex_unlock(&turn);
+    return bytes;
 }
 
-static void forget(const void *at) {
+// Libraries that were compiled otherwise may have freed it, and another block is there.
+static bool still_there(const block *of) {
+    return of->freed != NULL || malloc_usable_size((void *)(uintptr_t)of->at.low) == of->room;
+}
+
+static block *block_at(mpi_rank *me, const char *at) {
+    mpi_interval *found = ls_mpi__interval_search(&me->blocks, at, at + 1, NULL);
+    if (found != NULL && !still_there(block_of(found))) {
+        drop(me, block_of(found));
+        found = NULL;
+    }
+    return found != NULL ? block_of(found) : NULL;
+}
+
+// ---- Findings -----------------------------------------------------------------------------------
+// Whether the calling thread is the rank's own, and out of MPI's functions: it can be ended.
+static bool can_tell(const mpi_rank *me) {
+    return ls_schedule__current() == me->rank && me->rank != NULL && !ls_seen__forked &&
+           ls_mpi__state.run->status == LS_OK && !ls_schedule__inside();
+}
+
+typedef struct line_of {
+    const char *file;
+    int line;
+} line_of;
+
+static line_of place_of(mpi_rank *me, const void *code) {
+    line_of at;
+    ls_mpi__line_of(me, code, &at.file, &at.line);
+    return at;
+}
+
+// Ends the run with a finding.
+static void tell(mpi_rank *me, ls_finding_id id, line_of at, const char *format, ...)
+    LS_PRINTF(4, 5);
+static void tell(mpi_rank *me, ls_finding_id id, line_of at, const char *format, ...) {
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ls_mpi__finding(me, id, at.file, at.line, "%s", text);
+    ls_schedule__enter(me->rank);
+    ls_spmd__fail(ls_mpi__state.run, LS_ERR_FINDING, ls_finding_name(id));
+    ls_schedule__leave(me->rank);
+    (void)ls_mpi__leave(me, LS_OK);
+}
+
+static void tell_written(mpi_rank *me, const block *of, line_of at) {
+    line_of made = place_of(me, of->made);
+    tell(me, LS_FINDING_BUFFER_TOO_SMALL, at,
+         "the program has written up to %zu bytes behind the %zu bytes that it allocated at %s:%d; "
+         "seen at %s:%d",
+         written_behind(of), of->bytes, made.file, made.line, at.file, at.line);
+}
+
+// who: "the program reads", "MPI_Send uses".
+static void tell_freed(mpi_rank *me, const block *of, line_of at, const char *who) {
+    line_of freed = place_of(me, of->freed), made = place_of(me, of->made);
+    tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, at,
+         "%s memory at %s:%d that was allocated at %s:%d and freed at %s:%d", who, at.file, at.line,
+         made.file, made.line, freed.file, freed.line);
+}
+
+// ---- What the program asks ----------------------------------------------------------------------
+void *ls_mpi_allocated(void *at, unsigned long bytes, int guarded, const void *caller) {
+    if (at == NULL) {
+        return NULL;
+    }
+    size_t guard = guarded != 0 ? LS_MPI_GUARD : 0;
+    memset((char *)at + bytes, LS_MPI_GUARD_BYTE, guard);
     (void)pthread_mutex_lock(&turn);
-    block *own = at != NULL && room > 0 ? place(blocks, room, (uintptr_t)at) : NULL;
-    if (own != NULL && own->at != 0) {
-        own->at = 0;
-        used -= 1;
-        // What came after it may have wanted its place.
-        for (size_t i = ((size_t)(own - blocks) + 1) & (room - 1); blocks[i].at != 0;
-             i = (i + 1) & (room - 1)) {
-            block moved = blocks[i];
-            blocks[i].at = 0;
-            *place(blocks, room, moved.at) = moved;
+    mpi_rank *me = rank_of(caller);
+    const char *low = at, *high = low + bytes + guard;
+    if (me != NULL && low < high) {
+        // Others have freed what was there.
+        for (mpi_interval *old;
+             (old = ls_mpi__interval_search(&me->blocks, low, high, NULL)) != NULL;) {
+            drop(me, block_of(old));
+        }
+        block *made = make_block();
+        if (made != NULL) {
+            *made = (block){.at = {.low = low, .high = high},
+                            .bytes = bytes,
+                            .room = malloc_usable_size(at),
+                            .guarded = guarded != 0,
+                            .made = caller};
+            ls_mpi__interval_add(&me->blocks, &made->at);
         }
     }
     (void)pthread_mutex_unlock(&turn);
+    return at;
+}
+
+// Another is freed for it.
+static void keep(mpi_rank *me, block *of, const void *caller) {
+    block *oldest = kept[kept_at].block;
+    if (oldest != NULL) {
+        void *gone = (void *)(uintptr_t)oldest->at.low;
+        drop(kept[kept_at].rank, oldest);
+        free(gone);
+    }
+    of->freed = caller;
+    memset((void *)(uintptr_t)of->at.low, LS_MPI_GUARD_BYTE, of->bytes);
+    kept[kept_at].rank = me;
+    kept[kept_at].block = of;
+    kept_at = (kept_at + 1) % KEPT;
+}
+
+// What is no allocation: a variable, or a part of one.
+static void check_unknown(mpi_rank *me, const char *at, const void *caller) {
+    mpi_object object;
+    uintptr_t stack = me->rank->stack_low, address = (uintptr_t)at;
+    bool variable = ls_mpi__variable_at(&object, me, at);
+    bool image = at >= me->code_low && at < me->code_high;
+    if (variable || image || (stack != 0 && address - stack < me->rank->stack_bytes)) {
+        line_of here = place_of(me, caller);
+        tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, here,
+             "the program frees memory at %s:%d that was not allocated: it is in %s", here.file,
+             here.line,
+             variable ? object.name
+             : image  ? "the program's image"
+                      : "the stack");
+    }
+}
+
+// Its block; freed NULL and low NULL: none is known.
+static block copy_at(mpi_rank *me, const char *at) {
+    (void)pthread_mutex_lock(&turn);
+    const block *of = block_at(me, at);
+    block found = of != NULL ? *of : (block){.bytes = 0};
+    (void)pthread_mutex_unlock(&turn);
+    return found;
+}
+
+static void check_free(mpi_rank *me, const char *at, const void *caller) {
+    const block of = copy_at(me, at);
+    if (of.at.low == NULL) {
+        check_unknown(me, at, caller);
+    } else if (of.freed != NULL) {
+        tell_freed(me, &of, place_of(me, caller), "the program frees");
+    } else if (of.at.low != at) {
+        line_of here = place_of(me, caller), made = place_of(me, of.made);
+        tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, here,
+             "the program frees memory at %s:%d %td bytes behind the start of the %zu bytes that "
+             "it allocated at %s:%d",
+             here.file, here.line, at - of.at.low, of.bytes, made.file, made.line);
+    } else if (written_behind(&of) > 0) {
+        tell_written(me, &of, place_of(me, caller));
+    }
 }
 
 int ls_mpi_unmapped(const void *at, unsigned long bytes, const void *caller) {
     return ls_mpi__still_used(at, (const char *)at + bytes, caller) ? 1 : 0;
 }
 
-int ls_mpi_freed(const void *at, const void *caller) {
+int ls_mpi_freed(void *at, int may_keep, const void *caller) {
     if (at == NULL) {
         return 0;
     }
-    if (ls_mpi_unmapped(at, malloc_usable_size((void *)(uintptr_t)at), caller) != 0) {
+    (void)pthread_mutex_lock(&turn);
+    mpi_rank *me = rank_of(caller);
+    (void)pthread_mutex_unlock(&turn);
+    if (me != NULL && can_tell(me)) {
+        check_free(me, at, caller);
+    }
+    if (ls_mpi_unmapped(at, malloc_usable_size(at), caller) != 0) {
         return 1;
     }
-    forget(at);
-    return 0;
-}
-
-bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted) {
     (void)pthread_mutex_lock(&turn);
-    const block *own = at != NULL && room > 0 ? place(blocks, room, (uintptr_t)at) : NULL;
-    bool known = own != NULL && own->at != 0;
-    *bytes = known ? own->bytes : 0;
-    (void)pthread_mutex_unlock(&turn);
-    if (!known || wanted <= *bytes) {
-        return false;
+    block *of = me != NULL ? block_at(me, at) : NULL;
+    bool stays = of != NULL && of->freed != NULL;
+    if (of != NULL && !stays && of->at.low == at) {
+        stays = may_keep != 0 && of->guarded && of->bytes <= KEPT_BYTES;
+        if (stays) {
+            keep(me, of, caller);
+        } else {
+            drop(me, of);
+        }
     }
-    // Somebody else may have freed it, and another block begins there.
-    size_t real = malloc_usable_size((void *)(uintptr_t)at);
-    return real < wanted || real - *bytes <= ROUNDING;
+    (void)pthread_mutex_unlock(&turn);
+    return stays ? 1 : 0;
 }
 
-static void too_small(mpi_rank *me, const char *format, ...) LS_PRINTF(2, 3);
-static void too_small(mpi_rank *me, const char *format, ...) {
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    ls_mpi__finding(me, LS_FINDING_BUFFER_TOO_SMALL, ls_mpi__file, ls_mpi__line, "%s", text);
-    ls_schedule__enter(me->rank);
-    ls_spmd__fail(ls_mpi__state.run, LS_ERR_FINDING, "buffer.too_small");
-    ls_schedule__leave(me->rank);
-    (void)ls_mpi__leave(me, LS_OK);
+void ls_mpi_forget(const void *at, const void *caller) {
+    (void)pthread_mutex_lock(&turn);
+    mpi_rank *me = at != NULL ? rank_of(caller) : NULL;
+    block *of = me != NULL ? block_at(me, at) : NULL;
+    if (of != NULL && of->freed == NULL) {
+        drop(me, of);
+    }
+    (void)pthread_mutex_unlock(&turn);
+}
+
+unsigned long ls_mpi_room(void *at, const void *caller) {
+    mpi_rank *me = rank_of(caller);
+    const block of = me != NULL ? copy_at(me, at) : (block){.bytes = 0};
+    return of.at.low == at && at != NULL ? of.bytes : malloc_usable_size(at);
+}
+
+// ---- What the program and its calls touch -------------------------------------------------------
+void ls_mpi__block_touched(const void *at, size_t bytes, bool writes, const void *code) {
+    mpi_rank *me = rank_of(code);
+    if (me == NULL || !can_tell(me)) {
+        return;
+    }
+    const block of = copy_at(me, at);
+    if (of.at.low == NULL) {
+        return;
+    }
+    const char *end = of.at.low + of.bytes, *last = (const char *)at + bytes;
+    if (of.freed != NULL) {
+        tell_freed(me, &of, place_of(me, code),
+                   writes ? "the program writes" : "the program reads");
+    } else if (writes && last > end) {
+        line_of here = place_of(me, code), made = place_of(me, of.made);
+        tell(me, LS_FINDING_BUFFER_TOO_SMALL, here,
+             "the program writes %zu bytes at %s:%d, up to %td bytes behind the %zu bytes that it "
+             "allocated at %s:%d",
+             bytes, here.file, here.line, last - end, of.bytes, made.file, made.line);
+    }
+}
+
+void ls_mpi__blocks_look(mpi_rank *me, bool all) {
+    block bad = {.bytes = 0};
+    if (me->blocks.root == NULL || !can_tell(me)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&turn);
+    me->block_seen = all ? NULL : me->block_seen;
+    for (int i = 0; (all || i < LOOKED_AT) && bad.at.low == NULL; i++) {
+        const mpi_interval *at =
+            ls_mpi__interval_search(&me->blocks, me->block_seen, (const char *)UINTPTR_MAX, NULL);
+        me->block_seen = at != NULL ? at->high : NULL;
+        if (at == NULL) {
+            break;
+        }
+        const block *of = (const block *)at;
+        bad = written_behind(of) > 0 && still_there(of) ? *of : bad;
+    }
+    (void)pthread_mutex_unlock(&turn);
+    if (bad.at.low != NULL) {
+        tell_written(me, &bad, (line_of){ls_mpi__file, ls_mpi__line});
+    }
+}
+
+void ls_mpi__blocks_end(void) {
+    for (size_t i = 0; i < KEPT; i++) {
+        if (kept[i].block != NULL) {
+            free((void *)(uintptr_t)kept[i].block->at.low);
+        }
+        kept[i].block = NULL;
+    }
+    while (slabs != NULL) {
+        struct slab *gone = slabs;
+        slabs = gone->next;
+        free(gone);
+    }
+    unused = NULL;
+    for (int r = 0; r < ls_mpi__state.rank_count; r++) {
+        ls_mpi__state.ranks[r].blocks = (mpi_intervals){0};
+    }
 }
 
 static mpi_looked *looked_at(mpi_rank *me, const char *low) {
     return &me->looked[((uintptr_t)low >> 2) % LS_MPI_LOOKED];
+}
+
+// One element that reaches from one variable (allocation) to another names both.
+static bool may_reach(const mpi_place *place, const char *low, const char *end) {
+    return place->type->scattered && low + place->type->true_extent > end;
 }
 
 static void check_variable(mpi_rank *me, const char *low, const char *high, const mpi_place *place,
@@ -138,8 +374,7 @@ static void check_variable(mpi_rank *me, const char *low, const char *high, cons
         *looked = (mpi_looked){low, high, stack, ls_mpi__file, ls_mpi__line};
         return;
     }
-    // One element that reaches from one variable to another names both.
-    if (place->type->scattered && low + place->type->true_extent > object.high) {
+    if (may_reach(place, low, object.high)) {
         return;
     }
     char declared[300] = "", before[64] = "";
@@ -151,23 +386,44 @@ static void check_variable(mpi_rank *me, const char *low, const char *high, cons
         (void)snprintf(before, sizeof before, ", and begins %td bytes behind its start",
                        low - object.low);
     }
-    too_small(me, "%s: its buffer is said to have %td bytes; it is in %s%s, which has %td bytes%s",
-              function, high - low, object.name, declared, object.high - object.low, before);
+    tell(me, LS_FINDING_BUFFER_TOO_SMALL, (line_of){ls_mpi__file, ls_mpi__line},
+         "%s: its buffer is said to have %td bytes; it is in %s%s, which has %td bytes%s", function,
+         high - low, object.name, declared, object.high - object.low, before);
+}
+
+static void check_block(mpi_rank *me, const block *of, const char *low, const char *high,
+                        const char *function) {
+    char before[80] = "", who[MPI_MAX_OBJECT_NAME];
+    const line_of here = {ls_mpi__file, ls_mpi__line};
+    if (of->freed != NULL) {
+        (void)snprintf(who, sizeof who, "%s uses", function);
+        tell_freed(me, of, here, who);
+        return;
+    }
+    if (low > of->at.low) {
+        (void)snprintf(before, sizeof before, ", and it begins %td bytes behind their start",
+                       low - of->at.low);
+    }
+    line_of made = place_of(me, of->made);
+    tell(me, LS_FINDING_BUFFER_TOO_SMALL, here,
+         "%s: its buffer is said to have %td bytes, and was allocated with %zu at %s:%d%s",
+         function, high - low, of->bytes, made.file, made.line, before);
 }
 
 void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *function) {
     ptrdiff_t offset;
-    size_t bytes, allocated;
+    size_t bytes;
     ls_mpi__span(&offset, &bytes, place->count, place->type);
     if (bytes == 0 || place->base == MPI_BOTTOM) {
         return;
     }
     const char *low = place->base + offset, *high = low + bytes;
-    if (ls_mpi__block_too_small(&allocated, low, bytes)) {
-        too_small(me, "%s: its buffer is said to have %zu bytes, and was allocated with %zu",
-                  function, bytes, allocated);
-    } else {
+    const block of = copy_at(me, low);
+    const char *end = of.at.low + of.bytes;
+    if (of.at.low == NULL) {
         check_variable(me, low, high, place, function);
+    } else if (of.freed != NULL || (high > end && !may_reach(place, low, end))) {
+        check_block(me, &of, low, high, function);
     }
 }
 

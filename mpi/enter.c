@@ -28,7 +28,7 @@ void *ls_mpi__alloc(size_t bytes) {
 }
 
 // A thread of the program's own: its code lies in the image of its rank.
-static mpi_rank *rank_of_code(const void *address) {
+mpi_rank *ls_mpi__rank_of_code(const void *address) {
     for (int r = 0; r < ls_mpi__state.rank_count; r++) {
         mpi_rank *rank = &ls_mpi__state.ranks[r];
         if ((const char *)address >= rank->code_low && (const char *)address < rank->code_high) {
@@ -41,7 +41,7 @@ static mpi_rank *rank_of_code(const void *address) {
 static mpi_rank *find_rank(const char *function, const void *caller) {
     ls_rank *rank = ls_schedule__current();
     if (rank == NULL) {
-        mpi_rank *owner = rank_of_code(caller);
+        mpi_rank *owner = ls_mpi__rank_of_code(caller);
         if (owner == NULL && ls_seen__here != NULL && ls_seen__here->told) {
             _exit(0);  // a handler of the end of a program that did not come there
         }
@@ -152,6 +152,7 @@ mpi_rank *ls_mpi__enter(const char *function) {
     }
     me->entered += 1;
     check_level(me, function);
+    ls_mpi__blocks_look(me, false);
     return me;
 }
 

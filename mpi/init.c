@@ -116,6 +116,7 @@ int MPI_Finalize(void) {
 
 // The program has returned.
 void ls_mpi__returned(mpi_rank *me) {
+    ls_mpi__blocks_look(me, true);
     if (me->initialised && !me->finalised) {
         ls_mpi__finding(me, LS_FINDING_CALL_INVALID, me->rank->file, me->rank->line,
                         "the program ends without MPI_Finalize");

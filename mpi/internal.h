@@ -237,6 +237,8 @@ struct mpi_rank {
     void *library;                     // its image
     const char *code_low, *code_high;  // where that is
     mpi_looked looked[LS_MPI_LOOKED];
+    mpi_intervals blocks;    // that the program has allocated
+    const char *block_seen;  // those before it have been looked at
     int argc;
     char **argv;
     int dup_depth;
@@ -265,6 +267,7 @@ extern _Thread_local int ls_mpi__line;
 mpi_rank *ls_mpi__enter(const char *function);
 mpi_rank *ls_mpi__enter_any(const char *function);  // also before and after
 // The run is over: the rank's program ends here.
+mpi_rank *ls_mpi__rank_of_code(const void *address);  // NULL: none's
 _Noreturn void ls_mpi__end(mpi_rank *me, int exit_status);
 int ls_mpi__leave(mpi_rank *me, int status);  // ends the rank where the run has failed
 // A call that MPI forbids: by the handler of `comm` (NULL: of the world) an end with a finding, or
@@ -417,7 +420,11 @@ void ls_mpi__win_access(mpi_rank *me, const char *low, const char *high, bool wr
                         const void *code);
 
 // ---- blocks.c, objects.c ------------------------------------------------------------------------
-bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted);
+// An access of the program's to memory that may be behind an allocation, or freed.
+void ls_mpi__block_touched(const void *at, size_t bytes, bool writes, const void *code);
+// Whether the program has written behind some of its allocations (all of them).
+void ls_mpi__blocks_look(mpi_rank *me, bool all);
+void ls_mpi__blocks_end(void);
 
 // A variable of the program.
 typedef struct mpi_object {

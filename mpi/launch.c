@@ -364,6 +364,7 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
     }
     environ = l.environment;
     ls_mpi__objects_close();
+    ls_mpi__blocks_end();
     close_images(&l);
     for (int r = 0; r < count; r++) {
         close_rank(&ls_mpi__state.ranks[r]);

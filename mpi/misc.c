@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mpi/image/image.h"
 #include "mpi/internal.h"
 
 // ---- Error handlers -----------------------------------------------------------------------------
@@ -296,16 +297,20 @@ int MPI_Info_dup(MPI_Info handle, MPI_Info *out) {
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     (void)handle;
-    void *memory = size >= 0 ? malloc(size > 0 ? (size_t)size : 1) : NULL;
+    void *memory =
+        size >= 0 && size < PTRDIFF_MAX - LS_MPI_GUARD ? malloc((size_t)size + LS_MPI_GUARD) : NULL;
     if (memory == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_NO_MEM, __func__, "%ld bytes", (long)size);
     }
+    (void)ls_mpi_allocated(memory, (unsigned long)size, 1, __builtin_return_address(0));
     memcpy(pointer_out, &memory, sizeof memory);
     return MPI_SUCCESS;
 }
 
 int MPI_Free_mem(void *pointer) {
     (void)ls_mpi__enter(__func__);
-    free(pointer);
+    if (ls_mpi_freed(pointer, 1, __builtin_return_address(0)) == 0) {
+        free(pointer);
+    }
     return MPI_SUCCESS;
 }

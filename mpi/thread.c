@@ -21,7 +21,7 @@ void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *lin
     }
 }
 
-static inline void access_at(const void *at, size_t bytes, bool writes, const void *code) {
+static inline void watched_at(const void *at, size_t bytes, bool writes, const void *code) {
     mpi_rank *me = ls_mpi__watched;
     if (__builtin_expect(me != NULL, 0) && bytes > 0 && ls_mpi__state.run->status == LS_OK &&
         !ls_schedule__inside()) {
@@ -29,8 +29,22 @@ static inline void access_at(const void *at, size_t bytes, bool writes, const vo
     }
 }
 
+static inline void access_at(const void *at, size_t bytes, bool writes, const void *code) {
+    if (__builtin_expect(((const unsigned char *)at)[bytes - 1] == LS_MPI_GUARD_BYTE, 0)) {
+        ls_mpi__block_touched(at, bytes, writes, code);
+    }
+    watched_at(at, bytes, writes, code);
+}
+
+static void access_range(const void *at, size_t bytes, bool writes, const void *code) {
+    if (bytes > 0) {
+        ls_mpi__block_touched(at, bytes, writes, code);
+    }
+    watched_at(at, bytes, writes, code);
+}
+
 void ls_mpi_accessed(const void *at, unsigned long bytes, int writes, const void *caller) {
-    access_at(at, bytes, writes != 0, caller);
+    access_range(at, bytes, writes != 0, caller);
 }
 
 #define HERE   __builtin_return_address(0)
@@ -66,10 +80,10 @@ ACCESS(4)
 ACCESS(8)
 ACCESS(16)
 EXPORT void __tsan_read_range(void *at, unsigned long bytes) {
-    access_at(at, bytes, false, HERE);
+    access_range(at, bytes, false, HERE);
 }
 EXPORT void __tsan_write_range(void *at, unsigned long bytes) {
-    access_at(at, bytes, true, HERE);
+    access_range(at, bytes, true, HERE);
 }
 EXPORT void __tsan_init(void) {
 }
@@ -90,14 +104,14 @@ EXPORT void __tsan_ignore_thread_begin(void) {
 EXPORT void __tsan_ignore_thread_end(void) {
 }
 EXPORT void *__tsan_memmove(void *to, const void *from, unsigned long bytes) {
-    access_at(from, bytes, false, HERE);
-    access_at(to, bytes, true, HERE);
+    access_range(from, bytes, false, HERE);
+    access_range(to, bytes, true, HERE);
     return memmove(to, from, bytes);
 }
 EXPORT __attribute__((alias("__tsan_memmove"))) void *__tsan_memcpy(void *to, const void *from,
                                                                     unsigned long bytes);
 EXPORT void *__tsan_memset(void *to, int value, unsigned long bytes) {
-    access_at(to, bytes, true, HERE);
+    access_range(to, bytes, true, HERE);
     return memset(to, value, bytes);
 }
 

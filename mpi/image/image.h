@@ -6,10 +6,17 @@
 typedef int (*ls_mpi_image_main_function)(int argc, char **argv, char **environment);
 
 __attribute__((visibility("default"))) void ls_mpi_exit(int status, int at_once);
-// Memory that the program has allocated and freed.
-__attribute__((visibility("default"))) void ls_mpi_allocated(const void *at, unsigned long bytes);
-// Not 0: somebody still uses it, which is told; it must stay.
-__attribute__((visibility("default"))) int ls_mpi_freed(const void *at, const void *caller);
+// Memory that the program allocates has so many bytes of that value behind it, where it is guarded.
+#define LS_MPI_GUARD      32
+#define LS_MPI_GUARD_BYTE 0xa7
+// Returns `at`.
+__attribute__((visibility("default"))) void *ls_mpi_allocated(void *at, unsigned long bytes,
+                                                              int guarded, const void *caller);
+// Not 0: it must stay. Somebody still uses it, or (may_keep) it is freed later.
+__attribute__((visibility("default"))) int ls_mpi_freed(void *at, int may_keep, const void *caller);
+// Others make it larger from here on.
+__attribute__((visibility("default"))) void ls_mpi_forget(const void *at, const void *caller);
+__attribute__((visibility("default"))) unsigned long ls_mpi_room(void *at, const void *caller);
 __attribute__((visibility("default"))) int ls_mpi_unmapped(const void *at, unsigned long bytes,
                                                            const void *caller);
 // Memory that library functions read and write for the program.

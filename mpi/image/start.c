@@ -9,6 +9,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,39 +182,127 @@ void *__wrap_memset(void *to, int value, size_t bytes) {
 }
 
 // ---- Memory that the program allocates ----------------------------------------------------------
+#define HERE __builtin_return_address(0)
+
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
+static void *allocate(size_t bytes, const void *caller) {
+    bool fits = bytes <= SIZE_MAX - LS_MPI_GUARD;
+    return ls_mpi_allocated(__real_malloc(fits ? bytes + LS_MPI_GUARD : bytes), bytes, 1, caller);
+}
+
 void *__wrap_malloc(size_t bytes) {
-    void *made = __real_malloc(bytes);
-    ls_mpi_allocated(made, bytes);
-    return made;
+    return allocate(bytes, HERE);
 }
 
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes) {
-    void *made = __real_calloc(count, bytes);
-    ls_mpi_allocated(made, count * bytes);
-    return made;
+    size_t all;
+    if (__builtin_mul_overflow(count, bytes, &all) || all > SIZE_MAX - LS_MPI_GUARD) {
+        return __real_calloc(count, bytes);
+    }
+    return ls_mpi_allocated(__real_calloc(1, all + LS_MPI_GUARD), all, 1, HERE);
 }
 
 void *__real_realloc(void *at, size_t bytes);
 void *__wrap_realloc(void *at, size_t bytes);
-void *__wrap_realloc(void *at, size_t bytes) {
-    if (ls_mpi_freed(at, __builtin_return_address(0)) != 0) {
-        void *copy = __wrap_malloc(bytes);
-        size_t room = malloc_usable_size(at);
+static void *reallocate(void *at, size_t bytes, const void *caller) {
+    if (at == NULL) {
+        return allocate(bytes, caller);
+    }
+    size_t room = ls_mpi_room(at, caller);
+    if (ls_mpi_freed(at, 0, caller) != 0) {
+        void *copy = bytes > 0 ? allocate(bytes, caller) : NULL;
         return copy != NULL ? __real_memcpy(copy, at, room < bytes ? room : bytes) : NULL;
     }
-    void *made = __real_realloc(at, bytes);
-    ls_mpi_allocated(made, bytes);
+    if (bytes == 0 || bytes > SIZE_MAX - LS_MPI_GUARD) {
+        return __real_realloc(at, bytes);
+    }
+    return ls_mpi_allocated(__real_realloc(at, bytes + LS_MPI_GUARD), bytes, 1, caller);
+}
+
+void *__wrap_realloc(void *at, size_t bytes) {
+    return reallocate(at, bytes, HERE);
+}
+
+void *__wrap_reallocarray(void *at, size_t count, size_t bytes);
+void *__wrap_reallocarray(void *at, size_t count, size_t bytes) {
+    size_t all;
+    if (__builtin_mul_overflow(count, bytes, &all)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return reallocate(at, all, HERE);
+}
+
+void *__real_memalign(size_t alignment, size_t bytes);
+void *__wrap_memalign(size_t alignment, size_t bytes);
+void *__wrap_memalign(size_t alignment, size_t bytes) {
+    bool fits = bytes <= SIZE_MAX - LS_MPI_GUARD;
+    return ls_mpi_allocated(__real_memalign(alignment, fits ? bytes + LS_MPI_GUARD : bytes), bytes,
+                            1, HERE);
+}
+
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    bool fits = bytes <= SIZE_MAX - LS_MPI_GUARD;
+    return ls_mpi_allocated(__real_aligned_alloc(alignment, fits ? bytes + LS_MPI_GUARD : bytes),
+                            bytes, 1, HERE);
+}
+
+int __real_posix_memalign(void **out, size_t alignment, size_t bytes);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes) {
+    bool fits = bytes <= SIZE_MAX - LS_MPI_GUARD;
+    int status = __real_posix_memalign(out, alignment, fits ? bytes + LS_MPI_GUARD : bytes);
+    if (status == 0) {
+        (void)ls_mpi_allocated(*out, bytes, 1, HERE);
+    }
+    return status;
+}
+
+static char *duplicate(const char *text, size_t length, const void *caller) {
+    char *made = allocate(length + 1, caller);
+    if (made != NULL) {
+        __real_memcpy(made, text, length);
+        made[length] = 0;
+    }
     return made;
+}
+
+char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *text) {
+    return duplicate(text, strlen(text), HERE);
+}
+
+char *__wrap_strndup(const char *text, size_t most);
+char *__wrap_strndup(const char *text, size_t most) {
+    return duplicate(text, strnlen(text, most), HERE);
+}
+
+// The C library makes a line's memory larger by itself.
+#define LINES(name, parameters, ...)                                                               \
+    ssize_t __real_##name parameters;                                                              \
+    ssize_t __wrap_##name parameters;                                                              \
+    ssize_t __wrap_##name parameters {                                                             \
+        ls_mpi_forget(*line, HERE);                                                                \
+        return __real_##name(__VA_ARGS__);                                                         \
+    }
+LINES(getline, (char **line, size_t *room, FILE *file), line, room, file)
+LINES(getdelim, (char **line, size_t *room, int end, FILE *file), line, room, end, file)
+LINES(__getdelim, (char **line, size_t *room, int end, FILE *file), line, room, end, file)
+
+size_t __wrap_malloc_usable_size(void *at);
+size_t __wrap_malloc_usable_size(void *at) {
+    return at != NULL ? ls_mpi_room(at, HERE) : 0;
 }
 
 void __real_free(void *at);
 void __wrap_free(void *at);
 void __wrap_free(void *at) {
-    if (ls_mpi_freed(at, __builtin_return_address(0)) == 0) {
+    if (ls_mpi_freed(at, 1, HERE) == 0) {
         __real_free(at);
     }
 }
@@ -225,12 +314,34 @@ int __wrap_munmap(void *at, size_t bytes) {
                                                                         : __real_munmap(at, bytes);
 }
 
-// What C++ deletes; a program in C has none of these.
+// What C++ makes and deletes; a program in C has none of these. Its library allocates what the
+// program frees and frees what the program allocates, so that there is no guard, and a program that
+// has such functions itself gives what is no memory of malloc's.
+__attribute__((visibility("hidden"))) extern const char __ehdr_start[], _end[];
+
+static bool is_own(const void *function) {
+    return (const char *)function >= __ehdr_start && (const char *)function < _end;
+}
+
+#define NEWS(name, parameters, ...)                                                                \
+    __attribute__((weak)) void *__real_##name parameters;                                          \
+    void *__wrap_##name parameters;                                                                \
+    void *__wrap_##name parameters {                                                               \
+        void *made = __real_##name(__VA_ARGS__);                                                   \
+        return is_own((const void *)(uintptr_t)__real_##name)                                      \
+                   ? made                                                                          \
+                   : ls_mpi_allocated(made, bytes, 0, HERE);                                       \
+    }
+NEWS(_Znwm, (size_t bytes), bytes)
+NEWS(_Znam, (size_t bytes), bytes)
+NEWS(_ZnwmRKSt9nothrow_t, (size_t bytes, const void *nothrow), bytes, nothrow)
+NEWS(_ZnamRKSt9nothrow_t, (size_t bytes, const void *nothrow), bytes, nothrow)
+
 #define DELETES(name, parameters, ...)                                                             \
     __attribute__((weak)) void __real_##name parameters;                                           \
     void __wrap_##name parameters;                                                                 \
     void __wrap_##name parameters {                                                                \
-        if (ls_mpi_freed(at, __builtin_return_address(0)) == 0) {                                  \
+        if (is_own((const void *)(uintptr_t)__real_##name) || ls_mpi_freed(at, 0, HERE) == 0) {    \
             __real_##name(__VA_ARGS__);                                                            \
         }                                                                                          \
     }
