@@ -26,7 +26,7 @@ static struct {
     const char *choices, *machine;
     bool explore_given;
     bool compare;
-    const char *real, *ignore;
+    const char *real, *ignore, *files;
     cli_stop_options stop;
 } given = {.program = {.ranks = 4, .stack_kib = 8192}};
 
@@ -69,6 +69,11 @@ static const cli_option options[] = {
      .value = &given.ignore,
      .value_name = "REGEX",
      .help = "What of each line is not compared: times, dates"},
+    {.type = CLI_STRING,
+     .long_name = "files",
+     .value = &given.files,
+     .value_name = "GLOB",
+     .help = "Files that the ranks write, to compare, too: 'out.*'"},
     CLI_SCHEDULE_OPTIONS(given.program),
     CLI_CHECKS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -156,12 +161,14 @@ static ls_text reproduce(ls_mpi_options *used) {
 }
 
 static char real_name[PATH_MAX];
+static cli_mpi_files *files;  // before the run
 
 static void real_of(cli_mpi_real *out, const ls_mpi_options *used) {
     (void)snprintf(real_name, sizeof real_name, "%s.mpich", used->image);
     *out = (cli_mpi_real){
         .program = given.real != NULL ? given.real : real_name,
         .ignore = given.ignore,
+        .files = files,
         .ranks = used->spmd.ranks,
         .argc = used->argc,
         .argv = used->argv,
@@ -287,11 +294,16 @@ static int run_here(void *arg) {
     char printed[PATH_MAX + 16];
     real_of(&real, used);
     int code = cli_mpi_compare_open(&keeper, printed, sizeof printed, &real);
-    if (code == LS_EXIT_OK) {
-        used->printed = printed;
-        code = run_program(library, used, &keeper);
-        ls_keeper_remove(&keeper);
+    if (code != LS_EXIT_OK) {
+        return code;
     }
+    ls_arena *arena = NULL;
+    int status = ls_arena_create(&arena);
+    status = status == LS_OK ? cli_mpi_files_open(&files, arena, given.files) : status;
+    used->printed = printed;
+    code = status == LS_OK ? run_program(library, used, &keeper) : cli_fail(status);
+    ls_keeper_remove(&keeper);
+    ls_arena_free(arena);
     return code;
 }
 
@@ -302,6 +314,10 @@ static int run(const cli_args *args) {
     code = code == LS_EXIT_OK ? options_of(&used, args) : code;
     if (code != LS_EXIT_OK) {
         return code;
+    }
+    if (!given.compare && (given.real != NULL || given.ignore != NULL || given.files != NULL)) {
+        cli_error("--real, --ignore and --files belong to --compare");
+        return LS_EXIT_USAGE;
     }
     if (given.compare && (given.explore_given || given.stop.stop || given.stop.wait)) {
         cli_error("--compare is of one run that nothing stops");

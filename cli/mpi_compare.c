@@ -1,10 +1,11 @@
 // The same program as real processes: mpiexec starts a shell for each rank, which keeps what the
-// rank prints and its exit code. Nothing else of the two runs is compared.
+// rank prints and its exit code. That, and files that the user names, is what is compared.
 #define _GNU_SOURCE  // realpath
 #include "cli/mpi_compare.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <regex.h>
 #include <signal.h>
@@ -19,9 +20,11 @@
 #include "cli/cli.h"
 #include "runner/launch/processes.h"
 
-#define PAUSE_MS   10
-#define RANKS_TOLD 8  // of those that differ
-#define LINE_TOLD  200
+#define PAUSE_MS       10
+#define RANKS_TOLD     8  // of those that differ
+#define LINE_TOLD      200
+#define NOT_STARTED    127  // what a shell and mpiexec return for a program that they cannot run
+#define FILE_BYTES_MAX ((size_t)1 << 30)
 
 static const char shell[] = "r=$(printf %05d \"${PMI_RANK:?}\"); \"$@\" >\"$0/rank_$r.out\"; c=$?; "
                             "echo $c >\"$0/rank_$r.code\"; exit $c";
@@ -68,11 +71,17 @@ _Noreturn static void become(const ls_keeper *keeper, const char *const *words) 
     (void)dup2(out, STDERR_FILENO);
     (void)setenv(LS_PROCESSES_VARIABLE, keeper->dir, 1);
     (void)execvp(words[0], (char *const *)(uintptr_t)words);
-    _exit(127);
+    _exit(NOT_STARTED);
 }
 
-// Whether it has ended in time; the caller's keeper ends what is left.
-static bool run_real(const ls_keeper *keeper, const char *const *words, double seconds) {
+// How a real run ended; the caller's keeper ends what is left of it.
+typedef enum real_end {
+    REAL_ENDED,
+    REAL_LATE,        // not in time
+    REAL_NO_MPIEXEC,  // it could not be started, where no rank was
+} real_end;
+
+static real_end run_real(const ls_keeper *keeper, const char *const *words, double seconds) {
     pid_t child = fork();
     if (child == 0) {
         become(keeper, words);
@@ -80,22 +89,20 @@ static bool run_real(const ls_keeper *keeper, const char *const *words, double s
     int how;
     for (double waited = 0; child > 0 && waited < seconds; waited += PAUSE_MS / 1000.0) {
         if (waitpid(child, &how, WNOHANG) == child) {
-            return true;
+            return WIFEXITED(how) && WEXITSTATUS(how) == NOT_STARTED ? REAL_NO_MPIEXEC : REAL_ENDED;
         }
         (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
     }
-    return false;
+    return child > 0 ? REAL_LATE : REAL_NO_MPIEXEC;
 }
 
-static bool run_program(const ls_keeper *keeper, const cli_mpi_real *real) {
+static real_end run_program(const ls_keeper *keeper, const cli_mpi_real *real) {
     char ranks[16], program[PATH_MAX];
     (void)snprintf(ranks, sizeof ranks, "%d", real->ranks);
-    if (realpath(real->program, program) == NULL) {
-        return false;
-    }
     const char **words = calloc((size_t)real->argc + 8, sizeof *words);
-    if (words == NULL) {
-        return false;
+    if (words == NULL || realpath(real->program, program) == NULL) {
+        free((void *)words);
+        return REAL_NO_MPIEXEC;
     }
     int count = 0;
     const char *const first[] = {LOCKSTEP_MPIEXEC, "-n",   ranks, "/bin/sh", "-c", shell,
@@ -106,7 +113,7 @@ static bool run_program(const ls_keeper *keeper, const cli_mpi_real *real) {
     for (int i = 1; i < real->argc; i++) {
         words[count++] = real->argv[i];
     }
-    bool ended = run_real(keeper, words, real->deadline_seconds);
+    real_end ended = run_real(keeper, words, real->deadline_seconds);
     free((void *)words);
     return ended;
 }
@@ -115,7 +122,8 @@ static bool run_program(const ls_keeper *keeper, const cli_mpi_real *real) {
 typedef struct output {
     FILE *file;
     char *line;  // the one that was read last, without its end; NULL: none is left
-    size_t room;
+    size_t room, length;
+    bool whole;  // it has an end
     long number;
 } output;
 
@@ -133,21 +141,19 @@ static void close_output(output *out) {
     }
 }
 
-// Takes out what is not compared.
-static void cut(char *line, const regex_t *ignored) {
-    regmatch_t found;
+// Takes out what is not compared. A line may have bytes of 0.
+static void cut(output *out, const regex_t *ignored) {
     size_t from = 0;
-    while (regexec(ignored, line + from, 1, &found, from > 0 ? REG_NOTBOL : 0) == 0) {
-        char *start = line + from + found.rm_so, *end = line + from + found.rm_eo;
-        from += (size_t)found.rm_so;
-        if (end == start) {
-            if (*start == 0) {
-                return;
-            }
-            from += 1;  // nothing, which is there again
-        } else {
-            memmove(start, end, strlen(end) + 1);
+    while (from <= out->length) {
+        regmatch_t found = {.rm_so = (regoff_t)from, .rm_eo = (regoff_t)out->length};
+        int flags = REG_STARTEND | (from > 0 ? REG_NOTBOL : 0);
+        if (regexec(ignored, out->line, 1, &found, flags) != 0) {
+            return;
         }
+        size_t start = (size_t)found.rm_so, end = (size_t)found.rm_eo;
+        memmove(out->line + start, out->line + end, out->length - end);
+        out->length -= end - start;
+        from = end == start ? start + 1 : start;  // nothing is there again
     }
 }
 
@@ -157,11 +163,10 @@ static bool next_line(output *out, const regex_t *ignored) {
         return false;
     }
     out->number += 1;
-    if (length > 0 && out->line[length - 1] == '\n') {
-        out->line[length - 1] = 0;
-    }
+    out->whole = length > 0 && out->line[length - 1] == '\n';
+    out->length = (size_t)length - (out->whole ? 1 : 0);
     if (ignored != NULL) {
-        cut(out->line, ignored);
+        cut(out, ignored);
     }
     return true;
 }
@@ -171,16 +176,31 @@ static void begin(ls_text *text) {
 }
 
 static void add_line(ls_text *text, const char *who, bool there, const output *of) {
-    if (there) {
-        ls_text_printf(text, "%s line %ld: \"%.*s\"", who, of->number, LINE_TOLD, of->line);
-    } else {
+    if (!there) {
         ls_text_printf(text, "%s nothing more", who);
+        return;
     }
+    ls_text_printf(text, "%s line %ld: \"", who, of->number);
+    for (size_t i = 0; i < of->length && i < LINE_TOLD; i++) {
+        unsigned char c = (unsigned char)of->line[i];
+        ls_text_printf(text, c < 32 || c == 127 ? "\\x%02x" : "%c", c);
+    }
+    ls_text_printf(text, "\"%s", of->whole ? "" : " (without an end of line)");
 }
+
+static bool same_line(const output *a, const output *b) {
+    return a->length == b->length && a->whole == b->whole &&
+           memcmp(a->line, b->line, a->length) == 0;
+}
+
+typedef struct amount {
+    long lines, files;
+    size_t bytes;
+} amount;
 
 // Whether both have printed the same; else says where they begin to differ.
 static bool same_output(ls_text *text, const char *printed, const ls_keeper *keeper, int rank,
-                        const regex_t *ignored, long *lines) {
+                        const regex_t *ignored, amount *compared) {
     output here, real;
     (void)open_output(&here, printed, rank);
     (void)open_output(&real, keeper->dir, rank);
@@ -188,8 +208,9 @@ static bool same_output(ls_text *text, const char *printed, const ls_keeper *kee
     do {
         a = next_line(&here, ignored);
         b = next_line(&real, ignored);
-        same = a == b && (!a || strcmp(here.line, real.line) == 0);
-        *lines += a && same ? 1 : 0;
+        same = a == b && (!a || same_line(&here, &real));
+        compared->lines += a && same ? 1 : 0;
+        compared->bytes += a && same ? here.length : 0;
     } while (a && b && same);
     if (!same) {
         begin(text);
@@ -200,6 +221,119 @@ static bool same_output(ls_text *text, const char *printed, const ls_keeper *kee
     close_output(&here);
     close_output(&real);
     return same;
+}
+
+// ---- What was written ---------------------------------------------------------------------------
+// The files that a pattern names, whole.
+typedef struct kept_file {
+    const char *name;
+    char *content;
+    size_t bytes;
+} kept_file;
+
+struct cli_mpi_files {
+    const char *pattern;
+    ls_arena *arena;
+    kept_file *all;
+    size_t count;
+};
+
+static int read_files(cli_mpi_files *out, ls_arena *arena, const char *pattern) {
+    glob_t found;
+    *out = (cli_mpi_files){.pattern = pattern, .arena = arena};
+    int how = glob(pattern, GLOB_NOSORT, NULL, &found);
+    if (how != 0) {
+        return how == GLOB_NOMATCH ? LS_OK
+                                   : LS_FAIL(LS_ERR_IO, "--files '%.200s' cannot be read", pattern);
+    }
+    int status = LS_OK;
+    out->all = ls_arena_alloc(arena, found.gl_pathc, sizeof *out->all);
+    status = out->all == NULL ? LS_ERR_MEMORY : LS_OK;
+    for (size_t i = 0; i < found.gl_pathc && status == LS_OK; i++) {
+        struct stat about;
+        if (stat(found.gl_pathv[i], &about) != 0 || !S_ISREG(about.st_mode)) {
+            continue;
+        }
+        kept_file *made = &out->all[out->count];
+        made->name = ls_arena_strdup(arena, found.gl_pathv[i]);
+        status = made->name == NULL ? LS_ERR_MEMORY
+                                    : ls_file_read(&made->content, &made->bytes, arena, made->name,
+                                                   FILE_BYTES_MAX);
+        out->count += 1;
+    }
+    globfree(&found);
+    return status;
+}
+
+static const kept_file *file_named(const cli_mpi_files *of, const char *name) {
+    for (size_t i = 0; i < of->count; i++) {
+        if (strcmp(of->all[i].name, name) == 0) {
+            return &of->all[i];
+        }
+    }
+    return NULL;
+}
+
+// The files are again as they were before the run that has written the others.
+static int restore(const cli_mpi_files *before, const cli_mpi_files *after) {
+    for (size_t i = 0; i < after->count; i++) {
+        if (file_named(before, after->all[i].name) == NULL && unlink(after->all[i].name) != 0) {
+            return LS_FAIL(LS_ERR_IO, "%s: %s", after->all[i].name, strerror(errno));
+        }
+    }
+    for (size_t i = 0; i < before->count; i++) {
+        const kept_file *old = &before->all[i], *now = file_named(after, old->name);
+        if (now == NULL || now->bytes != old->bytes ||
+            memcmp(now->content, old->content, old->bytes) != 0) {
+            LS_TRY(ls_file_write(old->name, old->content, old->bytes));
+        }
+    }
+    return LS_OK;
+}
+
+static void compare_file(ls_text *text, const kept_file *a, const kept_file *b, amount *compared,
+                         int *differ) {
+    const char *name = a != NULL ? a->name : b->name;
+    if (a != NULL && b != NULL && a->bytes == b->bytes &&
+        memcmp(a->content, b->content, a->bytes) == 0) {
+        compared->files += 1;
+        compared->bytes += a->bytes;
+        return;
+    }
+    if (*differ < RANKS_TOLD) {
+        begin(text);
+        ls_text_printf(text, "file %s ", name);
+    }
+    if (*differ < RANKS_TOLD && (a == NULL || b == NULL)) {
+        ls_text_printf(text, "is there %s only", a == NULL ? "under MPICH" : "here");
+    } else if (*differ < RANKS_TOLD) {
+        size_t at = 0;
+        while (at < a->bytes && at < b->bytes && a->content[at] == b->content[at]) {
+            at += 1;
+        }
+        ls_text_printf(text, "differs from byte %zu on (%zu bytes here, %zu under MPICH)", at,
+                       a->bytes, b->bytes);
+    }
+    *differ += 1;
+}
+
+static void compare_files(ls_text *text, const cli_mpi_files *here, const cli_mpi_files *real,
+                          amount *compared, int *differ) {
+    for (size_t i = 0; i < here->count; i++) {
+        compare_file(text, &here->all[i], file_named(real, here->all[i].name), compared, differ);
+    }
+    for (size_t i = 0; i < real->count; i++) {
+        if (file_named(here, real->all[i].name) == NULL) {
+            compare_file(text, NULL, &real->all[i], compared, differ);
+        }
+    }
+}
+
+int cli_mpi_files_open(cli_mpi_files **out, ls_arena *arena, const char *pattern) {
+    *out = pattern != NULL ? ls_arena_alloc(arena, 1, sizeof **out) : NULL;
+    return pattern == NULL ? LS_OK
+           : *out == NULL  ? LS_ERR_MEMORY
+                           : read_files(*out, arena, pattern);
 }
 
 // A rank's exit code there; -1: it was ended before it had one.
@@ -231,54 +365,103 @@ static bool same_code(ls_text *text, const ls_keeper *keeper, const ls_spmd_resu
     return false;
 }
 
-int cli_mpi_compare(ls_results *results, const ls_keeper *keeper, const char *printed,
-                    const ls_spmd_result *simulated, const cli_mpi_real *real) {
-    ls_text text = {0};
-    long lines = 0;
+// Why nothing can be compared: a failure of the real run's, not a difference. NULL in text: none.
+static bool failed(ls_text *text, const ls_keeper *keeper, real_end ended,
+                   const ls_spmd_result *simulated, const cli_mpi_real *real) {
+    bool started = false;
+    if (ended == REAL_LATE) {
+        ls_text_printf(text, "under MPICH it has not ended in %g s (--deadline)",
+                       real->deadline_seconds);
+        return true;
+    }
+    for (int r = 0; r < real->ranks; r++) {
+        int code = real_code(keeper, r);
+        bool here = simulated != NULL && (ls_spmd_exit_status(simulated, r) & 0xff) == code;
+        started = started || code >= 0;
+        if ((code == NOT_STARTED || code == NOT_STARTED - 1) && !here) {
+            ls_text_printf(text, "%s cannot be run under mpiexec: exit code %d of rank %d",
+                           real->program, code, r);
+            return true;
+        }
+    }
+    if (!started) {
+        ls_text_printf(text,
+                       ended == REAL_NO_MPIEXEC ? "%s cannot be started"
+                                                : "%s has started no rank of the program",
+                       LOCKSTEP_MPIEXEC);
+    }
+    return !started;
+}
+
+static int compare_ranks(ls_text *text, const ls_keeper *keeper, const char *printed,
+                         const ls_spmd_result *simulated, const cli_mpi_real *real,
+                         amount *compared) {
     int differ = 0;
-    struct timespec begun, over;
-    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
-    bool ended = run_program(keeper, real), started = false;
-    (void)clock_gettime(CLOCK_MONOTONIC, &over);
+    bool whole = simulated != NULL && ls_spmd_finding_count(simulated) == 0;
     regex_t ignored;
     bool ignores = real->ignore != NULL && regcomp(&ignored, real->ignore, REG_EXTENDED) == 0;
-    for (int r = 0; r < real->ranks; r++) {
-        started = started || real_code(keeper, r) >= 0;
-    }
-    bool whole = simulated != NULL && ls_spmd_finding_count(simulated) == 0;
-    for (int r = 0; started && r < real->ranks && differ < RANKS_TOLD; r++) {
-        bool same = same_code(&text, keeper, simulated, whole, r);
-        same = same_output(&text, printed, keeper, r, ignores ? &ignored : NULL, &lines) && same;
+    for (int r = 0; r < real->ranks && differ < RANKS_TOLD; r++) {
+        bool same = same_code(text, keeper, simulated, whole, r);
+        same = same_output(text, printed, keeper, r, ignores ? &ignored : NULL, compared) && same;
         differ += same ? 0 : 1;
     }
     if (ignores) {
         regfree(&ignored);
     }
-    if (!ended) {
-        begin(&text);
-        ls_text_printf(&text, "under MPICH it has not ended in %g s", real->deadline_seconds);
-    } else if (!started) {
-        ls_text_printf(&text, "mpiexec has started no rank of %s", real->program);
-    } else if (differ == 0) {
-        cli_note("%d rank%s print%s the same %ld lines as under MPICH, and exit alike", real->ranks,
-                 real->ranks == 1 ? "" : "s", real->ranks == 1 ? "s" : "", lines);
+    return differ;
+}
+
+// The row of the comparison. The files of this run are as they were when the real one starts.
+static int compare(ls_case_result *row, ls_text *text, const ls_keeper *keeper, const char *printed,
+                   const ls_spmd_result *simulated, const cli_mpi_real *real) {
+    cli_mpi_files here = {.count = 0}, there = {.count = 0};
+    amount compared = {0};
+    if (real->files != NULL) {
+        LS_TRY(read_files(&here, real->files->arena, real->files->pattern));
+        LS_TRY(restore(real->files, &here));
     }
-    const char *said = ls_text_string(&text);
+    if (failed(text, keeper, run_program(keeper, real), simulated, real)) {
+        row->class_ = LS_CLASS_ERROR;
+        row->environment = true;
+        return LS_OK;
+    }
+    int differ = compare_ranks(text, keeper, printed, simulated, real, &compared);
+    if (real->files != NULL) {
+        LS_TRY(read_files(&there, real->files->arena, real->files->pattern));
+        compare_files(text, &here, &there, &compared, &differ);
+    }
+    row->unusable = real->files != NULL && here.count == 0 && there.count == 0;
+    if (row->unusable) {
+        begin(text);
+        ls_text_printf(text, "--files '%.200s' names no file after either run",
+                       real->files->pattern);
+    }
+    row->pass = differ == 0 && !row->unusable;
+    row->class_ = differ > 0 ? LS_CLASS_WRONG : row->unusable ? LS_CLASS_ERROR : LS_CLASS_BIT_EXACT;
+    if (row->pass && compared.bytes == 0) {
+        row->unproven = "the ranks exit alike, and nothing that they print is compared";
+    } else if (row->pass) {
+        cli_note("%d rank%s print%s the same %ld lines as under MPICH, write the same %ld files, "
+                 "and exit alike",
+                 real->ranks, real->ranks == 1 ? "" : "s", real->ranks == 1 ? "s" : "",
+                 compared.lines, compared.files);
+    }
+    return LS_OK;
+}
+
+int cli_mpi_compare(ls_results *results, const ls_keeper *keeper, const char *printed,
+                    const ls_spmd_result *simulated, const cli_mpi_real *real) {
+    ls_text text = {0};
+    struct timespec begun, over;
     ls_case_result row = {
-        .name = real->program,
-        .file = real->program,
-        .backend = "sim",
-        .real = "mpi",
-        .pass = ended && started && differ == 0,
-        .class_ =
-            ended && started ? (differ == 0 ? LS_CLASS_BIT_EXACT : LS_CLASS_WRONG) : LS_CLASS_ERROR,
-        .environment = ended && !started,
-        .seconds =
-            (double)(over.tv_sec - begun.tv_sec) + 1e-9 * (double)(over.tv_nsec - begun.tv_nsec),
-        .error = ls_arena_strdup(results->arena, said),
-    };
-    row.error = row.pass ? NULL : row.error;
+        .name = real->program, .file = real->program, .backend = "sim", .real = "mpi"};
+    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
+    int status = compare(&row, &text, keeper, printed, simulated, real);
+    (void)clock_gettime(CLOCK_MONOTONIC, &over);
+    row.seconds =
+        (double)(over.tv_sec - begun.tv_sec) + 1e-9 * (double)(over.tv_nsec - begun.tv_nsec);
+    row.error = row.pass ? NULL : ls_arena_strdup(results->arena, ls_text_string(&text));
     ls_text_free(&text);
-    int status = ls_results_add(results, &row);
+    status = status == LS_OK ? ls_results_add(results, &row) : status;
     return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
 }
