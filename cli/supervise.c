@@ -1,5 +1,6 @@
-// The supervisor is the parent: it holds the outputs, the terminal and what was seen of each rank
-// (ranks/seen.h), and ends whatever the program leaves behind.
+// Three processes: the command, which only waits; the supervisor, which holds the outputs, the
+// terminal and what was seen of each rank (ranks/seen.h); and the ranks. The supervisor ends
+// whatever the program leaves behind, also where the command was killed.
 #define _GNU_SOURCE  // pipe2
 #include "cli/supervise.h"
 
@@ -14,13 +15,17 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/debugger.h"
 #include "ranks/seen.h"
+#include "runner/launch/keeper.h"
 
-#define STEP_MS 1000
+#define STEP_MS         1000
+#define KEEPER_TRIES    1000  // it waits for what it ends
+#define KEEPER_PAUSE_MS 10
 
 // How the process ended.
 typedef struct ending {
@@ -37,8 +42,21 @@ static void on_signal(int number) {
 }
 
 // ---- What is left -------------------------------------------------------------------------------
-// A child of this process; 0: none.
-static pid_t next_child(void) {
+// Whether it cleans up after a run by itself, as its owner has ended (runner/launch/keeper.h).
+static bool is_keeper(pid_t pid) {
+    char path[64], name[32] = "";
+    (void)snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = file >= 0 ? read(file, name, sizeof name - 1) : 0;
+    if (file >= 0) {
+        (void)close(file);
+    }
+    name[got > 0 ? got - 1 : 0] = 0;
+    return strcmp(name, LS_KEEPER_NAME) == 0;
+}
+
+// A child of this process, a keeper only where there are no others; 0: none.
+static pid_t next_child(bool *keeper) {
     char text[4096];
     int file = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
     ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
@@ -46,16 +64,35 @@ static pid_t next_child(void) {
         (void)close(file);
     }
     text[got > 0 ? got : 0] = 0;
-    return (pid_t)strtol(text, NULL, 10);
+    pid_t found = 0;
+    *keeper = true;
+    for (char *at = text, *end; *keeper && (end = strchr(at, ' ')) != NULL; at = end + 1) {
+        found = (pid_t)strtol(at, NULL, 10);
+        *keeper = is_keeper(found);
+    }
+    return found;
+}
+
+static void end_child(pid_t child, int *how) {
+    (void)kill(child, SIGKILL);
+    while (waitpid(child, how, 0) < 0 && errno == EINTR) {
+    }
 }
 
 // Orphans of the program have become this process's children (PR_SET_CHILD_SUBREAPER).
 static void end_left(void) {
     int count = 0;
-    for (pid_t child; (child = next_child()) > 0; count++) {
-        (void)kill(child, SIGKILL);
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    bool keeper;
+    for (pid_t child; (child = next_child(&keeper)) > 0;) {
+        pid_t gone = 0;
+        for (int i = 0; keeper && gone == 0 && i < KEEPER_TRIES; i++) {
+            gone = waitpid(child, NULL, WNOHANG);
+            (void)nanosleep(&(struct timespec){.tv_nsec = KEEPER_PAUSE_MS * 1000000L}, NULL);
         }
+        if (gone == 0) {
+            end_child(child, NULL);
+        }
+        count += keeper ? 0 : 1;
     }
     if (count > 0) {
         cli_note("the program has left %d process%s behind, which %s ended", count,
@@ -73,14 +110,20 @@ static bool same_program(pid_t pid) {
 }
 
 // `end` closes when the process ends or becomes another program, or when the program closes files
-// that it has not opened.
-static ending watch(pid_t child, int end, double deadline) {
+// that it has not opened; `command` when the command has been killed.
+static ending watch(pid_t child, int end, int command, double deadline) {
     ending ended = {0};
     double stopped = 0;
-    struct pollfd waits[2] = {{.fd = end, .events = POLLIN}, {.events = POLLIN}};
+    struct pollfd waits[3] = {
+        {.fd = end, .events = POLLIN}, {.events = POLLIN}, {.fd = command, .events = POLLIN}};
     waits[1].fd = (int)syscall(SYS_pidfd_open, child, 0);
     while (true) {
-        bool event = poll(waits, 2, STEP_MS) > 0 && waits[0].revents != 0;
+        bool any = poll(waits, 3, STEP_MS) > 0, event = any && waits[0].revents != 0;
+        if (any && waits[2].revents != 0) {
+            end_child(child, &ended.how);
+            end_left();
+            _exit(LS_EXIT_ENVIRONMENT);
+        }
         pid_t got = waitpid(child, &ended.how, WNOHANG | WUNTRACED | WCONTINUED);
         if (got == child && (WIFEXITED(ended.how) || WIFSIGNALED(ended.how))) {
             break;
@@ -93,9 +136,7 @@ static ending watch(pid_t child, int end, double deadline) {
         ended.exec = event && !same_program(child);
         ended.stopped = deadline > 0 && stopped > deadline;
         if (ended.exec || ended.stopped) {
-            (void)kill(child, SIGKILL);
-            while (waitpid(child, &ended.how, 0) < 0 && errno == EINTR) {
-            }
+            end_child(child, &ended.how);
             break;
         }
         if (event) {
@@ -188,8 +229,24 @@ static int report(const cli_supervised *what, ls_seen *seen, const ending *ended
 }
 
 // ---- The whole ----------------------------------------------------------------------------------
-static int supervise(const cli_supervised *what, ls_seen *seen, const int ends[2]) {
+static void pass_on(int number) {
+    (void)kill((pid_t)child_of_signal, number);
+}
+
+static void on_signals(void (*handler)(int)) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        (void)sigaction(signals[i], &(struct sigaction){.sa_handler = handler}, NULL);
+    }
+}
+
+_Noreturn static void end_by(int number) {
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+    _exit(LS_EXIT_ENVIRONMENT);
+}
+
+static int supervise(const cli_supervised *what, ls_seen *seen, const int ends[2], int command) {
     (void)fflush(NULL);
     pid_t own = getpid(), child = fork();
     if (child < 0) {
@@ -197,6 +254,7 @@ static int supervise(const cli_supervised *what, ls_seen *seen, const int ends[2
     }
     if (child == 0) {
         (void)close(ends[0]);
+        (void)close(command);
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own) {
             return LS_EXIT_ENVIRONMENT;
         }
@@ -204,26 +262,19 @@ static int supervise(const cli_supervised *what, ls_seen *seen, const int ends[2
     }
     (void)close(ends[1]);
     child_of_signal = (sig_atomic_t)child;
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        (void)sigaction(signals[i], &(struct sigaction){.sa_handler = on_signal}, NULL);
-    }
-    ending ended = watch(child, ends[0], what->deadline_seconds);
+    on_signals(on_signal);
+    ending ended = watch(child, ends[0], command, what->deadline_seconds);
     (void)close(ends[0]);
     end_left();
     if (ended_by != 0) {
-        (void)signal(ended_by, SIG_DFL);
-        (void)raise(ended_by);
+        end_by(ended_by);
     }
     return seen->told ? seen->code : report(what, seen, &ended);
 }
 
-int cli_supervise(const cli_supervised *what) {
-    LS_ASSERT(what != NULL && what->ranks > 0);
+static int run_supervisor(const cli_supervised *what, int command) {
     ls_seen *seen = NULL;
     int ends[2];
-    if (cli_debugger_has() != 0) {
-        return what->run(what->arg);
-    }
     int status = ls_seen_open(&seen, what->ranks);
     if (status == LS_OK && pipe2(ends, O_CLOEXEC) != 0) {
         status = LS_FAIL(LS_ERR_RESOURCE, "no pipe: %s", strerror(errno));
@@ -233,9 +284,37 @@ int cli_supervise(const cli_supervised *what) {
         return cli_fail(status);
     }
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    int code = supervise(what, seen, ends);
+    int code = supervise(what, seen, ends, command);
     if (ls_seen__here == NULL) {  // the ranks' process may still look at it as it ends
         ls_seen_close(seen);
     }
     return code;
+}
+
+int cli_supervise(const cli_supervised *what) {
+    LS_ASSERT(what != NULL && what->ranks > 0);
+    int alive[2], how = 0;
+    if (cli_debugger_has() != 0) {
+        return what->run(what->arg);
+    }
+    (void)fflush(NULL);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);  // should the supervisor be killed
+    pid_t supervisor = pipe2(alive, O_CLOEXEC) == 0 ? fork() : -1;
+    if (supervisor < 0) {
+        return cli_fail(LS_FAIL(LS_ERR_RESOURCE, "cannot start a process: %s", strerror(errno)));
+    }
+    if (supervisor == 0) {
+        (void)close(alive[1]);
+        return run_supervisor(what, alive[0]);
+    }
+    (void)close(alive[0]);
+    child_of_signal = (sig_atomic_t)supervisor;
+    on_signals(pass_on);
+    while (waitpid(supervisor, &how, 0) < 0 && errno == EINTR) {
+    }
+    end_left();
+    if (WIFSIGNALED(how)) {
+        end_by(WTERMSIG(how));
+    }
+    return WEXITSTATUS(how);
 }

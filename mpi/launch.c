@@ -218,11 +218,11 @@ static void open_rank(mpi_rank *me, ls_rank *rank) {
     ls_schedule__leave(rank);
 }
 
-// What it prints goes to a file of its own: as a process, its thread has a table of open files.
+// What it prints goes to a file of its own.
 static int print_apart(const char *folder, int rank) {
     char path[PATH_MAX];
     (void)snprintf(path, sizeof path, "%s/rank_%05d.out", folder, rank);
-    int file = unshare(CLONE_FILES) == 0 ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (file < 0 || dup2(file, STDOUT_FILENO) < 0) {
         return LS_FAIL(LS_ERR_IO, "%s: %s", path, strerror(errno));
     }
@@ -244,9 +244,16 @@ static char **own_environment(char **of) {
 static int program(ls_rank *self, void *arg) {
     launch *l = arg;
     mpi_rank *me = &ls_mpi__state.ranks[self->id];
-    if (l->options->printed != NULL && print_apart(l->options->printed, self->id) != LS_OK) {
+    // As a process it has a table of open files: what it closes is open for others.
+    int status = unshare(CLONE_FILES) == 0
+                     ? LS_OK
+                     : LS_FAIL(LS_ERR_RESOURCE, "no table of open files: %s", strerror(errno));
+    if (status == LS_OK && l->options->printed != NULL) {
+        status = print_apart(l->options->printed, self->id);
+    }
+    if (status != LS_OK) {
         ls_schedule__enter(self);
-        ls_spmd__fail(self->run, LS_ERR_IO, ls_error_last()->text);
+        ls_spmd__fail(self->run, status, ls_error_last()->text);
         ls_schedule__leave(self);
         return 1;
     }
@@ -260,7 +267,7 @@ static int program(ls_rank *self, void *arg) {
     }
     me->argc = l->options->argc;
     me->argv = argv;
-    int status = l->images[self->id].main(l->options->argc, argv, environ);
+    status = l->images[self->id].main(l->options->argc, argv, environ);
     l->images[self->id].ended = !self->run->has_threads;  // which may be in libraries of the image
     ls_mpi__returned(me);
     return status;

@@ -157,6 +157,42 @@ void __wrap_GOMP_critical_end(void) {
     (void)pthread_mutex_unlock(&critical);
 }
 
+// ---- Standard streams: all ranks print to one, each to its own file -------------------------------
+static bool is_standard(const FILE *file) {
+    return file == stdin || file == stdout || file == stderr;
+}
+
+int __real_fclose(FILE *file);
+int __wrap_fclose(FILE *file);
+int __wrap_fclose(FILE *file) {
+    if (!is_standard(file)) {
+        return __real_fclose(file);
+    }
+    int status = fflush(file);
+    return close(fileno(file)) == 0 ? status : EOF;
+}
+
+// What a rank prints from here on is not for another one to write.
+FILE *__real_freopen(const char *path, const char *mode, FILE *file);
+FILE *__wrap_freopen(const char *path, const char *mode, FILE *file);
+FILE *__wrap_freopen(const char *path, const char *mode, FILE *file) {
+    FILE *opened = __real_freopen(path, mode, file);
+    if (opened != NULL && is_standard(opened)) {
+        (void)setvbuf(opened, NULL, _IONBF, 0);
+    }
+    return opened;
+}
+
+int __real_dup2(int from, int to);
+int __wrap_dup2(int from, int to);
+int __wrap_dup2(int from, int to) {
+    if (to == STDOUT_FILENO) {
+        (void)fflush(stdout);
+        (void)setvbuf(stdout, NULL, _IONBF, 0);
+    }
+    return __real_dup2(from, to);
+}
+
 // ---- Memory that the C library touches ----------------------------------------------------------
 void *__real_memcpy(void *to, const void *from, size_t bytes);
 void *__wrap_memcpy(void *to, const void *from, size_t bytes);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +41,7 @@ static void clean(const ls_keeper *keeper) {
 
 _Noreturn static void keep(int owner, const ls_keeper *keeper) {
     (void)setsid();  // Ctrl-C is for the owner
+    (void)prctl(PR_SET_NAME, LS_KEEPER_NAME);
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
         (void)signal(ignored[i], SIG_IGN);

@@ -10,6 +10,8 @@
 
 #include "base/base.h"
 
+#define LS_KEEPER_NAME "lockstep keeper"  // of that process; at most 15 bytes
+
 typedef struct ls_keeper {
     char dir[PATH_MAX];
     char folder[PATH_MAX];  // that it lies in, if it was made for it; else ""

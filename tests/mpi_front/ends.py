@@ -23,7 +23,8 @@ CASES = tuple(
 ) + tuple(
     ("mpi", way, None, None) for way in (
         "nothing", "fork_exits", "fork_exec", "fork_stays", "own_world", "atexit_finalises",
-        "after_quick_exit", "after_errx", "after__exit", "after_exit")
+        "after_quick_exit", "after_errx", "after__exit", "after_exit", "closes_stream", "closes_file",
+        "closes_all", "redirects")
 ) + (
     ("spmd", "fault", DIED, "last"),
     ("spmd", "abort", DIED, "last"),
@@ -83,6 +84,14 @@ def wrong(build, sources, programs, case):
         xml.etree.ElementTree.parse(os.path.join(folder, "out.xml"))
         if os.listdir(tmp) or processes_of(folder):
             return f"left behind: {os.listdir(tmp)} {processes_of(folder)}"
+        if way == "redirects" or way.startswith("closes_"):
+            lines = ["rank 0 before", "rank 0 after", "rank 1 before", "rank 2 after"]
+            if any(said.count(line) != 1 for line in lines) or " checked " not in said:
+                return f"it does not print what it should: {said}"
+        if way == "redirects":
+            with open(os.path.join(folder, "redirected"), encoding="utf-8") as file:
+                if file.read() != "rank 1 redirected\n":
+                    return "not redirected"
         if way == "fork_stays" and "has left 1 process behind" not in said:
             return "it does not say that a process was left"
         if finding is None:

@@ -155,6 +155,27 @@ static void own_world(void) {
     }
 }
 
+// Rank 1 closes or redirects what it prints to; the others print on.
+static void streams(void) {
+    printf("rank %d before\n", rank);
+    if (rank == 1 && is("closes_stream")) {
+        (void)fclose(stdout);
+    } else if (rank == 1 && is("closes_file")) {
+        (void)close(STDOUT_FILENO);
+    } else if (rank == 1 && is("closes_all")) {
+        for (int i = 0; i < 1024; i++) {
+            (void)close(i);
+        }
+    } else if (rank == 1 && is("redirects")) {
+        rank = freopen("redirected", "w", stdout) != NULL ? rank : 3;
+        printf("rank %d redirected\n", rank);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank != 1) {
+        printf("rank %d after\n", rank);
+    }
+}
+
 int main(int argc, char **argv) {
     way = argv[1];
     MPI_Init(&argc, &argv);
@@ -166,6 +187,9 @@ int main(int argc, char **argv) {
     }
     if (is("own_world")) {
         own_world();
+    }
+    if (strncmp(way, "closes_", 7) == 0 || is("redirects")) {
+        streams();
     }
     if (strncmp(way, "atexit_", 7) == 0) {
         atexit(late);

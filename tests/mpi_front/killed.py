@@ -1,0 +1,73 @@
+"""lockstep mpi killed with SIGKILL at a random moment leaves nothing: no process, no file, no shared
+memory. killed.py BUILD SOURCES MPICC KILLS [SEED]; MPICC "" leaves out runs beside MPICH; try it with
+100 kills."""
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE_S = 60  # until what is left is ended
+WAYS = ([], ["--explore", "100"], ["--compare", "mpich"])
+
+
+def processes_of(folder):
+    """Those that carry the folder in their environment, or work in it."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                carries = f"TMPDIR={folder}".encode() in file.read()
+            if carries or os.readlink(f"/proc/{pid}/cwd").startswith(folder):
+                found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+def shared_memory():
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+
+
+def left(folder, tmp, shared):
+    """What is there; the reaper of a run may take its time."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = processes_of(folder), os.listdir(tmp), shared_memory() - shared
+        if not any(found) or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def main():
+    build, sources, mpicc, kills = os.path.abspath(sys.argv[1]), *sys.argv[2:5]
+    draw = random.Random(int(sys.argv[5]) if len(sys.argv) > 5 else 1)
+    ways = [way for way in WAYS if mpicc or "--compare" not in way]
+    source = os.path.join(sources, "killed.c")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = os.path.realpath(folder)
+        program, tmp = os.path.join(folder, "killed"), os.path.join(folder, "tmp")
+        subprocess.run([os.path.join(build, "lockstep-cc"), source, "-o", program], check=True)
+        if mpicc:
+            subprocess.run([mpicc, source, "-o", program + ".mpich"], check=True)
+        os.mkdir(tmp)
+        shared = shared_memory()
+        for kill in range(int(kills)):
+            way = ways[kill % len(ways)]
+            # A session of its own: only the command itself is killed.
+            run = subprocess.Popen([os.path.join(build, "lockstep"), "mpi", "-n", "4", *way, program],
+                                   cwd=folder, env={**os.environ, "TMPDIR": tmp},
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)
+            time.sleep(draw.random() ** 2 * 1.5)
+            early = run.poll()
+            run.kill()
+            run.wait()
+            found = left(folder, tmp, shared)
+            assert early is None, f"kill {kill}: it ended with {early} before"
+            assert not any(found), f"kill {kill} of {way}: left {found}"
+    print(f"{kills} kills, and nothing is left")
+
+
+main()
