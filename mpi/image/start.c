@@ -157,7 +157,7 @@ void __wrap_GOMP_critical_end(void) {
     (void)pthread_mutex_unlock(&critical);
 }
 
-// ---- Standard streams: all ranks print to one, each to its own file -------------------------------
+// ---- Standard streams: all ranks print to one, each to its own file -----------------------------
 static bool is_standard(const FILE *file) {
     return file == stdin || file == stdout || file == stderr;
 }
