@@ -49,6 +49,11 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const side_arg
     if (blocks > 0 && args->counts == NULL) {
         return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of counts is NULL");
     }
+    size_t listed = (size_t)blocks;
+    ls_mpi__bytes_check(at.me, args->counts, listed * sizeof *args->counts, at.function);
+    ls_mpi__bytes_check(at.me, args->displs, listed * sizeof *args->displs, at.function);
+    ls_mpi__bytes_check(at.me, args->byte_displs, listed * sizeof *args->byte_displs, at.function);
+    ls_mpi__bytes_check(at.me, args->types, listed * sizeof *args->types, at.function);
     for (int b = 0; b < blocks; b++) {
         MPI_TRY(ls_mpi__count_arg(at, comm, "a count of the list", args->counts[b]));
         if (args->types != NULL) {

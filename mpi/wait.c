@@ -135,10 +135,21 @@ static int check_list(mpi_where at, int count, const MPI_Request *requests) {
     if (count > 0 && requests == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function, "the list of requests is NULL");
     }
+    ls_mpi__bytes_check(at.me, requests, (size_t)count * sizeof *requests, at.function);
     for (int i = 0; i < count; i++) {
         int status;
         (void)active(at, requests[i], &status);
         MPI_TRY(status);
+    }
+    return MPI_SUCCESS;
+}
+
+static int check_all(mpi_where at, int count, const MPI_Request *requests,
+                     const MPI_Status *statuses) {
+    MPI_TRY(check_list(at, count, requests));
+    MPI_TRY(ls_mpi__status_arg(at, statuses, count));
+    if (statuses != MPI_STATUSES_IGNORE) {
+        ls_mpi__bytes_check(at.me, statuses, (size_t)count * sizeof *statuses, at.function);
     }
     return MPI_SUCCESS;
 }
@@ -211,8 +222,7 @@ static int finish_all(mpi_where at, int count, MPI_Request *requests, MPI_Status
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     int open, ignored;
-    MPI_TRY(check_list(at, count, requests));
-    MPI_TRY(ls_mpi__status_arg(at, statuses, count));
+    MPI_TRY(check_all(at, count, requests, statuses));
     for (int i = 0; i < count; i++) {
         wait_general(at, active(at, requests[i], &ignored));
     }
@@ -342,8 +352,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    MPI_TRY(check_list(at, count, requests));
-    MPI_TRY(ls_mpi__status_arg(at, statuses, count));
+    MPI_TRY(check_all(at, count, requests, statuses));
     *flag = give_way(at, count, requests, true) ? 1 : 0;
     return *flag != 0 ? finish_all(at, count, requests, statuses) : MPI_SUCCESS;
 }

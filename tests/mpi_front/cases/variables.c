@@ -282,7 +282,27 @@ static void persistent(void) {
     }
 }
 
-CASES({"of_the_caller", of_the_caller}, {"pass", of_the_caller}, {"inner", of_an_inline_function},
+// The lists that a call is given, too.
+static void list_of_counts(void) {
+    int all[3], counts[2] = {1, 1}, enough[3] = {1, 1, 1}, places[3] = {0, 1, 2};
+    MPI_Gatherv(&rank, 1, MPI_INT, all, rank == 0 ? enough : NULL, places, MPI_INT, 0, WORLD);
+    // wrong: buffer.too_small, it is in counts (
+    MPI_Gatherv(&rank, 1, MPI_INT, all, wrong ? counts : enough, places, MPI_INT, 0, WORLD);
+}
+
+static void list_of_statuses(void) {
+    int to[2], next = (rank + 1) % size, before = (rank + size - 1) % size;
+    MPI_Status one[1], both[2];
+    MPI_Request requests[2];
+    MPI_Irecv(to, 1, MPI_INT, before, 0, WORLD, &requests[0]);
+    MPI_Isend(&rank, 1, MPI_INT, next, 0, WORLD, &requests[1]);
+    MPI_Waitall(2, requests, wrong ? one : both);  // wrong: buffer.too_small, it is in one (
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitall(0, NULL, both);
+}
+
+CASES({"list_of_counts", list_of_counts}, {"list_of_statuses", list_of_statuses},
+      {"of_the_caller", of_the_caller}, {"pass", of_the_caller}, {"inner", of_an_inline_function},
       {"down", through_a_recursion}, {"on_the_stack", on_the_stack},
       {"sent_from_the_stack", sent_from_the_stack}, {"global_array", global_array},
       {"static_array", static_array}, {"array_of_the_thread", array_of_the_thread},
