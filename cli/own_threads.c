@@ -15,15 +15,15 @@
 typedef struct own_thread {
     void *(*function)(void *);
     void *arg;
-    ls_rank *rank;
+    ls_thread *thread;
 } own_thread;
 
 static void *run_own(void *arg) {
     own_thread own = *(own_thread *)arg;
     free(arg);
-    (void)ls_rank_attach(own.rank);
+    ls_turns__begin(own.thread);
     void *result = own.function(own.arg);
-    ls_rank_detach(own.rank);
+    ls_turns__end();
     return result;
 }
 
@@ -42,11 +42,16 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *out,
     if (own == NULL) {
         return EAGAIN;
     }
-    *own = (own_thread){function, arg, rank};
+    *own = (own_thread){function, arg, ls_turns__make(rank)};
+    if (own->thread == NULL) {
+        free(own);
+        return EAGAIN;
+    }
+    ls_thread *thread = own->thread;
     rank->run->observed += 1;
-    rank->run->has_threads = true;
     int status = next(out, attributes, run_own, own);
     if (status != 0) {
+        ls_turns__never_began(thread);
         free(own);
     }
     return status;

@@ -173,11 +173,11 @@ static bool predefined(int keyval, void *value, int *flag) {
     int MPI_##Kind##_create_keyval(MPI_##Kind##_copy_attr_function *copy,                          \
                                    MPI_##Kind##_delete_attr_function *release, int *keyval,        \
                                    void *state) {                                                  \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         return create(at, kind, copy, release, keyval, state);                                     \
     }                                                                                              \
     int MPI_##Kind##_free_keyval(int *keyval) {                                                    \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         return release_keyval(at, kind, keyval);                                                   \
     }
 KEYVALS(Comm, MPI_KIND_COMM)
@@ -186,12 +186,12 @@ KEYVALS(Win, MPI_KIND_WIN)
 
 #define ATTRIBUTES(Kind, kind, Handle, argument)                                                   \
     int MPI_##Kind##_set_attr(Handle handle, int keyval, void *value) {                            \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         argument;                                                                                  \
         return ls_mpi__attribute_set(at, kind, handle, &of->attributes, keyval, value);            \
     }                                                                                              \
     int MPI_##Kind##_delete_attr(Handle handle, int keyval) {                                      \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         argument;                                                                                  \
         return ls_mpi__attribute_remove(at, kind, handle, &of->attributes, keyval);                \
     }
@@ -200,7 +200,7 @@ ATTRIBUTES(Type, MPI_KIND_TYPE, MPI_Datatype, mpi_type *of;
            MPI_TRY(ls_mpi__type_arg(&of, at, NULL, handle, false)))
 
 int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void *value, int *flag) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     return predefined(keyval, value, flag)
@@ -209,7 +209,7 @@ int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void *value, int *flag) {
 }
 
 int MPI_Type_get_attr(MPI_Datatype type, int keyval, void *value, int *flag) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
     return ls_mpi__attribute_get(at, MPI_KIND_TYPE, &of->attributes, keyval, value, flag);

@@ -367,17 +367,17 @@ static int request_of(mpi_where at, const collective_args *args, bool persistent
 #define OPEN(...) __VA_ARGS__
 #define FORMS(name, iname, parameters, ...)                                                        \
     int name(OPEN parameters) {                                                                    \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         const collective_args args = {__VA_ARGS__};                                                \
         return collective(at, &args, NULL);                                                        \
     }                                                                                              \
     int iname(OPEN parameters, MPI_Request *request) {                                             \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         const collective_args args = {__VA_ARGS__};                                                \
         return request_of(at, &args, false, request);                                              \
     }                                                                                              \
     int name##_init(OPEN parameters, MPI_Info info, MPI_Request *request) {                        \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         const collective_args args = {__VA_ARGS__};                                                \
         (void)info;                                                                                \
         return request_of(at, &args, true, request);                                               \

@@ -7,7 +7,7 @@
 
 #define ASK(name, parameters, place, statement)                                                    \
     int name parameters {                                                                          \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         mpi_comm *of;                                                                              \
         MPI_TRY(ls_mpi__comm_arg(&of, at, comm));                                                  \
         MPI_TRY(ls_mpi__out_arg(at, #place, place));                                               \
@@ -25,14 +25,14 @@ ASK(MPI_Comm_get_name, (MPI_Comm comm, char *name, int *length), name,
 ASK(MPI_Comm_get_info, (MPI_Comm comm, MPI_Info *info), info, MPI_TRY(MPI_Info_create(info)))
 
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)info;
     return ls_mpi__comm_arg(&of, at, comm);
 }
 
 int MPI_Comm_remote_size(MPI_Comm comm, int *size) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     *size = of->remote_size;
@@ -42,7 +42,8 @@ int MPI_Comm_remote_size(MPI_Comm comm, int *size) {
 }
 
 int MPI_Comm_get_parent(MPI_Comm *parent) {
-    (void)ls_mpi__enter(__func__);
+    MPI_ENTER(me);
+    (void)me;
     *parent = MPI_COMM_NULL;
     return MPI_SUCCESS;
 }
@@ -78,29 +79,29 @@ static int duplicate(mpi_where at, MPI_Comm comm, MPI_Comm *out, MPI_Request *re
 }
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return duplicate(at, comm, out, NULL);
 }
 
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     return duplicate(at, comm, out, NULL);
 }
 
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *out, MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return duplicate(at, comm, out, request);
 }
 
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out, MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     return duplicate(at, comm, out, request);
 }
 
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     if (color < 0 && color != MPI_UNDEFINED) {
@@ -116,7 +117,7 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out) {
 }
 
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)info;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
@@ -134,7 +135,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
 }
 
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     mpi_group *list;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
@@ -164,7 +165,7 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *out) {
 }
 
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     mpi_group *list;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
@@ -190,19 +191,19 @@ static int release(mpi_where at, MPI_Comm *comm) {
 }
 
 int MPI_Comm_free(MPI_Comm *comm) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return release(at, comm);
 }
 
 int MPI_Comm_disconnect(MPI_Comm *comm) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return release(at, comm);
 }
 
 // ---- Intercommunicators -------------------------------------------------------------------------
 int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm peer, int remote_leader,
                          int tag, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const char *file = ls_mpi__file;
     int line = ls_mpi__line;
     mpi_comm *of;
@@ -249,7 +250,7 @@ int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm peer, int re
 }
 
 int MPI_Intercomm_merge(MPI_Comm inter, int high, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, inter));
     if (!of->inter) {

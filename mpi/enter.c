@@ -1,5 +1,6 @@
 // In and out of MPI's functions: whose call it is, where it is made, and what an error does.
 #define _GNU_SOURCE
+#include <sched.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,9 @@ _Noreturn void ls_mpi__end(mpi_rank *me, int exit_status) {
     if (own || ls_mpi__state.run->status == LS_OK) {
         rank->exit_status = exit_status;
     }
+    if (!own) {
+        ls_turns__quit(rank);
+    }
     if (!own && rank->escape != NULL) {
         ls_threads__escape(rank, LS_ESCAPE_EXIT);
     }
@@ -106,8 +110,7 @@ __attribute__((noinline)) mpi_rank *ls_mpi__enter_any(const char *function) {
     return me;
 }
 
-// What the level that MPI_Init_thread has granted forbids. Whoever holds the rank's turn is in a
-// call.
+// What the level that MPI_Init_thread has granted forbids.
 static void check_level(mpi_rank *me, const char *function) {
     static const char *const levels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED",
                                          "MPI_THREAD_SERIALIZED"};
@@ -120,25 +123,30 @@ static void check_level(mpi_rank *me, const char *function) {
                        "granted %s",
                        function, at.file, at.line, levels[me->thread_level]);
     } else if (me->thread_level == MPI_THREAD_SERIALIZED) {
-        if (pthread_mutex_trylock(&me->rank->turn) == 0) {
-            (void)pthread_mutex_unlock(&me->rank->turn);
-        } else {
+        const char *file = "";
+        int line = 0;
+        if (ls_turns__other(me->rank, &file, &line)) {
             (void)snprintf(message, sizeof message,
                            "%s is called while another thread of the rank is in its call at %s:%d; "
                            "MPI_Init_thread at %s:%d granted MPI_THREAD_SERIALIZED",
-                           function, me->rank->file, me->rank->line, at.file, at.line);
+                           function, file, line, at.file, at.line);
         }
     }
     if (message[0] != 0) {
-        // The other thread may never come out of its call.
-        char *kept = ls_mpi__alloc(sizeof message);
-        (void)snprintf(kept, sizeof message, "rank %d: %.480s\n", me->id, message);
-        me->rank->queued_file = ls_mpi__file;
-        me->rank->queued_line = ls_mpi__line;
-        me->rank->queued_wrong = kept;
         (void)ls_mpi__error(me, NULL, MPI_ERR_OTHER, function, "%s", message);
-        me->rank->queued_wrong = NULL;
-        free(kept);
+    }
+}
+
+static void arrive(mpi_rank *me) {
+    ls_thread *self = ls_turns__me(me->rank);
+    self->file = ls_mpi__file;
+    self->line = ls_mpi__line;
+    ls_turns__arrive(me->rank);
+    while (me->looks) {
+        (void)sched_yield();
+    }
+    if (ls_mpi__state.run->status != LS_OK) {  // meanwhile
+        (void)ls_mpi__leave(me, LS_OK);
     }
 }
 
@@ -150,10 +158,25 @@ mpi_rank *ls_mpi__enter(const char *function) {
         ls_spmd__fail(ls_mpi__state.run, LS_ERR_FINDING, "call.invalid");
         (void)ls_mpi__leave(me, LS_OK);
     }
-    me->entered += 1;
     check_level(me, function);
+    arrive(me);
+    me->entered += 1;
     ls_mpi__blocks_look(me, false);
     return me;
+}
+
+mpi_rank *ls_mpi__enter_waiting(const char *function) {
+    mpi_rank *me = ls_mpi__enter_any(function);
+    arrive(me);
+    return me;
+}
+
+void ls_mpi__return(mpi_rank *const *me) {
+    ls_turns__depart((*me)->rank);
+}
+
+void ls_mpi__return_at(const mpi_where *at) {
+    ls_turns__depart(at->me->rank);
 }
 
 // ---- Findings -----------------------------------------------------------------------------------

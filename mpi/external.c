@@ -139,7 +139,7 @@ static int read_args(mpi_type **of, mpi_where at, const char *datarep, const voi
 
 int MPI_Pack_external(const char datarep[], const void *inbuf, int incount, MPI_Datatype type,
                       void *outbuf, MPI_Aint outsize, MPI_Aint *position) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__out_arg(at, "position", position));
     MPI_TRY(read_args(&of, at, datarep, inbuf, incount, type, position, outsize));
@@ -152,7 +152,7 @@ int MPI_Pack_external(const char datarep[], const void *inbuf, int incount, MPI_
 
 int MPI_Unpack_external(const char datarep[], const void *inbuf, MPI_Aint insize,
                         MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__out_arg(at, "position", position));
     MPI_TRY(read_args(&of, at, datarep, outbuf, outcount, type, position, insize));
@@ -163,7 +163,7 @@ int MPI_Unpack_external(const char datarep[], const void *inbuf, MPI_Aint insize
 }
 
 int MPI_Pack_external_size(const char datarep[], int incount, MPI_Datatype type, MPI_Aint *size) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__out_arg(at, "size", size));
     MPI_TRY(read_args(&of, at, datarep, NULL, incount, type, NULL, 0));

@@ -55,14 +55,14 @@ static int give(mpi_where at, mpi_group *group, MPI_Group *out) {
 }
 
 int MPI_Comm_group(MPI_Comm comm, MPI_Group *group) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     return give(at, ls_mpi__group_of(of, false), group);
 }
 
 int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group *group) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     if (!of->inter) {
@@ -73,7 +73,7 @@ int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group *group) {
 }
 
 int MPI_Group_size(MPI_Group group, int *size) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_group *of;
     MPI_TRY(ls_mpi__group_arg(&of, at, group));
     MPI_TRY(ls_mpi__out_arg(at, "size", size));
@@ -82,7 +82,7 @@ int MPI_Group_size(MPI_Group group, int *size) {
 }
 
 int MPI_Group_rank(MPI_Group group, int *rank) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_group *of;
     MPI_TRY(ls_mpi__group_arg(&of, at, group));
     MPI_TRY(ls_mpi__out_arg(at, "rank", rank));
@@ -91,7 +91,7 @@ int MPI_Group_rank(MPI_Group group, int *rank) {
 }
 
 int MPI_Group_translate_ranks(MPI_Group a, int n, const int ranks[], MPI_Group b, int out[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_group *from, *to;
     MPI_TRY(ls_mpi__group_arg(&from, at, a));
     MPI_TRY(ls_mpi__group_arg(&to, at, b));
@@ -123,7 +123,7 @@ static int compare(const mpi_group *a, const mpi_group *b) {
 }
 
 int MPI_Group_compare(MPI_Group a, MPI_Group b, int *result) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_group *x, *y;
     MPI_TRY(ls_mpi__group_arg(&x, at, a));
     MPI_TRY(ls_mpi__group_arg(&y, at, b));
@@ -133,7 +133,7 @@ int MPI_Group_compare(MPI_Group a, MPI_Group b, int *result) {
 }
 
 int MPI_Comm_compare(MPI_Comm a, MPI_Comm b, int *result) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *x, *y;
     MPI_TRY(ls_mpi__comm_arg(&x, at, a));
     MPI_TRY(ls_mpi__comm_arg(&y, at, b));
@@ -179,17 +179,17 @@ static int combine(mpi_where at, MPI_Group a, MPI_Group b, set_operation how, MP
 }
 
 int MPI_Group_union(MPI_Group a, MPI_Group b, MPI_Group *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return combine(at, a, b, UNION, out);
 }
 
 int MPI_Group_intersection(MPI_Group a, MPI_Group b, MPI_Group *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return combine(at, a, b, INTERSECTION, out);
 }
 
 int MPI_Group_difference(MPI_Group a, MPI_Group b, MPI_Group *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return combine(at, a, b, DIFFERENCE, out);
 }
 
@@ -226,14 +226,14 @@ static int select_ranks(mpi_where at, const mpi_group *of, int n, const int *ran
 }
 
 int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_group *of;
     MPI_TRY(ls_mpi__group_arg(&of, at, group));
     return select_ranks(at, of, n, ranks, true, out);
 }
 
 int MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_group *of;
     MPI_TRY(ls_mpi__group_arg(&of, at, group));
     return select_ranks(at, of, n, ranks, false, out);
@@ -261,17 +261,17 @@ static int ranges(mpi_where at, MPI_Group group, int n, int list[][3], bool incl
 }
 
 int MPI_Group_range_incl(MPI_Group group, int n, int list[][3], MPI_Group *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return ranges(at, group, n, list, true, out);
 }
 
 int MPI_Group_range_excl(MPI_Group group, int n, int list[][3], MPI_Group *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return ranges(at, group, n, list, false, out);
 }
 
 int MPI_Group_free(MPI_Group *group) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_group *of;
     MPI_TRY(ls_mpi__group_arg(&of, at, group != NULL ? *group : MPI_GROUP_NULL));
     if (*group != MPI_GROUP_EMPTY) {

@@ -15,7 +15,11 @@ static int start(const char *function, int level, int *provided) {
         return ls_mpi__error(me, NULL, MPI_ERR_ARG, function, "thread level %d", level);
     }
     me->initialised = true;
+    // Where ranks run at the same time nobody sees when all threads wait.
+    bool parallel = ls_mpi__state.run->parallel;
+    level = parallel && level > MPI_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED : level;
     me->thread_level = level;
+    me->rank->calls_at_once = level == MPI_THREAD_MULTIPLE;
     me->main_thread = pthread_self();
     me->thread_at.line = ls_mpi__line;
     (void)snprintf(me->thread_at.file, sizeof me->thread_at.file, "%s", ls_mpi__file);
@@ -48,12 +52,13 @@ int MPI_Finalized(int *flag) {
 }
 
 int MPI_Query_thread(int *provided) {
-    *provided = ls_mpi__enter(__func__)->thread_level;
+    MPI_ENTER(me);
+    *provided = me->thread_level;
     return MPI_SUCCESS;
 }
 
 int MPI_Is_thread_main(int *flag) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     *flag = pthread_equal(me->main_thread, pthread_self()) != 0 ? 1 : 0;
     return MPI_SUCCESS;
 }
@@ -106,7 +111,7 @@ static void leaks(mpi_rank *me) {
 }
 
 int MPI_Finalize(void) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     MPI_TRY(ls_mpi__attributes_free(me, MPI_COMM_SELF, &me->self->attributes));
     ls_mpi__requests_settle(me, true);
     leaks(me);

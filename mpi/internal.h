@@ -191,6 +191,7 @@ struct mpi_request {
     MPI_Grequest_cancel_function *cancel;
     void *state;
     bool general_done, freed;   // freed before it is done
+    const ls_thread *waiter;    // waits for it, alone
     struct mpi_access *access;  // of an RMA call; NULL: nothing races with it any more
     mpi_request *next_freed;
 };
@@ -242,6 +243,7 @@ struct mpi_rank {
     int argc;
     char **argv;
     int dup_depth;
+    atomic_bool looks;  // its main thread looks at what calls own, outside of a call
 };
 
 // The run that is going on; one at a time.
@@ -265,7 +267,9 @@ extern _Thread_local int ls_mpi__line;
 // ---- enter.c: in and out of a function ----------------------------------------------------------
 // The calling rank, between MPI_Init and MPI_Finalize; does not return where there is none.
 mpi_rank *ls_mpi__enter(const char *function);
-mpi_rank *ls_mpi__enter_any(const char *function);  // also before and after
+mpi_rank *ls_mpi__enter_any(const char *function);      // also before and after
+mpi_rank *ls_mpi__enter_waiting(const char *function);  // and waits until its thread is chosen
+void ls_mpi__return(mpi_rank *const *me);               // from a function that has been entered
 // The run is over: the rank's program ends here.
 mpi_rank *ls_mpi__rank_of_code(const void *address);  // NULL: none's
 _Noreturn void ls_mpi__end(mpi_rank *me, int exit_status);
@@ -282,11 +286,22 @@ void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line,
 const char *ls_mpi__class_name(int error_class);
 void *ls_mpi__alloc(size_t bytes);  // zeroed; ends the process where there is none
 
+// First in a function: `name` is the rank until the function returns.
+#define MPI_ENTERED(name, how)                                                                     \
+    mpi_rank *name __attribute__((cleanup(ls_mpi__return))) = how(__func__)
+#define MPI_ENTER(name)     MPI_ENTERED(name, ls_mpi__enter)
+#define MPI_ENTER_ANY(name) MPI_ENTERED(name, ls_mpi__enter_waiting)
+
 // ---- Arguments: each returns MPI_SUCCESS or what ls_mpi__error says -----------------------------
 typedef struct mpi_where {
     mpi_rank *me;
     const char *function;
 } mpi_where;
+void ls_mpi__return_at(const mpi_where *at);
+#define MPI_ENTERED_AT(name, how)                                                                  \
+    mpi_where name __attribute__((cleanup(ls_mpi__return_at))) = {how(__func__), __func__}
+#define MPI_ENTER_AT(name)     MPI_ENTERED_AT(name, ls_mpi__enter)
+#define MPI_ENTER_ANY_AT(name) MPI_ENTERED_AT(name, ls_mpi__enter_waiting)
 int ls_mpi__comm_arg(mpi_comm **out, mpi_where at, MPI_Comm handle);
 int ls_mpi__group_arg(mpi_group **out, mpi_where at, MPI_Group handle);
 int ls_mpi__type_arg(mpi_type **out, mpi_where at, mpi_comm *comm, MPI_Datatype handle,

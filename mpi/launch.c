@@ -183,10 +183,16 @@ static int open_images(launch *l) {
     if (l->options->keep_images && mkdtemp(l->folder) == NULL) {
         return LS_FAIL(LS_ERR_RESOURCE, "%s: %s", l->folder, strerror(errno));
     }
-    for (int r = 0; r < l->options->spmd.ranks; r++) {
-        LS_TRY(open_image(l, r));
+    // OpenMP's threads sleep where they would spin, as a rank waits for those that run. libgomp
+    // reads it when it is loaded, with the first image.
+    bool own = getenv("OMP_WAIT_POLICY") == NULL;
+    (void)(own ? setenv("OMP_WAIT_POLICY", "passive", 0) : 0);
+    int status = LS_OK;
+    for (int r = 0; r < l->options->spmd.ranks && status == LS_OK; r++) {
+        status = open_image(l, r);
     }
-    return LS_OK;
+    (void)(own ? unsetenv("OMP_WAIT_POLICY") : 0);
+    return status;
 }
 
 static void close_images(launch *l) {
@@ -303,8 +309,10 @@ static bool request_holds(const ls_request *request, uintptr_t address) {
 
 static bool holds(const ls_rank *rank, uintptr_t address) {
     const mpi_rank *me = &ls_mpi__state.ranks[rank->id];
-    if (rank->current != NULL && request_holds(rank->current, address)) {
-        return true;
+    for (const ls_thread *by = &rank->main; by != NULL; by = by->next) {
+        if (by->current != NULL && request_holds(by->current, address)) {
+            return true;
+        }
     }
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
         if (request_holds(at, address)) {

@@ -26,7 +26,7 @@ static int new_handler(mpi_where at, MPI_Comm_errhandler_function *comm,
 }
 
 int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return new_handler(at, function, NULL, out);
 }
 
@@ -35,12 +35,12 @@ int MPI_Errhandler_create(MPI_Handler_function *function, MPI_Errhandler *out) {
 }
 
 int MPI_Win_create_errhandler(MPI_Win_errhandler_function *function, MPI_Errhandler *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return new_handler(at, NULL, function, out);
 }
 
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     MPI_TRY(handler_arg(at, handler));
@@ -53,7 +53,7 @@ int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler handler) {
 }
 
 int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *handler) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     *handler = of->errhandler;
@@ -65,14 +65,14 @@ int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *handler) {
 }
 
 int MPI_Errhandler_free(MPI_Errhandler *handler) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(handler_arg(at, handler != NULL ? *handler : MPI_ERRHANDLER_NULL));
     *handler = MPI_ERRHANDLER_NULL;  // communicators that have it keep it
     return MPI_SUCCESS;
 }
 
 int MPI_Comm_call_errhandler(MPI_Comm comm, int code) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     (void)ls_mpi__error(at.me, of, code, __func__, "the program calls it");
@@ -157,7 +157,7 @@ static info_pair **find(info *of, const char *key) {
 }
 
 int MPI_Info_create(MPI_Info *out) {
-    mpi_rank *me = ls_mpi__enter_any(__func__);
+    MPI_ENTER_ANY(me);
     *out = ls_mpi__handle_add(me, MPI_KIND_INFO, ls_mpi__alloc(sizeof(info)));
     ls_mpi__handle_slot(me, *out)->function = __func__;
     return MPI_SUCCESS;
@@ -172,7 +172,7 @@ static void drop_pair(info_pair **at) {
 }
 
 int MPI_Info_free(MPI_Info *handle) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle != NULL ? *handle : MPI_INFO_NULL));
     if (*handle == MPI_INFO_ENV) {
@@ -188,7 +188,7 @@ int MPI_Info_free(MPI_Info *handle) {
 }
 
 int MPI_Info_set(MPI_Info handle, const char *key, const char *value) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     if (key == NULL || value == NULL || strlen(key) > MPI_MAX_INFO_KEY ||
@@ -207,7 +207,7 @@ int MPI_Info_set(MPI_Info handle, const char *key, const char *value) {
 }
 
 int MPI_Info_get(MPI_Info handle, const char *key, int length, char *value, int *flag) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     const info_pair *pair = *find(of, key);
@@ -219,7 +219,7 @@ int MPI_Info_get(MPI_Info handle, const char *key, int length, char *value, int 
 }
 
 int MPI_Info_get_valuelen(MPI_Info handle, const char *key, int *length, int *flag) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     const info_pair *pair = *find(of, key);
@@ -230,7 +230,7 @@ int MPI_Info_get_valuelen(MPI_Info handle, const char *key, int *length, int *fl
 
 // *length: the room, and then what the value takes, with its end.
 int MPI_Info_get_string(MPI_Info handle, const char *key, int *length, char *value, int *flag) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     const info_pair *pair = *find(of, key);
@@ -245,7 +245,7 @@ int MPI_Info_get_string(MPI_Info handle, const char *key, int *length, char *val
 }
 
 int MPI_Info_get_nkeys(MPI_Info handle, int *count) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     *count = 0;
@@ -256,7 +256,7 @@ int MPI_Info_get_nkeys(MPI_Info handle, int *count) {
 }
 
 int MPI_Info_get_nthkey(MPI_Info handle, int n, char *key) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     const info_pair *pair = of->first;
@@ -271,7 +271,7 @@ int MPI_Info_get_nthkey(MPI_Info handle, int n, char *key) {
 }
 
 int MPI_Info_delete(MPI_Info handle, const char *key) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     info_pair **pair = find(of, key);
@@ -283,7 +283,7 @@ int MPI_Info_delete(MPI_Info handle, const char *key) {
 }
 
 int MPI_Info_dup(MPI_Info handle, MPI_Info *out) {
-    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    MPI_ENTER_ANY_AT(at);
     info *of;
     MPI_TRY(info_arg(&of, at, handle));
     MPI_TRY(MPI_Info_create(out));
@@ -295,7 +295,7 @@ int MPI_Info_dup(MPI_Info handle, MPI_Info *out) {
 
 // ---- Memory -------------------------------------------------------------------------------------
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)handle;
     void *memory =
         size >= 0 && size < PTRDIFF_MAX - LS_MPI_GUARD ? malloc((size_t)size + LS_MPI_GUARD) : NULL;
@@ -308,7 +308,8 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
 }
 
 int MPI_Free_mem(void *pointer) {
-    (void)ls_mpi__enter(__func__);
+    MPI_ENTER(me);
+    (void)me;
     if (ls_mpi_freed(pointer, 1, __builtin_return_address(0)) == 0) {
         free(pointer);
     }

@@ -264,7 +264,7 @@ void ls_mpi__reduce(const mpi_op *op, const mpi_type *type, const void *in, void
 
 // ---- The functions ------------------------------------------------------------------------------
 int MPI_Op_create(MPI_User_function *user, int commute, MPI_Op *op) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     if (user == NULL || op == NULL) {
         return ls_mpi__error(me, NULL, MPI_ERR_ARG, __func__, "the %s is NULL",
                              user == NULL ? "function" : "place for the handle");
@@ -277,7 +277,7 @@ int MPI_Op_create(MPI_User_function *user, int commute, MPI_Op *op) {
 }
 
 int MPI_Op_free(MPI_Op *op) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     mpi_op *object;
     if (op == NULL) {
         return ls_mpi__error(me, NULL, MPI_ERR_ARG, __func__, "the handle's place is NULL");
@@ -293,7 +293,7 @@ int MPI_Op_free(MPI_Op *op) {
 }
 
 int MPI_Op_commutative(MPI_Op op, int *commute) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     mpi_op *object;
     MPI_TRY(ls_mpi__op_arg(&object, (mpi_where){me, __func__}, NULL, op, NULL));
     *commute = object->commutes ? 1 : 0;
@@ -301,7 +301,7 @@ int MPI_Op_commutative(MPI_Op op, int *commute) {
 }
 
 int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count, MPI_Datatype type, MPI_Op op) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     mpi_where at = {me, __func__};
     mpi_type *of;
     mpi_op *object;

@@ -46,16 +46,39 @@ mpi_owned *ls_mpi__owner(mpi_rank *me, const char *low, const char *high, bool w
     return writer == NULL && writes ? owner_of(me, low, high, false) : writer;
 }
 
+static bool several_call(const mpi_rank *me) {
+    return me->rank->calls_at_once && me->rank->thread_count > 1;
+}
+
+// Between these two no other thread of the rank changes what calls own. False: one may be about to.
+static bool look(mpi_rank *me) {
+    me->looks = several_call(me);
+    if (me->looks && ls_turns__inside(me->rank)) {
+        me->looks = false;
+        return false;
+    }
+    return true;
+}
+
+static void look_away(mpi_rank *me) {
+    me->looks = false;
+}
+
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code) {
     const char *low = at, *high = low + bytes;
+    if (!look(me)) {
+        return;
+    }
     mpi_owned *owned = ls_mpi__owner(me, low, high, writes);
+    look_away(me);
     if (owned != NULL && !owned->told) {
         const char *file;
         int line;
         ls_mpi__line_of(me, code, &file, &line);
         tell(me, owned, writes ? "writes" : "reads", NULL, file, line);
     }
-    if (me->window_count > 0) {
+    // Races are told of in the middle of their lists, which other threads may change then.
+    if (me->window_count > 0 && !several_call(me)) {
         ls_mpi__win_access(me, low, high, writes, code);
     }
 }
@@ -74,11 +97,12 @@ static mpi_win *exposes(const mpi_rank *me, const char *low, const char *high) {
 bool ls_mpi__still_used(const char *low, const char *high, const void *code) {
     mpi_rank *me = ls_mpi__watched;
     if (me == NULL || low >= high || ls_mpi__state.run->status != LS_OK || ls_schedule__inside() ||
-        me->finalised) {
+        me->finalised || !look(me)) {
         return false;
     }
     mpi_owned *owned = ls_mpi__owner(me, low, high, true);
     mpi_win *win = owned == NULL ? exposes(me, low, high) : NULL;
+    look_away(me);
     const char *file;
     int line;
     if (owned != NULL && !owned->told) {

@@ -105,14 +105,14 @@ static int nonblocking(mpi_where at, const mpi_message *m, bool persistent, MPI_
 #define SENDS(name, how)                                                                           \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
                    MPI_Comm comm) {                                                                \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         return blocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm, NULL},    \
                         MPI_STATUS_IGNORE);                                                        \
     }
 #define ISENDS(name, how, persistent)                                                              \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
                    MPI_Comm comm, MPI_Request *request) {                                          \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         return nonblocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm, NULL}, \
                            persistent, request);                                                   \
     }
@@ -131,21 +131,21 @@ ISENDS(Rsend_init, MPI_MODE_READY, true)
 
 int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
              MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return blocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm, NULL},
                     status);
 }
 
 int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
               MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm, NULL},
                        false, request);
 }
 
 int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm, NULL},
                        true, request);
 }
@@ -171,12 +171,12 @@ static int start(mpi_where at, MPI_Request *handle) {
 }
 
 int MPI_Start(MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return start(at, request);
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     for (int i = 0; i < count; i++) {
         MPI_TRY(start(at, &requests[i]));
     }
@@ -226,7 +226,7 @@ static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_mes
 int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                  void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
                  MPI_Comm comm, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const mpi_message send = {true, MPI_MODE_STANDARD, sendbuf, sendcount, sendtype,
                               dest, sendtag,           comm,    NULL};
     const mpi_message recv = {false, 0, recvbuf, recvcount, recvtype, source, recvtag, comm, NULL};
@@ -245,7 +245,7 @@ int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int 
 
 int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
                          int recvtag, MPI_Comm comm, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__count_arg(at, NULL, "the count", count));
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
@@ -277,7 +277,7 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int 
 
 // ---- The buffer of buffered sends ---------------------------------------------------------------
 int MPI_Buffer_attach(void *buffer, int size) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     if (at.me->bsend_buffer != NULL || size < 0) {
         return ls_mpi__error(at.me, NULL, size < 0 ? MPI_ERR_ARG : MPI_ERR_BUFFER, __func__,
                              size < 0 ? "the size is %d"
@@ -293,7 +293,7 @@ int MPI_Buffer_attach(void *buffer, int size) {
 }
 
 int MPI_Buffer_detach(void *buffer_out, int *size) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     if (at.me->bsend_buffer == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_BUFFER, __func__, "no buffer is attached");
     }

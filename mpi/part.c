@@ -154,14 +154,14 @@ static int make(mpi_where at, const partitioned *p, MPI_Request *out) {
 
 int MPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest,
                    int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     return make(at, &(partitioned){true, buf, partitions, count, type, dest, tag, comm}, request);
 }
 
 int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype type, int source,
                    int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     return make(at, &(partitioned){false, buf, partitions, count, type, source, tag, comm},
                 request);
@@ -203,12 +203,12 @@ static int ready(mpi_where at, int n, MPI_Request handle) {
 }
 
 int MPI_Pready(int partition, MPI_Request request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     return ready(at, partition, request);
 }
 
 int MPI_Pready_range(int low, int high, MPI_Request request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     for (int n = low; n <= high; n++) {
         MPI_TRY(ready(at, n, request));
     }
@@ -216,7 +216,7 @@ int MPI_Pready_range(int low, int high, MPI_Request request) {
 }
 
 int MPI_Pready_list(int length, const int partitions[], MPI_Request request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     for (int i = 0; i < length; i++) {
         MPI_TRY(ready(at, partitions[i], request));
     }
@@ -224,7 +224,7 @@ int MPI_Pready_list(int length, const int partitions[], MPI_Request request) {
 }
 
 int MPI_Parrived(MPI_Request handle, int partition, int *flag) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_request *request;
     MPI_TRY(parts_arg(&request, at, handle, false, partition));
     ls_mpi__observe();

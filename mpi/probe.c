@@ -35,7 +35,7 @@ static void status_of(MPI_Status *out, const mpi_comm *comm, const ls_request *s
 }
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_record record;
     ls_request proto, *inner = NULL;
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
@@ -79,7 +79,7 @@ static int probe_now(ls_request **send, int *flag, mpi_where at, int source, int
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_record record;
     ls_request proto, *send;
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
@@ -109,7 +109,7 @@ static int take_message(mpi_where at, mpi_record *record, ls_request *proto, MPI
 }
 
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_record record;
     ls_request proto;
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
@@ -125,7 +125,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
                 MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_record record;
     ls_request proto, *send;
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
@@ -226,7 +226,7 @@ static int receive_matched(mpi_record *out, mpi_owned **owned, mpi_where at,
 }
 
 int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_record record;
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
     MPI_TRY(receive_matched(&record, NULL, at, &(matched_receive){buf, count, type, message}));
@@ -237,7 +237,7 @@ int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI
 
 int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
                MPI_Request *request) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_record record;
     mpi_owned *owned = NULL;
     MPI_TRY(ls_mpi__out_arg(at, "request", request));
@@ -253,7 +253,7 @@ int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
 
 // ---- Statuses -----------------------------------------------------------------------------------
 int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
@@ -265,7 +265,7 @@ int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count) {
 }
 
 int MPI_Get_elements_x(const MPI_Status *status, MPI_Datatype type, MPI_Count *count) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
@@ -293,21 +293,21 @@ int MPI_Get_elements(const MPI_Status *status, MPI_Datatype type, int *count) {
 }
 
 int MPI_Test_cancelled(const MPI_Status *status, int *flag) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(ls_mpi__read_status_arg(at, status));
     *flag = status->ls_cancelled;
     return MPI_SUCCESS;
 }
 
 int MPI_Status_set_cancelled(MPI_Status *status, int flag) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(ls_mpi__read_status_arg(at, status));
     status->ls_cancelled = flag;
     return MPI_SUCCESS;
 }
 
 int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count count) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));

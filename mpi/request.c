@@ -383,3 +383,50 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
     }
     return LS_OK;
 }
+
+// ---- Waiting ------------------------------------------------------------------------------------
+// Waits until all (any) of the calls are complete.
+int ls_mpi__await(mpi_rank *me, ls_request **inner, int count, bool any) {
+    ls_rank *rank = me->rank;
+    ls_schedule__enter(rank);
+    rank->file = ls_mpi__file;
+    rank->line = ls_mpi__line;
+    ls_thread *self = ls_turns__me(rank);
+    self->waiting = 0;
+    int done = 0;
+    for (int i = 0; i < count; i++) {
+        bool open = inner[i]->state != LS_REQUEST_DONE;
+        inner[i]->awaited = open ? self : NULL;
+        self->waiting += open ? 1 : 0;
+        done += open ? 0 : 1;
+    }
+    int status = LS_OK;
+    if (self->waiting > 0 && !(any && done > 0)) {
+        self->waits_for_any = any;
+        status = ls_request__await(rank);
+        self->waits_for_any = false;
+    }
+    self->waiting = 0;
+    for (int i = 0; i < count; i++) {
+        inner[i]->awaited = NULL;
+    }
+    ls_schedule__leave(rank);
+    return ls_mpi__leave(me, status);
+}
+
+void ls_mpi__poll(mpi_rank *me, const char *function) {
+    bool hopeless = false;
+    ls_schedule__enter(me->rank);
+    me->rank->file = ls_mpi__file;
+    me->rank->line = ls_mpi__line;
+    int status = ls_request__poll(&hopeless, me->rank);
+    ls_schedule__leave(me->rank);
+    if (status == LS_OK && hopeless) {
+        ls_mpi__finding(me, LS_FINDING_DEADLOCK_CYCLE, ls_mpi__file, ls_mpi__line,
+                        "%s: polls for what never comes: no rank can go on", function);
+        ls_schedule__enter(me->rank);
+        ls_spmd__fail(ls_mpi__state.run, LS_ERR_DEADLOCK, "deadlock.cycle");
+        ls_schedule__leave(me->rank);
+    }
+    (void)ls_mpi__leave(me, LS_OK);
+}

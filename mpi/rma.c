@@ -292,12 +292,12 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
         MPI_Datatype target_type
 #define BOTH(name, rname, parameters, rparameters, ...)                                            \
     int name parameters {                                                                          \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         const rma_call call = {__VA_ARGS__};                                                       \
         return make_call(at, &call, NULL);                                                         \
     }                                                                                              \
     int rname rparameters {                                                                        \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         const rma_call call = {__VA_ARGS__};                                                       \
         return make_call(at, &call, request);                                                      \
     }
@@ -325,14 +325,14 @@ BOTH(MPI_Get_accumulate, MPI_Rget_accumulate, LIST(P_GET_ACCUMULATE),
 
 int MPI_Fetch_and_op(const void *origin, void *result, MPI_Datatype type, int target, MPI_Aint disp,
                      MPI_Op op, MPI_Win win) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const rma_call call = {ONE_EACH, .op = op, .how = GET_ACCUMULATE};
     return make_call(at, &call, NULL);
 }
 
 int MPI_Compare_and_swap(const void *origin, const void *compare, void *result, MPI_Datatype type,
                          int target, MPI_Aint disp, MPI_Win win) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const rma_call call = {ONE_EACH, .op = MPI_REPLACE, .compare = compare,
                            .how = COMPARE_AND_SWAP};
     return make_call(at, &call, NULL);
@@ -341,7 +341,7 @@ int MPI_Compare_and_swap(const void *origin, const void *compare, void *result, 
 // ---- What windows are asked for -----------------------------------------------------------------
 #define ASK(name, parameters, statement)                                                           \
     int name parameters {                                                                          \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         mpi_win *of;                                                                               \
         MPI_TRY(ls_mpi__win_arg(&of, at, win));                                                    \
         statement;                                                                                 \
@@ -367,7 +367,7 @@ ASK(MPI_Win_set_attr, (MPI_Win win, int keyval, void *value),
     MPI_TRY(ls_mpi__attribute_set(at, MPI_KIND_WIN, win, &of->attributes, keyval, value)))
 
 int MPI_Win_get_attr(MPI_Win win, int keyval, void *value, int *flag) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *of;
     static int model = MPI_WIN_UNIFIED;
     MPI_TRY(ls_mpi__win_arg(&of, at, win));

@@ -78,7 +78,7 @@ static mpi_topology *new_grid(int ndims, const int *dims, const int *periods, in
 
 int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
                     MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)reorder;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
@@ -100,7 +100,7 @@ int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int period
 }
 
 int MPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_CART));
     const mpi_topology *t = of->topology;
@@ -117,7 +117,7 @@ int MPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coor
 }
 
 int MPI_Cart_rank(MPI_Comm comm, const int coords[], int *rank) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_CART));
     *rank = rank_at(of->topology, coords, -1, 0);
@@ -127,7 +127,7 @@ int MPI_Cart_rank(MPI_Comm comm, const int coords[], int *rank) {
 }
 
 int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_CART));
     if (rank < 0 || rank >= of->size || maxdims < of->topology->ndims) {
@@ -139,7 +139,7 @@ int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
 }
 
 int MPI_Cart_shift(MPI_Comm comm, int direction, int displacement, int *source, int *dest) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_CART));
     const mpi_topology *t = of->topology;
@@ -153,7 +153,7 @@ int MPI_Cart_shift(MPI_Comm comm, int direction, int displacement, int *source, 
 }
 
 int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_CART));
     const mpi_topology *t = of->topology;
@@ -181,7 +181,7 @@ int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *out) {
 }
 
 int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[], int *rank) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)periods;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
@@ -194,7 +194,7 @@ int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[]
 }
 
 int MPI_Cartdim_get(MPI_Comm comm, int *ndims) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_CART));
     *ndims = of->topology->ndims;
@@ -246,7 +246,7 @@ static void divide(division *of, int at, int nodes, int most) {
 }
 
 int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     int left = nnodes, open = 0;
     for (int d = 0; d < ndims; d++) {
         if (dims[d] < 0 || (dims[d] > 0 && left % dims[d] != 0)) {
@@ -272,7 +272,7 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
 }
 
 int MPI_Topo_test(MPI_Comm comm, int *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     *status = of->topology != NULL ? of->topology->kind : MPI_UNDEFINED;
@@ -282,7 +282,7 @@ int MPI_Topo_test(MPI_Comm comm, int *status) {
 // ---- Graphs -------------------------------------------------------------------------------------
 int MPI_Graph_create(MPI_Comm comm, int nnodes, const int index[], const int edges[], int reorder,
                      MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)reorder;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
@@ -304,7 +304,7 @@ int MPI_Graph_create(MPI_Comm comm, int nnodes, const int index[], const int edg
 }
 
 int MPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_GRAPH));
     *nnodes = of->topology->nodes;
@@ -313,7 +313,7 @@ int MPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges) {
 }
 
 int MPI_Graph_get(MPI_Comm comm, int maxindex, int maxedges, int index[], int edges[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_GRAPH));
     const mpi_topology *t = of->topology;
@@ -341,13 +341,13 @@ static int neighbors(mpi_where at, MPI_Comm comm, int rank, const int **list, in
 }
 
 int MPI_Graph_neighbors_count(MPI_Comm comm, int rank, int *count) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const int *list;
     return neighbors(at, comm, rank, &list, count);
 }
 
 int MPI_Graph_neighbors(MPI_Comm comm, int rank, int most, int out[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const int *list;
     int count;
     MPI_TRY(neighbors(at, comm, rank, &list, &count));
@@ -358,7 +358,7 @@ int MPI_Graph_neighbors(MPI_Comm comm, int rank, int most, int out[]) {
 }
 
 int MPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[], int *rank) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)index;
     (void)edges;
@@ -371,7 +371,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
                                    const int *sourceweights, int outdegree,
                                    const int destinations[], const int *destweights, MPI_Info info,
                                    int reorder, MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)info;
     (void)reorder;
@@ -392,7 +392,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
 int MPI_Dist_graph_create(MPI_Comm comm, int n, const int sources[], const int degrees[],
                           const int destinations[], const int *weights, MPI_Info info, int reorder,
                           MPI_Comm *out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     const char *file = ls_mpi__file;
@@ -444,7 +444,7 @@ int MPI_Dist_graph_create(MPI_Comm comm, int n, const int sources[], const int d
 }
 
 int MPI_Dist_graph_neighbors_count(MPI_Comm comm, int *indegree, int *outdegree, int *weighted) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_DIST_GRAPH));
     *indegree = of->topology->in_count;
@@ -455,7 +455,7 @@ int MPI_Dist_graph_neighbors_count(MPI_Comm comm, int *indegree, int *outdegree,
 
 int MPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int sourceweights[],
                              int maxoutdegree, int destinations[], int destweights[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(topology_arg(&of, at, comm, MPI_DIST_GRAPH));
     const mpi_topology *t = of->topology;

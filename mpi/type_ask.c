@@ -6,7 +6,7 @@
 #include "mpi/internal.h"
 
 int MPI_Type_commit(MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type != NULL ? *type : MPI_DATATYPE_NULL, false));
     of->committed = true;
@@ -14,7 +14,7 @@ int MPI_Type_commit(MPI_Datatype *type) {
 }
 
 int MPI_Type_free(MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type != NULL ? *type : MPI_DATATYPE_NULL, false));
     if (of->constant != NULL) {
@@ -29,7 +29,7 @@ int MPI_Type_free(MPI_Datatype *type) {
 
 #define ASK(name, parameters, first, last, statement)                                              \
     int name parameters {                                                                          \
-        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        MPI_ENTER_AT(at);                                                                          \
         mpi_type *of;                                                                              \
         MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));                                     \
         MPI_TRY(ls_mpi__out_arg(at, #first, first));                                               \
@@ -63,7 +63,7 @@ ASK(MPI_Type_get_envelope,
 
 int MPI_Type_get_contents(MPI_Datatype type, int max_integers, int max_addresses, int max_types,
                           int integers[], MPI_Aint addresses[], MPI_Datatype types[]) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
     if (of->constant != NULL || max_integers < of->integer_count ||
@@ -88,7 +88,7 @@ int MPI_Type_get_contents(MPI_Datatype type, int max_integers, int max_addresses
 }
 
 int MPI_Type_set_name(MPI_Datatype type, const char *name) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
     of->name = ls_mpi__alloc(MPI_MAX_OBJECT_NAME);
@@ -103,7 +103,7 @@ ASK(MPI_Type_get_name, (MPI_Datatype type, char *name, int *length), name, lengt
                                               : ""))
 
 int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     static const MPI_Datatype known[3][4] = {
         {MPI_FLOAT, MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_DATATYPE_NULL},
         {MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T},
@@ -184,7 +184,7 @@ static int unpack(mpi_where at, MPI_Comm comm, const void *inbuf, MPI_Aint insiz
 
 int MPI_Pack(const void *inbuf, int incount, MPI_Datatype type, void *outbuf, int outsize,
              int *position, MPI_Comm comm) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_Aint wide = *position;
     int status = pack(at, comm, inbuf, incount, type, outbuf, outsize, &wide);
     *position = (int)wide;
@@ -193,7 +193,7 @@ int MPI_Pack(const void *inbuf, int incount, MPI_Datatype type, void *outbuf, in
 
 int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int outcount,
                MPI_Datatype type, MPI_Comm comm) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_Aint wide = *position;
     int status = unpack(at, comm, inbuf, insize, &wide, outbuf, outcount, type);
     *position = (int)wide;
@@ -201,7 +201,7 @@ int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int o
 }
 
 int MPI_Pack_size(int incount, MPI_Datatype type, MPI_Comm comm, int *size) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_comm *of_comm;
     mpi_type *of;
     MPI_TRY(ls_mpi__comm_arg(&of_comm, at, comm));

@@ -104,7 +104,7 @@ static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_byte
 }
 
 int MPI_Type_contiguous(int count, MPI_Datatype old, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made, *of;
     MPI_TRY(ls_mpi__count_arg(at, NULL, "count", count));
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
@@ -116,7 +116,7 @@ int MPI_Type_contiguous(int count, MPI_Datatype old, MPI_Datatype *type) {
 }
 
 int MPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype old, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made;
     const blocks b = {.count = count, .length = blocklength, .stride = stride, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_VECTOR, false, type, &made));
@@ -126,7 +126,7 @@ int MPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype old, MP
 
 int MPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype old,
                             MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made;
     const blocks b = {.count = count, .length = blocklength, .stride = stride, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_HVECTOR, true, type, &made));
@@ -156,7 +156,7 @@ static void keep_lists(mpi_rank *me, mpi_type *made, int count, const int *first
 
 int MPI_Type_indexed(int count, const int blocklengths[], const int displs[], MPI_Datatype old,
                      MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made;
     const blocks b = {.count = count, .lengths = blocklengths, .displs = displs, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_INDEXED, false, type, &made));
@@ -166,7 +166,7 @@ int MPI_Type_indexed(int count, const int blocklengths[], const int displs[], MP
 
 int MPI_Type_create_hindexed(int count, const int blocklengths[], const MPI_Aint displs[],
                              MPI_Datatype old, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made;
     const blocks b = {.count = count, .lengths = blocklengths, .byte_displs = displs, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_HINDEXED, true, type, &made));
@@ -181,7 +181,7 @@ int MPI_Type_hindexed(int count, int blocklengths[], MPI_Aint displs[], MPI_Data
 
 int MPI_Type_create_indexed_block(int count, int blocklength, const int displs[], MPI_Datatype old,
                                   MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made;
     const blocks b = {.count = count, .length = blocklength, .displs = displs, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_INDEXED_BLOCK, false, type, &made));
@@ -198,7 +198,7 @@ int MPI_Type_create_indexed_block(int count, int blocklength, const int displs[]
 
 int MPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint displs[],
                                    MPI_Datatype old, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made;
     const blocks b = {.count = count, .length = blocklength, .byte_displs = displs, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_HINDEXED_BLOCK, true, type, &made));
@@ -208,7 +208,7 @@ int MPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint di
 
 int MPI_Type_create_struct(int count, const int blocklengths[], const MPI_Aint displs[],
                            const MPI_Datatype types[], MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *made;
     static const MPI_Datatype none[1] = {MPI_BYTE};
     const blocks b = {.count = count,
@@ -226,7 +226,7 @@ int MPI_Type_struct(int count, int blocklengths[], MPI_Aint displs[], MPI_Dataty
 }
 
 int MPI_Type_create_resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
     MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
@@ -253,7 +253,7 @@ int ls_mpi__type_copy(mpi_where at, const mpi_type *of, MPI_Datatype *out) {
 }
 
 int MPI_Type_dup(MPI_Datatype old, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
     MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
@@ -267,7 +267,7 @@ int MPI_Type_dup(MPI_Datatype old, MPI_Datatype *type) {
 // ---- Arrays -------------------------------------------------------------------------------------
 int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[], const int starts[],
                              int order, MPI_Datatype old, MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
     MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
@@ -336,7 +336,7 @@ static bool has_index(int i, int gsize, int distrib, int darg, int procs, int co
 int MPI_Type_create_darray(int size, int rank, int ndims, const int gsizes[], const int distribs[],
                            const int dargs[], const int psizes[], int order, MPI_Datatype old,
                            MPI_Datatype *type) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
     MPI_TRY(ls_mpi__out_arg(at, "datatype", type));

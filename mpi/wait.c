@@ -3,51 +3,6 @@
 
 #include "mpi/internal.h"
 
-// Waits until all (any) of the calls are complete.
-int ls_mpi__await(mpi_rank *me, ls_request **inner, int count, bool any) {
-    ls_rank *rank = me->rank;
-    ls_schedule__enter(rank);
-    rank->file = ls_mpi__file;
-    rank->line = ls_mpi__line;
-    rank->waiting = 0;
-    int done = 0;
-    for (int i = 0; i < count; i++) {
-        bool open = inner[i]->state != LS_REQUEST_DONE;
-        inner[i]->awaited = open;
-        rank->waiting += open ? 1 : 0;
-        done += open ? 0 : 1;
-    }
-    int status = LS_OK;
-    if (rank->waiting > 0 && !(any && done > 0)) {
-        rank->waits_for_any = any;
-        status = ls_request__await(rank);
-        rank->waits_for_any = false;
-    }
-    rank->waiting = 0;
-    for (int i = 0; i < count; i++) {
-        inner[i]->awaited = false;
-    }
-    ls_schedule__leave(rank);
-    return ls_mpi__leave(me, status);
-}
-
-void ls_mpi__poll(mpi_rank *me, const char *function) {
-    bool hopeless = false;
-    ls_schedule__enter(me->rank);
-    me->rank->file = ls_mpi__file;
-    me->rank->line = ls_mpi__line;
-    int status = ls_request__poll(&hopeless, me->rank);
-    ls_schedule__leave(me->rank);
-    if (status == LS_OK && hopeless) {
-        ls_mpi__finding(me, LS_FINDING_DEADLOCK_CYCLE, ls_mpi__file, ls_mpi__line,
-                        "%s: polls for what never comes: no rank can go on", function);
-        ls_schedule__enter(me->rank);
-        ls_spmd__fail(ls_mpi__state.run, LS_ERR_DEADLOCK, "deadlock.cycle");
-        ls_schedule__leave(me->rank);
-    }
-    (void)ls_mpi__leave(me, LS_OK);
-}
-
 bool ls_mpi__request_done(const mpi_request *request) {
     if (request->kind == MPI_REQUEST_GENERAL) {
         return request->general_done;
@@ -102,6 +57,7 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
     ls_mpi__parts_done(me, request);
     ls_mpi__status(status, &request->record.status);
     request->active = false;
+    request->waiter = NULL;
     if (request->persistent) {
         for (int i = 0; i < LS_MPI_OWNED; i++) {
             ls_mpi__disown(me, request->owned[i]);
@@ -127,7 +83,27 @@ static mpi_request *active(mpi_where at, MPI_Request handle, int *status) {
             ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the request is %s", why);
         return NULL;
     }
+    const ls_thread *waiter = request->waiter;
+    if (waiter != NULL && waiter != ls_turns__me(at.me->rank)) {
+        *status = ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function,
+                                "the request of %s, made at %s:%d, is waited for by thread %d of "
+                                "the rank at %s:%d: one thread completes a request",
+                                request->record.function, request->file, request->line,
+                                waiter->number, waiter->file, waiter->line);
+        return NULL;
+    }
     return request->active ? request : NULL;
+}
+
+// From here on the thread (NULL: none) waits for these.
+static void hold(mpi_where at, int count, const MPI_Request *requests, const ls_thread *by) {
+    int ignored;
+    for (int i = 0; i < count && at.me->rank->threads_made > 0; i++) {
+        mpi_request *request = active(at, requests[i], &ignored);
+        if (request != NULL) {
+            request->waiter = by;
+        }
+    }
 }
 
 static int check_list(mpi_where at, int count, const MPI_Request *requests) {
@@ -162,7 +138,7 @@ static void wait_general(mpi_where at, const mpi_request *request) {
 }
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     if (request == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__, "the request is NULL");
     }
@@ -173,6 +149,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
         ls_mpi__status_empty(status);
         return result;
     }
+    hold(at, 1, request, ls_turns__me(at.me->rank));
     wait_general(at, open);
     if (!ls_mpi__request_done(open)) {
         (void)ls_mpi__await(at.me, &open->inner, 1, false);
@@ -220,9 +197,10 @@ static int finish_all(mpi_where at, int count, MPI_Request *requests, MPI_Status
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     int open, ignored;
     MPI_TRY(check_all(at, count, requests, statuses));
+    hold(at, count, requests, ls_turns__me(at.me->rank));
     for (int i = 0; i < count; i++) {
         wait_general(at, active(at, requests[i], &ignored));
     }
@@ -254,6 +232,7 @@ static int wait_for_one(mpi_where at, int count, MPI_Request *requests) {
     if (open > 1) {
         ls_mpi__observe();
     }
+    hold(at, count, requests, ls_turns__me(at.me->rank));
     if (index < 0 && open > 0 && n == open) {
         (void)ls_mpi__await(at.me, inner, n, true);
         index = first_done(at, count, requests);
@@ -262,12 +241,13 @@ static int wait_for_one(mpi_where at, int count, MPI_Request *requests) {
         ls_mpi__poll(at.me, at.function);
         index = first_done(at, count, requests);
     }
+    hold(at, count, requests, NULL);
     free(inner);
     return index;
 }
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(check_list(at, count, requests));
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
     int done = wait_for_one(at, count, requests);
@@ -301,7 +281,7 @@ static int finish_some(mpi_where at, int count, MPI_Request *requests, int *outc
 
 int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status *statuses) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(check_list(at, incount, requests));
     MPI_TRY(ls_mpi__status_arg(at, statuses, incount));
     if (wait_for_one(at, incount, requests) < 0) {
@@ -336,7 +316,7 @@ static bool give_way(mpi_where at, int count, const MPI_Request *requests, bool 
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(check_list(at, 1, request));
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
     *flag = give_way(at, 1, request, true) ? 1 : 0;
@@ -351,14 +331,14 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *statuses) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(check_all(at, count, requests, statuses));
     *flag = give_way(at, count, requests, true) ? 1 : 0;
     return *flag != 0 ? finish_all(at, count, requests, statuses) : MPI_SUCCESS;
 }
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     MPI_TRY(check_list(at, count, requests));
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
     *flag = give_way(at, count, requests, false) ? 1 : 0;
@@ -375,7 +355,7 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
 
 int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status *statuses) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     int open = 0, ignored;
     MPI_TRY(check_list(at, incount, requests));
     MPI_TRY(ls_mpi__status_arg(at, statuses, incount));
@@ -392,7 +372,7 @@ int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices
 
 // ---- Other ends ---------------------------------------------------------------------------------
 int MPI_Request_get_status(MPI_Request handle, int *flag, MPI_Status *status) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     int result;
     mpi_request *request = active(at, handle, &result);
     MPI_TRY(result);
@@ -408,7 +388,7 @@ int MPI_Request_get_status(MPI_Request handle, int *flag, MPI_Status *status) {
 }
 
 int MPI_Request_free(MPI_Request *handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const char *why;
     mpi_request *request =
         ls_mpi__request_of(at.me, handle != NULL ? *handle : MPI_REQUEST_NULL, &why);
@@ -434,7 +414,7 @@ int MPI_Request_free(MPI_Request *handle) {
 }
 
 int MPI_Cancel(MPI_Request *handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     const char *why;
     mpi_request *request =
         ls_mpi__request_of(at.me, handle != NULL ? *handle : MPI_REQUEST_NULL, &why);
@@ -465,7 +445,7 @@ int MPI_Cancel(MPI_Request *handle) {
 
 int MPI_Grequest_start(MPI_Grequest_query_function *query, MPI_Grequest_free_function *release,
                        MPI_Grequest_cancel_function *cancel, void *state, MPI_Request *handle) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     mpi_request *made = ls_mpi__request_make(me, MPI_REQUEST_GENERAL, __func__);
     made->query = query;
     made->release = release;
@@ -478,7 +458,7 @@ int MPI_Grequest_start(MPI_Grequest_query_function *query, MPI_Grequest_free_fun
 }
 
 int MPI_Grequest_complete(MPI_Request handle) {
-    mpi_rank *me = ls_mpi__enter(__func__);
+    MPI_ENTER(me);
     const char *why;
     mpi_request *request = ls_mpi__request_of(me, handle, &why);
     if (request == NULL || request->kind != MPI_REQUEST_GENERAL) {

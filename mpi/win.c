@@ -124,7 +124,7 @@ static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
 
 int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
                    MPI_Win *win) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     mpi_win proto = {
         .base = base, .size = size, .disp_unit = disp_unit, .flavor = MPI_WIN_FLAVOR_CREATE};
@@ -133,7 +133,7 @@ int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_
 
 int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base_out,
                      MPI_Win *win) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     char *memory = ls_mpi__alloc(size > 0 ? (size_t)size : 1);
     mpi_win proto = {.base = memory,
@@ -148,7 +148,7 @@ int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
 
 int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
                             void *base_out, MPI_Win *win) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     mpi_win proto = {.size = size, .disp_unit = disp_unit, .flavor = MPI_WIN_FLAVOR_SHARED};
     MPI_TRY(make(at, &proto, comm, win));
@@ -158,14 +158,14 @@ int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Com
 }
 
 int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     (void)info;
     mpi_win proto = {.disp_unit = 1, .flavor = MPI_WIN_FLAVOR_DYNAMIC};
     return make(at, &proto, comm, win);
 }
 
 int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     if (win->flavor != MPI_WIN_FLAVOR_DYNAMIC) {
@@ -185,7 +185,7 @@ int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {
 }
 
 int MPI_Win_detach(MPI_Win handle, const void *base) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     const char *low = base;
@@ -208,7 +208,7 @@ int MPI_Win_detach(MPI_Win handle, const void *base) {
 }
 
 int MPI_Win_shared_query(MPI_Win handle, int rank, MPI_Aint *size, int *disp_unit, void *base_out) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     if (win->flavor != MPI_WIN_FLAVOR_SHARED || rank >= win->comm->size ||
@@ -231,7 +231,7 @@ int MPI_Win_shared_query(MPI_Win handle, int rank, MPI_Aint *size, int *disp_uni
 }
 
 int MPI_Win_free(MPI_Win *handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle != NULL ? *handle : MPI_WIN_NULL));
     if (win->lock_count > 0 || win->all_locked || win->started != NULL || win->posted != NULL) {
@@ -278,7 +278,7 @@ void ls_mpi__open_epoch(mpi_win *win, const char *function) {
 }
 
 int MPI_Win_fence(int assertion, MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     if (win->lock_count > 0 || win->all_locked || win->started != NULL || win->posted != NULL) {
@@ -373,7 +373,7 @@ static int begin_epoch(mpi_win **out, mpi_group **members, mpi_where at, MPI_Gro
 }
 
 int MPI_Win_post(MPI_Group group, int assertion, MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     mpi_group *members;
     (void)assertion;
@@ -388,7 +388,7 @@ int MPI_Win_post(MPI_Group group, int assertion, MPI_Win handle) {
 }
 
 int MPI_Win_start(MPI_Group group, int assertion, MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     mpi_group *members;
     (void)assertion;
@@ -402,7 +402,7 @@ int MPI_Win_start(MPI_Group group, int assertion, MPI_Win handle) {
 }
 
 int MPI_Win_complete(MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     if (win->started == NULL) {
@@ -419,7 +419,7 @@ int MPI_Win_complete(MPI_Win handle) {
 }
 
 int MPI_Win_wait(MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     if (win->posted == NULL) {
@@ -434,7 +434,7 @@ int MPI_Win_wait(MPI_Win handle) {
 }
 
 int MPI_Win_test(MPI_Win handle, int *flag) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     if (win->posted == NULL) {

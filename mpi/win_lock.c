@@ -48,7 +48,7 @@ static int target_arg(mpi_where at, const mpi_win *win, int rank) {
 }
 
 int MPI_Win_lock(int lock_type, int rank, int assertion, MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     (void)assertion;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
@@ -73,7 +73,7 @@ int MPI_Win_lock(int lock_type, int rank, int assertion, MPI_Win handle) {
 }
 
 int MPI_Win_unlock(int rank, MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     MPI_TRY(target_arg(at, win, rank));
@@ -90,7 +90,7 @@ int MPI_Win_unlock(int rank, MPI_Win handle) {
 }
 
 int MPI_Win_lock_all(int assertion, MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     (void)assertion;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
@@ -110,7 +110,7 @@ int MPI_Win_lock_all(int assertion, MPI_Win handle) {
 }
 
 int MPI_Win_unlock_all(MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     if (!win->all_locked) {
@@ -141,23 +141,27 @@ static int flush(mpi_where at, int rank, MPI_Win handle, bool remote) {
 }
 
 int MPI_Win_flush(int rank, MPI_Win win) {
-    return flush((mpi_where){ls_mpi__enter(__func__), __func__}, rank, win, true);
+    MPI_ENTER_AT(at);
+    return flush(at, rank, win, true);
 }
 
 int MPI_Win_flush_all(MPI_Win win) {
-    return flush((mpi_where){ls_mpi__enter(__func__), __func__}, -1, win, true);
+    MPI_ENTER_AT(at);
+    return flush(at, -1, win, true);
 }
 
 int MPI_Win_flush_local(int rank, MPI_Win win) {
-    return flush((mpi_where){ls_mpi__enter(__func__), __func__}, rank, win, false);
+    MPI_ENTER_AT(at);
+    return flush(at, rank, win, false);
 }
 
 int MPI_Win_flush_local_all(MPI_Win win) {
-    return flush((mpi_where){ls_mpi__enter(__func__), __func__}, -1, win, false);
+    MPI_ENTER_AT(at);
+    return flush(at, -1, win, false);
 }
 
 int MPI_Win_sync(MPI_Win handle) {
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_ENTER_AT(at);
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
     ls_mpi__observe();

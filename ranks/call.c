@@ -114,7 +114,7 @@ static bool plant(int *status, bool *twice, ls_request *request) {
                                rank->file, rank->line);
         return true;
     case LS_FAULT_DO_STALL:
-        rank->current = request;
+        ls_turns__me(rank)->current = request;
         if (rank->run->direct) {
             ls_place__tell(rank, LS_PLACE_STALLS, NULL);
         }
@@ -127,17 +127,40 @@ static bool plant(int *status, bool *twice, ls_request *request) {
             return true;
         }
         ls_schedule__block(rank, LS_RANK_STALLED);
-        rank->current = NULL;
+        ls_turns__me(rank)->current = NULL;
         *status = ls_spmd__failed(rank->run, rank);
         return true;
     }
     return false;
 }
 
+// Collectives of a communicator meet in the order in which a rank makes them, which calls that two
+// threads make at once do not have.
+static int check_threads(ls_request *request) {
+    const ls_rank *rank = request->rank;
+    for (const ls_thread *at = &rank->main; at != NULL; at = at->next) {
+        const ls_request *other = at->current;
+        if (other != NULL && other != request && other->comm == request->comm &&
+            !ls_kind_is_message(other->call.kind) && !other->asynchronous) {
+            char what[256], where[LS_CALL_WHERE_MAX];
+            ls_call_describe(what, sizeof what, &other->call);
+            return ls_findings__fatal_call(
+                rank->run, LS_FINDING_CALL_INVALID, request,
+                "thread %d of the rank is in %s at %s: two threads make collectives of one "
+                "communicator at once, which have no order",
+                at->number, what, ls_call__where(where, &other->call));
+        }
+    }
+    return LS_OK;
+}
+
 // Makes the call; a blocking one is on the caller's stack, and complete at the end.
 static int make(ls_request *request) {
     ls_rank *rank = request->rank;
     ls_spmd *run = rank->run;
+    if (rank->thread_count > 1 && !ls_kind_is_message(request->call.kind)) {
+        LS_TRY(check_threads(request));
+    }
     if (request->front == NULL) {
         LS_TRY(ls_checks__call(request));
         LS_TRY(ls_flight__open(request));
@@ -150,14 +173,15 @@ static int make(ls_request *request) {
     if (run->direct) {
         return ls_direct__submit(request);
     }
-    rank->current = request;
+    ls_thread *me = ls_turns__me(rank);
+    me->current = request;
     int status = ls_meet__submit(request);
     if (status == LS_OK && !request->asynchronous && request->state != LS_REQUEST_DONE) {
-        request->awaited = true;
-        rank->waiting = 1;
+        request->awaited = me;
+        me->waiting = 1;
         status = ls_request__await(rank);
     }
-    rank->current = NULL;
+    me->current = NULL;
     // A call that another rank's thread completed says nothing in this one.
     status = status == LS_OK && !request->asynchronous ? request->status : status;
     return status != LS_OK && run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
@@ -268,7 +292,8 @@ int ls_group_start_at(const char *file, int line, ls_rank *self) {
 
 static int submit_group(ls_rank *rank) {
     ls_spmd *run = rank->run;
-    rank->waiting = 0;
+    ls_thread *me = ls_turns__me(rank);
+    me->waiting = 0;
     for (ls_request *at = rank->open, *next; at != NULL; at = next) {
         next = at->next;
         if (at->state != LS_REQUEST_GROUPED) {
@@ -277,8 +302,8 @@ static int submit_group(ls_rank *rank) {
         at->state = LS_REQUEST_POSTED;
         ls_hooks__enter(run, rank, at);
         bool blocking = !at->asynchronous;
-        at->awaited = blocking;
-        rank->waiting += blocking ? 1 : 0;
+        at->awaited = blocking ? me : NULL;
+        me->waiting += blocking ? 1 : 0;
         LS_TRY(run->direct ? ls_direct__submit(at) : ls_meet__submit(at));
     }
     return LS_OK;

@@ -120,12 +120,24 @@ int ls_rank_attach(ls_rank *self) {
         return LS_FAIL_RANK(LS_ERR_INVALID, self->id, "the thread runs rank %d already",
                             ls_schedule__current()->id);
     }
-    ls_schedule__set_current(self);
+    if (pthread_equal(self->thread, pthread_self()) != 0) {  // it had detached itself
+        ls_schedule__set_current(self);
+        return LS_OK;
+    }
+    ls_thread *made = ls_turns__make(self);
+    if (made == NULL) {
+        return LS_FAIL_RANK(LS_ERR_MEMORY, self->id, "out of memory");
+    }
+    self->calls_at_once = true;
+    ls_turns__begin(made);
     return LS_OK;
 }
 
 void ls_rank_detach(ls_rank *self) {
     LS_ASSERT(self != NULL && ls_schedule__current() == self);
+    if (self->thread_count > 1 && ls_turns__me(self) != &self->main) {
+        ls_turns__end();
+    }
     ls_schedule__set_current(NULL);
 }
 

@@ -32,7 +32,7 @@ static int open_direct(ls_spmd *run, ls_backend *backend, int id) {
     rank->file = "";
     rank->history = entries;
     rank->state = LS_RANK_RUNNING;
-    (void)pthread_mutex_init(&rank->turn, NULL);
+    LS_TRY(ls_turns__open(rank));
     (void)snprintf(rank->name, sizeof rank->name, "rank %d", id);
     return ls_rank_comm__make(&rank->world, run->world_comm, rank, true);
 }

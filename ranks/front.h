@@ -34,6 +34,22 @@ typedef struct ls_front {
 LS_API_BACKENDS void ls_schedule__enter(ls_rank *rank);
 LS_API_BACKENDS void ls_schedule__leave(ls_rank *rank);
 LS_API_BACKENDS bool ls_schedule__inside(void);  // whether this thread is in between
+// Around a call of the program, in which the functions above may be used many times: no other
+// thread of the rank runs in the library meanwhile, but where this one waits.
+LS_API_BACKENDS void ls_turns__arrive(ls_rank *rank);
+LS_API_BACKENDS void ls_turns__depart(ls_rank *rank);
+LS_API_BACKENDS void ls_turns__quit(ls_rank *rank);      // the thread makes no more calls
+LS_API_BACKENDS ls_thread *ls_turns__me(ls_rank *rank);  // the calling thread
+// Whether another thread of the rank runs in the library.
+LS_API_BACKENDS bool ls_turns__inside(ls_rank *rank);
+// Whether another thread of the rank is in a call, and where.
+LS_API_BACKENDS bool ls_turns__other(ls_rank *rank, const char **file, int *line);
+// A thread that the rank makes: before it exists (NULL: no memory), on it, where it could not be
+// made, at its end.
+LS_API_BACKENDS ls_thread *ls_turns__make(ls_rank *rank);
+LS_API_BACKENDS void ls_turns__begin(ls_thread *thread);
+LS_API_BACKENDS void ls_turns__never_began(ls_thread *thread);
+LS_API_BACKENDS void ls_turns__end(void);
 // The rank that the calling thread runs; NULL outside of programs.
 LS_API_BACKENDS ls_rank *ls_schedule__current(void);
 enum {

@@ -20,6 +20,24 @@ void ls_schedule__block(ls_rank *rank, ls_rank_state state);   // until made rea
 void ls_schedule__make_ready(ls_rank *rank);                   // a blocked rank could go on
 void ls_schedule__finish(ls_rank *rank, ls_rank_state state);  // last thing in a rank's thread
 void ls_schedule__set_current(ls_rank *rank);                  // of a run without threads
+// A rank whose threads are all blocked or asleep gives the baton on; on one of them.
+void ls_schedule__hand_on(ls_rank *rank, ls_thread *me);
+void ls_schedule__count_choice(ls_rank *rank, const ls_thread *chosen);  // in the digest
+
+// ---- turns.c: the threads of a rank -------------------------------------------------------------
+int ls_turns__open(ls_rank *rank);
+void ls_turns__close(ls_rank *rank);
+bool ls_turns__left(const ls_rank *rank);   // no thread but the main one may call any more
+void ls_turns__set_own(ls_thread *thread);  // the calling thread is that
+// The rank has the baton: a thread of it that could continue is INSIDE; the main thread if none is.
+ls_thread *ls_turns__take(ls_rank *rank);
+// The thread inside stops, and the rank has no baton; whether a thread of it could continue.
+bool ls_turns__stop(ls_thread *me, ls_thread_state state);
+void ls_turns__start(ls_rank *rank);  // lets a thread that could continue do so
+bool ls_turns__wake(ls_rank *rank);   // threads whose calls are complete could continue: any
+void ls_turns__wait(ls_thread *me);   // until it is INSIDE
+// No rank could run: whether a thread outside of the library comes to a call.
+bool ls_turns__await_arrival(ls_spmd *run);
 
 // ---- trap.c: what signals tell ------------------------------------------------------------------
 #define LS_STACK_GUARD_BYTES   ((size_t)256 << 10)  // below each rank's stack
@@ -42,9 +60,6 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status);
 void ls_spmd__judge(ls_spmd *run);
 // Runs the program on all ranks' threads, or on none; judges. In threads.c.
 int ls_threads__run(ls_spmd *run);
-// Waits until no thread of the process but this one runs, for some seconds at most: those of a rank
-// that has made some may be about to call.
-void ls_threads__settle(void);
 // The rank's program did not return: it is dead, and the run is over.
 void ls_threads__lost(ls_rank *rank, ls_finding_id id, const char *format, ...) LS_PRINTF(3, 4);
 int ls_spmd__make_result(ls_spmd *run, int rank_count);

@@ -159,9 +159,9 @@ int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size) {
         ls_request *request = requests[m];
         ls_rank *rank = request->rank;
         if (request->awaited) {
-            request->awaited = false;
-            rank->waiting -= 1;
-            if (rank->state == LS_RANK_BLOCKED && rank->waiting == 0) {
+            request->awaited = NULL;
+            rank->main.waiting -= 1;
+            if (rank->state == LS_RANK_BLOCKED && rank->main.waiting == 0) {
                 ls_schedule__make_ready(rank);
             }
         }
@@ -241,6 +241,7 @@ bool ls_remote_stuck(const ls_spmd *run) {
 
 static void block(ls_rank *rank) {
     rank->state = LS_RANK_BLOCKED;
+    rank->main.state = LS_THREAD_BLOCKED;
     rank->run->running_count -= 1;
 }
 
@@ -251,20 +252,20 @@ void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count) {
     }
     for (int i = 0; i < count; i++) {
         if (requests[i]->state == LS_REQUEST_POSTED) {
-            requests[i]->awaited = true;
-            rank->waiting += 1;
+            requests[i]->awaited = &rank->main;
+            rank->main.waiting += 1;
         }
     }
-    if (rank->waiting > 0) {
+    if (rank->main.waiting > 0) {
         block(rank);
     }
 }
 
 void ls_remote_resume(ls_rank *rank) {
     for (ls_request *at = rank->open; at != NULL; at = at->next) {
-        at->awaited = false;
+        at->awaited = NULL;
     }
-    rank->waiting = 0;
+    rank->main.waiting = 0;
     if (rank->state == LS_RANK_BLOCKED) {
         ls_schedule__make_ready(rank);
     }
@@ -274,7 +275,7 @@ void ls_remote_return(ls_rank *rank, int exit_status) {
     ls_spmd *run = rank->run;
     ls_remote_resume(rank);
     rank->exit_status = exit_status;
-    rank->current = NULL;
+    rank->main.current = NULL;
     run->result->exit_status[rank->id] = exit_status;
     run->running_count -= rank->state == LS_RANK_STALLED ? 0 : 1;
     rank->state = rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED;
@@ -370,11 +371,11 @@ bool ls_remote_explain(ls_spmd *run) {
         }
         for (ls_request *at = rank->open; at != NULL; at = at->next) {
             if (at->state == LS_REQUEST_POSTED) {
-                at->awaited = true;
-                rank->waiting += 1;
+                at->awaited = &rank->main;
+                rank->main.waiting += 1;
             }
         }
-        if (rank->waiting > 0) {
+        if (rank->main.waiting > 0) {
             block(rank);
             waits = true;
         }

@@ -100,10 +100,11 @@ void ls_request__done(ls_request *request, int status) {
     }
     ls_gdb_hook_complete(run, rank, request);
     if (request->awaited) {
-        request->awaited = false;
-        rank->waiting = rank->waits_for_any ? 0 : rank->waiting - 1;
+        ls_thread *by = request->awaited;
+        request->awaited = NULL;
+        by->waiting = by->waits_for_any ? 0 : by->waiting - 1;
     }
-    if (rank->state == LS_RANK_BLOCKED && (rank->waiting == 0 || run->status != LS_OK)) {
+    if (rank->state != LS_RANK_STALLED && ls_turns__wake(rank) && rank->state == LS_RANK_BLOCKED) {
         ls_schedule__make_ready(rank);
     }
     if (request->detached) {
@@ -111,8 +112,9 @@ void ls_request__done(ls_request *request, int status) {
     }
 }
 
-static bool moving(const ls_rank *rank) {
-    if (rank->current != NULL && rank->current->state == LS_REQUEST_MATCHED) {
+static bool moving(ls_rank *rank) {
+    const ls_thread *me = ls_turns__me(rank);
+    if (me->current != NULL && me->current->state == LS_REQUEST_MATCHED) {
         return true;
     }
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
@@ -131,26 +133,30 @@ void ls_request__drain(ls_rank *rank) {
 
 int ls_request__await(ls_rank *rank) {
     ls_spmd *run = rank->run;
-    while (rank->waiting > 0 && run->status == LS_OK) {
+    ls_thread *me = ls_turns__me(rank);
+    while (me->waiting > 0 && run->status == LS_OK) {
         ls_schedule__block(rank, LS_RANK_BLOCKED);
     }
     if (run->status == LS_OK) {
         return LS_OK;
     }
     ls_request__drain(rank);
-    bool complete = rank->waiting == 0;
-    rank->waiting = 0;
+    bool complete = me->waiting == 0;
+    me->waiting = 0;
     return complete ? LS_OK : run->status;
 }
 
 int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank) {
     int count = 0;
-    const ls_request *current = rank->current;
-    if (current != NULL && current->awaited && current->state != LS_REQUEST_DONE && most > 0) {
-        out[count++] = current;
+    for (const ls_thread *by = &rank->main; by != NULL && count < most; by = by->next) {
+        const ls_request *current = by->current;
+        if (current != NULL && current->awaited == by && current->state != LS_REQUEST_DONE) {
+            out[count++] = current;
+        }
     }
     for (const ls_request *at = rank->open; at != NULL && count < most; at = at->next) {
-        if (at != current && at->awaited && at->state != LS_REQUEST_DONE) {
+        bool awaited = at->awaited != NULL && at->state != LS_REQUEST_DONE;
+        if (awaited && at != at->awaited->current) {
             out[count++] = at;
         }
     }
@@ -170,7 +176,7 @@ int ls_request__poll(bool *hopeless, ls_rank *rank) {
         (void)ls_p2p__choose(run);
     }
     if (run->idle_polls > IDLE_POLLS_MAX) {
-        *hopeless = true;
+        *hopeless = !run->has_threads || !ls_turns__await_arrival(run);
         run->idle_polls = 0;
     }
     if (run->status == LS_OK) {
@@ -241,11 +247,12 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
     if (run->direct) {
         status = ls_direct__wait(request);
     } else if (request->state != LS_REQUEST_DONE) {
-        rank->current = request;
-        request->awaited = true;
-        rank->waiting = 1;
+        ls_thread *me = ls_turns__me(rank);
+        me->current = request;
+        request->awaited = me;
+        me->waiting = 1;
         status = ls_request__await(rank);
-        rank->current = NULL;
+        me->current = NULL;
     }
     if (status != LS_OK) {
         return run->status != LS_OK ? ls_spmd__failed(run, rank) : status;

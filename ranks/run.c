@@ -28,6 +28,7 @@ void ls_spmd__fail(ls_spmd *run, int status, const char *why) {
     (void)snprintf(run->why, sizeof run->why, "%s", why);
     for (int r = 0; r < run->rank_count; r++) {
         ls_rank *rank = &run->ranks[r];
+        (void)ls_turns__wake(rank);
         if (rank->state == LS_RANK_BLOCKED || rank->state == LS_RANK_STALLED) {
             ls_schedule__make_ready(rank);
         }
@@ -180,9 +181,7 @@ static int make_ranks(ls_spmd *run) {
         rank->waits = true;
         rank->history = entries + (size_t)r * (size_t)run->history;
         (void)snprintf(rank->name, sizeof rank->name, "rank %d", r);
-        if (sem_init(&rank->go, 0, 0) != 0 || pthread_mutex_init(&rank->turn, NULL) != 0) {
-            return LS_FAIL_RANK(LS_ERR_RESOURCE, r, "rank %d: no semaphore", r);
-        }
+        LS_TRY(ls_turns__open(rank));
         LS_TRY(ls_rank_comm__make(&rank->world, run->world_comm, rank, true));
     }
     return LS_OK;
@@ -230,8 +229,7 @@ static void close_run(ls_spmd *run) {
     for (int r = 0; run->ranks != NULL && r < run->rank_count; r++) {
         ls_request__close(&run->ranks[r]);
         ls_memory__close(&run->ranks[r]);
-        (void)sem_destroy(&run->ranks[r].go);
-        (void)pthread_mutex_destroy(&run->ranks[r].turn);
+        ls_turns__close(&run->ranks[r]);
     }
     ls_order__close(run);
     ls_replica__close(run);
@@ -345,7 +343,7 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
     ls_hooks__run_close(run);
     bool left_behind = false;
     for (int r = 0; run->ranks != NULL && r < run->rank_count; r++) {
-        left_behind = left_behind || run->ranks[r].left_behind;
+        left_behind = left_behind || run->ranks[r].left_behind || !ls_turns__left(&run->ranks[r]);
     }
     ls_trap__close();
     if (!left_behind) {  // a thread that nobody has joined may still look at it

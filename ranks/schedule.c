@@ -29,6 +29,7 @@ ls_rank *ls_schedule__current(void) {
 
 void ls_schedule__set_current(ls_rank *rank) {
     current = rank;
+    ls_turns__set_own(rank != NULL ? &rank->main : NULL);
 }
 
 int ls_schedule__open(ls_spmd *run) {
@@ -54,35 +55,28 @@ void ls_schedule__close(ls_spmd *run) {
     (void)pthread_mutex_destroy(&run->mutex);
 }
 
-static void wait_for(sem_t *semaphore) {
-    while (sem_wait(semaphore) != 0) {
-        // Interrupted by a signal: a debugger's, most likely.
-    }
-}
-
-static void wait_for_baton(ls_rank *rank) {
+static void wait_for_baton(ls_thread *me) {
+    ls_rank *rank = me->rank;
     rank->waits = true;
     ls_gdb_hook_parked(rank->run, rank);
     if (rank->run->fibers != NULL) {
         int was_inside = inside;
         ls_fibers__wait(rank);
-        current = rank;
+        ls_schedule__set_current(rank);
         inside = was_inside;
     } else {
-        wait_for(&rank->go);
+        ls_turns__wait(me);
     }
     rank->waits = false;
 }
 
 void ls_schedule__enter(ls_rank *rank) {
     inside += 1;
-    atomic_fetch_add(&rank->queued, 1);
-    (void)pthread_mutex_lock(&rank->turn);
-    atomic_fetch_sub(&rank->queued, 1);
+    ls_turns__arrive(rank);
     atomic_fetch_add_explicit(&rank->run->beat, 1, memory_order_relaxed);
     if (rank->parted) {
         rank->parted = false;
-        wait_for_baton(rank);
+        wait_for_baton(&rank->main);
     }
     if (rank->run->parallel) {
         (void)pthread_mutex_lock(&rank->run->mutex);
@@ -93,7 +87,7 @@ void ls_schedule__leave(ls_rank *rank) {
     if (rank->run->parallel) {
         (void)pthread_mutex_unlock(&rank->run->mutex);
     }
-    (void)pthread_mutex_unlock(&rank->turn);
+    ls_turns__depart(rank);
     inside -= 1;
 }
 
@@ -156,8 +150,23 @@ static int ready_after(const ls_spmd *run, int set, int rank) {
     return -1;
 }
 
+// Threads have come to calls while their ranks did not have the baton.
+static void take_arrivals(ls_spmd *run) {
+    if (!run->arrivals || !atomic_exchange(&run->arrivals, false)) {
+        return;
+    }
+    for (int r = 0; r < run->rank_count; r++) {
+        ls_rank *rank = &run->ranks[r];
+        if (atomic_exchange(&rank->arrived, false) && rank->state == LS_RANK_BLOCKED) {
+            rank->state = LS_RANK_READY;
+            set_ready(rank);
+        }
+    }
+}
+
 // Who runs next: NULL when nobody could.
 static ls_rank *choose(ls_spmd *run, int from) {
+    take_arrivals(run);
     for (int set = 0; set < 2; set++) {
         int count = run->ready_count[set], id = -1;
         bool due = run->passed_over >= PASSED_OVER_MAX && run->ready_count[1] > 0;
@@ -196,8 +205,14 @@ static void keep_environment(ls_rank *rank) {
     (void)clearenv();
 }
 
-// The chosen rank has the baton; every choice counts, also that of the rank that had it.
-static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
+void ls_schedule__count_choice(ls_rank *rank, const ls_thread *chosen) {
+    uint64_t number = (uint64_t)chosen->number;
+    rank->run->digest = ls_hash(rank->run->digest, &number, sizeof number);
+}
+
+// The chosen rank has the baton; every choice counts, also that of the rank that had it. me: the
+// thread that gives it, which is not to be woken. Returns the thread that has it.
+static const ls_thread *give(ls_spmd *run, ls_rank *from, const ls_thread *me, ls_rank *to) {
     clear_ready(to);
     to->state = LS_RANK_RUNNING;
     if (from != NULL && from->environment != NULL && environ != from->environment) {
@@ -211,12 +226,24 @@ static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
     }
     uint64_t chosen = (uint64_t)to->id;
     run->digest = ls_hash(run->digest, &chosen, sizeof chosen);
+    ls_thread *next = ls_turns__take(to);
+    if (to->threads_made > 0) {
+        ls_schedule__count_choice(to, next);
+    }
     if (from != to) {
         run->running = to;
         ls_gdb_hook_switch(run, from, to);
-        if (run->fibers == NULL) {
-            (void)sem_post(&to->go);
-        }
+    }
+    if (next != me && run->fibers == NULL) {
+        (void)sem_post(&next->go);
+    }
+    return next;
+}
+
+// The rank has stopped: another one, or another thread of it, continues.
+static void pass_on(ls_rank *rank, ls_thread *me, ls_rank *next) {
+    if (give(rank->run, rank, me, next) != me) {
+        wait_for_baton(me);
     }
 }
 
@@ -225,18 +252,23 @@ static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
 LS_GDB_CALLED void ls_gdb_give_baton(ls_rank *to) {
     ls_spmd *run = to->run;
     ls_rank *from = run->running != NULL ? &run->ranks[run->running->id] : NULL;
-    if (run->parallel || to->state != LS_RANK_READY || from == NULL) {
+    if (run->parallel || to->state != LS_RANK_READY || from == NULL || run->has_threads) {
         return;
     }
     if (from->state == LS_RANK_RUNNING) {
+        from->holds = false;
         if (from->waits || from->parted) {
-            (void)sem_trywait(&from->go);  // it has not noticed yet
+            (void)sem_trywait(&from->main.go);  // it has not noticed yet
+        }
+        if (from->waits) {
+            from->main.state = LS_THREAD_READY;
+            from->in = NULL;
         }
         from->parted = !from->waits;
         from->state = LS_RANK_READY;
         set_ready(from);
     }
-    give(run, from, to);
+    (void)give(run, from, NULL, to);
 }
 
 // ---- Ranks -------------------------------------------------------------------------------------
@@ -249,21 +281,23 @@ void ls_schedule__start(ls_spmd *run) {
     }
     run->running_count = run->rank_count;
     if (!run->parallel) {
-        give(run, NULL, choose(run, -1));
+        (void)give(run, NULL, NULL, choose(run, -1));
         return;
     }
     for (int r = 0; r < run->rank_count; r++) {
-        (void)sem_post(&run->ranks[r].go);
+        ls_turns__start(&run->ranks[r]);
     }
 }
 
 void ls_schedule__wait_for_start(ls_rank *rank) {
-    current = rank;
+    ls_schedule__set_current(rank);
     if (rank->run->fibers == NULL) {
-        wait_for_baton(rank);
+        wait_for_baton(&rank->main);
     }
     inside = 0;
     rank->waits = false;
+    rank->main.state = LS_THREAD_OUT;
+    rank->in = NULL;
 }
 
 void ls_schedule__make_ready(ls_rank *rank) {
@@ -271,7 +305,7 @@ void ls_schedule__make_ready(ls_rank *rank) {
     if (rank->run->parallel) {
         rank->state = LS_RANK_RUNNING;
         rank->run->running_count += 1;
-        (void)sem_post(&rank->go);
+        ls_turns__start(rank);
         return;
     }
     rank->state = LS_RANK_READY;
@@ -288,13 +322,11 @@ void ls_schedule__yield(ls_rank *rank) {
     if (run->options.schedule != LS_SCHEDULE_RANDOM && !last) {
         return;
     }
+    ls_thread *me = ls_turns__me(rank);
+    (void)ls_turns__stop(me, LS_THREAD_READY);
     rank->state = LS_RANK_READY;
     set_ready(rank);
-    ls_rank *next = choose(run, rank->id);
-    give(run, rank, next);
-    if (next != rank) {
-        wait_for_baton(rank);
-    }
+    pass_on(rank, me, choose(run, rank->id));
 }
 
 void ls_schedule__give_way(ls_rank *rank) {
@@ -305,14 +337,12 @@ void ls_schedule__give_way(ls_rank *rank) {
         (void)pthread_mutex_lock(&run->mutex);
         return;
     }
+    ls_thread *me = ls_turns__me(rank);
+    (void)ls_turns__stop(me, LS_THREAD_READY);
     rank->state = LS_RANK_READY;
     set_ready(rank);
     run->passed_over += 1;
-    ls_rank *next = choose(run, rank->id);
-    give(run, rank, next);
-    if (next != rank) {
-        wait_for_baton(rank);
-    }
+    pass_on(rank, me, choose(run, rank->id));
 }
 
 // Nobody can run: lets receives from any member meet sends until somebody can, which takes more
@@ -320,7 +350,8 @@ void ls_schedule__give_way(ls_rank *rank) {
 // ready.
 static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     ls_rank *next = choose(run, from);
-    while (next == NULL && ls_p2p__choose(run)) {
+    while (next == NULL &&
+           (ls_p2p__choose(run) || (run->has_threads && ls_turns__await_arrival(run)))) {
         next = choose(run, from);
     }
     if (next == NULL) {
@@ -335,6 +366,11 @@ static ls_rank *choose_or_explain(ls_spmd *run, int from) {
 static void choose_or_explain_all(ls_spmd *run) {
     while (run->running_count == 0 && ls_p2p__choose(run)) {
     }
+    if (run->running_count == 0 && run->has_threads) {
+        (void)pthread_mutex_unlock(&run->mutex);
+        (void)ls_turns__await_arrival(run);
+        (void)pthread_mutex_lock(&run->mutex);
+    }
     if (run->running_count == 0) {
         ls_stuck__explain(run);
     }
@@ -342,26 +378,38 @@ static void choose_or_explain_all(ls_spmd *run) {
 
 void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
     ls_spmd *run = rank->run;
-    rank->state = state;
+    ls_thread *me = ls_turns__me(rank);
+    bool ready = ls_turns__stop(me, LS_THREAD_BLOCKED);
+    rank->state = ready ? LS_RANK_READY : state;
     if (run->parallel) {
         run->running_count -= 1;
-        choose_or_explain_all(run);
+        if (ready) {
+            rank->state = state;
+            ls_schedule__make_ready(rank);
+        } else {
+            choose_or_explain_all(run);
+        }
         (void)pthread_mutex_unlock(&run->mutex);
-        wait_for_baton(rank);
+        wait_for_baton(me);
         (void)pthread_mutex_lock(&run->mutex);
         return;
     }
-    ls_rank *next = choose_or_explain(run, rank->id);
-    give(run, rank, next);
-    if (next != rank) {
-        wait_for_baton(rank);
+    if (ready) {
+        set_ready(rank);
     }
+    pass_on(rank, me, choose_or_explain(run, rank->id));
+}
+
+void ls_schedule__hand_on(ls_rank *rank, ls_thread *me) {
+    rank->state = LS_RANK_BLOCKED;
+    (void)give(rank->run, rank, me, choose_or_explain(rank->run, rank->id));
 }
 
 void ls_schedule__finish(ls_rank *rank, ls_rank_state state) {
     ls_spmd *run = rank->run;
     rank->state = state;
-    rank->current = NULL;
+    rank->main.current = NULL;
+    rank->holds = false;
     run->alive -= 1;
     run->running_count -= 1;
     if (run->alive == 0) {
@@ -373,7 +421,7 @@ void ls_schedule__finish(ls_rank *rank, ls_rank_state state) {
         return;
     }
     if (!run->parallel) {
-        give(run, rank, choose_or_explain(run, rank->id));
+        (void)give(run, rank, &rank->main, choose_or_explain(run, rank->id));
     } else {
         choose_or_explain_all(run);
     }

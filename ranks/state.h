@@ -15,7 +15,7 @@
 #include "ranks/ranks.h"
 #include "ranks/remote.h"
 
-#define LS_RANKS_ABI 10
+#define LS_RANKS_ABI 11
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -86,10 +86,10 @@ struct ls_request {
     ls_request_state state;
     int status;  // once DONE
     bool asynchronous;
-    bool poisoned;   // its send buffer was never written, which was reported
-    bool awaited;    // its rank waits for it, in one call or in several of a group
-    uint64_t group;  // the ls_group_start that it belongs to, from 1; 0: none
-    bool detached;   // nobody waits for it: the second of a call that a fault doubled
+    bool poisoned;              // its send buffer was never written, which was reported
+    struct ls_thread *awaited;  // a thread waits for it, in one call or in several of a group
+    uint64_t group;             // the ls_group_start that it belongs to, from 1; 0: none
+    bool detached;              // nobody waits for it: the second of a call that a fault doubled
     ls_rank *rank;
     ls_rank_comm *comm;
     uint64_t number;   // among all calls of the rank, from 0
@@ -166,6 +166,33 @@ typedef struct ls_allocation {
     int freed_line;
 } ls_allocation;
 
+typedef enum ls_thread_state {
+    LS_THREAD_OUT,      // runs its program, or sleeps there
+    LS_THREAD_READY,    // in a call, could continue
+    LS_THREAD_BLOCKED,  // in a call that others must complete
+    LS_THREAD_INSIDE,   // runs in the library; one of its rank at most
+} ls_thread_state;
+
+// A thread of a rank's program. See turns.c.
+typedef struct ls_thread {
+    ls_rank *rank;
+    struct ls_thread *next;  // in the order in which the rank has made them
+    int number;              // in that order; 0: the rank's main thread
+    atomic_int tid;          // 0: it has not started yet
+    ls_thread_state state;
+    int depth;                  // functions of the library that it is in
+    uint64_t cpu_ns;            // that it had used when its rank first waited for it; 0: it has not
+    bool spins;                 // it computes for long: its rank waits for it no more
+    bool left;                  // it has ended, or will without another call
+    bool ended;                 // it makes no more calls
+    sem_t go;                   // it is chosen
+    const ls_request *current;  // the call it is in; NULL between calls
+    int waiting;                // awaited requests that are not done
+    bool waits_for_any;         // one of them is enough
+    const char *file;           // of its last call, where there are several threads
+    int line;
+} ls_thread;
+
 struct ls_rank {
     uint32_t abi;  // LS_RANKS_ABI
     int id;
@@ -175,22 +202,27 @@ struct ls_rank {
     char name[16];    // of its thread
     int tid;  // of its thread, as the kernel numbers it; 0: not started, or a fiber that waits
     ls_spmd *run;
-    const ls_request *current;  // the call it is in; NULL between calls
     uint64_t call_count;
     const char *file;  // of its last call, or ""
     int line;
     pthread_t thread;
-    sem_t go;
-    bool waits;            // in the library, for the baton
-    bool parted;           // a debugger took the baton from it while it ran its program
-    bool slow;             // by a fault
-    int waiting;           // awaited requests that are not done
-    bool waits_for_any;    // one of them is enough
-    int polls;             // of ls_test in a row, while nothing happened
-    uint64_t polls_since;  // what had happened by then
-    int group_depth;       // of ls_group_start
-    uint64_t groups;       // outermost ones so far
-    ls_request *open;      // asynchronous and grouped calls, oldest first
+    ls_thread main;         // of its threads the first in a list
+    int thread_count;       // in that list
+    int threads_made;       // so far
+    const ls_thread *in;    // which runs in the library; NULL: none
+    const ls_thread *last;  // which was chosen last
+    ls_thread *warden;      // which waits until the others sleep, and then chooses; NULL: none
+    bool holds;             // it has the baton
+    bool calls_at_once;     // its threads may be in calls at once: their order is chosen
+    atomic_bool arrived;    // a thread has come to a call while another rank had the baton
+    bool waits;             // in the library, for the baton
+    bool parted;            // a debugger took the baton from it while it ran its program
+    bool slow;              // by a fault
+    int polls;              // of ls_test in a row, while nothing happened
+    uint64_t polls_since;   // what had happened by then
+    int group_depth;        // of ls_group_start
+    uint64_t groups;        // outermost ones so far
+    ls_request *open;       // asynchronous and grouped calls, oldest first
     ls_request *open_last;
     ls_request *freed, *freed_last;  // FREED requests, oldest first
     int freed_count;
@@ -205,17 +237,12 @@ struct ls_rank {
     size_t stack_bytes;
     void *handler_stack;  // of signals, above the other
     stack_t other_stack;
-    char **environment;  // its own, while it does not run; NULL: it has that of the process
-    int escaping;        // how its program is to be left; 0: as one beyond its deadline
-    // What is wrong with the call of a queued thread, and where it is; NULL: nothing is.
-    _Atomic(const char *) queued_wrong;
-    const char *queued_file;
-    int queued_line;
+    char **environment;      // its own, while it does not run; NULL: it has that of the process
+    int escaping;            // how its program is to be left; 0: as one beyond its deadline
     bool left_behind;        // its program did not return: its thread stays
-    atomic_int queued;       // threads of it that wait for the one that is in the library
     const char *ended_by;    // the function by which its program ended it: exit, _exit
     sigjmp_buf *escape;      // out of its program; NULL: not in it
-    pthread_mutex_t turn;    // of its threads: one at a time is in the library
+    pthread_mutex_t turn;    // protects its threads' states
     bool erred;              // a call of it was refused, which was told of
     const char *group_file;  // where its open group, or else its last one, was opened
     int group_line;
@@ -364,8 +391,10 @@ struct ls_spmd {
     uint64_t marks;           // searches for cycles so far
     int held;                 // receives from any member that wait for a choice, see p2p.c
     atomic_bool has_threads;  // its ranks have made threads
-    int passed_over;          // polls since a delayed rank has run
-    int idle_polls;           // in a row, by all ranks, while nothing happened
+    atomic_bool arrivals;     // a rank's `arrived`
+    uint64_t thread_choices;
+    int passed_over;  // polls since a delayed rank has run
+    int idle_polls;   // in a row, by all ranks, while nothing happened
     uint64_t idle_since;
     ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c

@@ -93,10 +93,28 @@ static bool find_circle(search *s, int start) {
 
 // ---- Texts -------------------------------------------------------------------------------------
 static void describe_wait(ls_text *text, const ls_request *request, const char *for_whom) {
-    char what[256], where[LS_CALL_WHERE_MAX];
+    char what[256], where[LS_CALL_WHERE_MAX], by[32] = "";
+    if (request->awaited != NULL && request->rank->threads_made > 0) {
+        (void)snprintf(by, sizeof by, ", thread %d,", request->awaited->number);
+    }
     ls_call_describe(what, sizeof what, &request->call);
-    ls_text_printf(text, "  rank %d waits for %s: %s at %s\n", request->call.rank, for_whom, what,
-                   ls_call__where(where, &request->call));
+    ls_text_printf(text, "  rank %d%s waits for %s: %s at %s\n", request->call.rank, by, for_whom,
+                   what, ls_call__where(where, &request->call));
+}
+
+// The threads of a rank that are in calls, where it has made any.
+static void describe_threads(ls_text *text, const ls_rank *rank) {
+    const ls_request *awaited[AWAITED_MAX];
+    int count = rank->threads_made > 0 ? ls_request__awaited(awaited, AWAITED_MAX, rank) : 0;
+    for (int i = 0; i < count; i++) {
+        describe_wait(text, awaited[i], "others");
+    }
+    for (const ls_thread *at = &rank->main; rank->threads_made > 0 && at != NULL; at = at->next) {
+        if (at->state == LS_THREAD_OUT && !at->ended && rank->state == LS_RANK_BLOCKED) {
+            ls_text_printf(text, "  rank %d, thread %d, is in no call%s\n", rank->id, at->number,
+                           at->tid == 0 ? " and has not started" : "");
+        }
+    }
 }
 
 static void describe_all(ls_text *text, ls_spmd *run) {
@@ -115,6 +133,9 @@ static void describe_all(ls_text *text, ls_spmd *run) {
     }
     ls_text_printf(text, "%d of %d ranks wait:\n", count, run->rank_count);
     ls_findings__sides(text, waiting, count);
+    for (int r = 0; r < run->rank_count; r++) {
+        describe_threads(text, &run->ranks[r]);
+    }
     ls_free(memory, (size_t)run->rank_count, sizeof(ls_request *));
 }
 
@@ -171,13 +192,23 @@ static const ls_request *own_of(const ls_request *request, int rank) {
                                                                   : request;
 }
 
+static int threads_in_calls(const ls_rank *rank) {
+    int count = 0;
+    for (const ls_thread *at = &rank->main; at != NULL; at = at->next) {
+        count += at->state == LS_THREAD_BLOCKED ? 1 : 0;
+    }
+    return count;
+}
+
 static void report_circle(ls_spmd *run, const int *ranks, const ls_request **calls, int count) {
-    bool cross = false, collectives = true;
+    bool cross = false, collectives = true, alone = true;
     for (int i = 0; i < count; i++) {
         cross = cross || calls[i]->comm->shared != calls[0]->comm->shared;
+        alone = alone && threads_in_calls(&run->ranks[ranks[i]]) <= 1;
         collectives = collectives && calls[i]->meet != NULL;
         calls[i] = own_of(calls[i], ranks[i]);
     }
+    cross = cross && alone;  // the order of calls of several threads is no mistake
     ls_text text = {0};
     ls_text_printf(&text, "deadlock: %d rank%s wait%s %s\n", count, count > 1 ? "s" : "",
                    count > 1 ? "" : "s",
@@ -295,26 +326,6 @@ void ls_stuck__explain(ls_spmd *run) {
         return;
     }
     LS_ASSERT(run->status == LS_OK);
-    if (run->has_threads) {
-        ls_threads__settle();
-    }
-    for (int r = 0; r < run->rank_count; r++) {
-        // What its other thread asks for might be what the others wait for.
-        const ls_rank *rank = &run->ranks[r];
-        const char *wrong = rank->queued_wrong;
-        if (rank->queued > 0 && wrong != NULL) {
-            (void)ls_findings__add(run, LS_FINDING_CALL_INVALID, &rank->id, 1, rank->queued_file,
-                                   rank->queued_line, wrong);
-            ls_spmd__fail(run, LS_ERR_FINDING, ls_finding_name(LS_FINDING_CALL_INVALID));
-            return;
-        }
-        if (rank->queued > 0) {
-            ls_spmd__fail(run, LS_ERR_LIMIT,
-                          "two threads of one rank wait in calls at once, which a run of all ranks "
-                          "in one process cannot do");
-            return;
-        }
-    }
     if (ls_stuck__refused(run)) {
         return;
     }

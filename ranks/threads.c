@@ -1,7 +1,6 @@
 // The threads of a run, one for each rank or one for all (fibers.h): their programs, ends of
 // programs that did not return, and the watchdog.
 #define _GNU_SOURCE  // pthread_setname_np, gettid, RTLD_NEXT, unshare
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,9 +16,6 @@
 #include "ranks/fibers.h"
 #include "ranks/internal.h"
 
-#define SETTLE_NANOSECONDS  2000000L
-#define SETTLE_LOOKS        2000
-#define SETTLE_QUIET        3
 #define ESCAPE_SECONDS      5  // in which a rank that is taken out of its program comes out
 #define STACK_BYTES_DEFAULT ((size_t)1 << 20)  // reserved; what is touched counts
 
@@ -170,33 +166,6 @@ LS_API void _exit(int status) {
 
 LS_API void _Exit(int status) {
     _exit(status);
-}
-
-static bool another_runs(void) {
-    DIR *tasks = opendir("/proc/self/task");
-    bool runs = false;
-    for (const struct dirent *entry; tasks != NULL && !runs && (entry = readdir(tasks)) != NULL;) {
-        char path[300], line[256];
-        (void)snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
-        FILE *file = strtol(entry->d_name, NULL, 10) == (long)gettid() ? NULL : fopen(path, "re");
-        const char *close =
-            file != NULL && fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
-        runs = close != NULL && (close[2] == 'R' || close[2] == 'D');
-        if (file != NULL) {
-            (void)fclose(file);
-        }
-    }
-    if (tasks != NULL) {
-        (void)closedir(tasks);
-    }
-    return runs;
-}
-
-void ls_threads__settle(void) {
-    for (int i = 0, quiet = 0; i < SETTLE_LOOKS && quiet < SETTLE_QUIET; i++) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_NANOSECONDS}, NULL);
-        quiet = another_runs() ? 0 : quiet + 1;
-    }
 }
 
 void ls_threads__escape(ls_rank *rank, int escape) {

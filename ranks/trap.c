@@ -70,7 +70,7 @@ static const ls_rank *owner_of(const ls_spmd *run, const ls_rank *mover, uintptr
         if (front != NULL && front->holds != NULL && front->holds(rank, address)) {
             return rank;
         }
-        const ls_request *current = rank->current;
+        const ls_request *current = rank->main.current;
         for (const ls_request *at = current != NULL ? current : rank->open; at != NULL;
              at = at == current ? rank->open : at->next) {
             if (at->front == NULL && (address - (uintptr_t)at->call.send < at->send_bytes ||

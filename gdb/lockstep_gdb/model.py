@@ -8,7 +8,7 @@ import gdb
 from . import memory
 from .memory import Failure
 
-ABI_RANKS = 10
+ABI_RANKS = 11
 ABI_HOOKS = 2
 
 
@@ -174,16 +174,19 @@ class Rank:
 
     def waits_in(self):
         """The requests that a blocked rank waits for, and a rank's current call; [] when none."""
-        current = self.record["current"]
-        if current != 0:
-            found = memory.record("ls_request", current)
-            if memory.enum_name("ls_request_state", "LS_REQUEST_", found["state"]) != "freed":
-                if self.record["waiting"] <= 1 or found["awaited"]:
-                    return [found]
-        out, at = [], self.record["open"]
+        out = []
+        for current, waiting in self.threads():
+            found = memory.record("ls_request", current) if current != 0 else None
+            if found is not None and \
+                    memory.enum_name("ls_request_state", "LS_REQUEST_", found["state"]) != "freed":
+                if waiting <= 1 or found["awaited"]:
+                    out.append(found)
+        if out and self.record["main.next"] == 0:
+            return out
+        at, seen = self.record["open"], {found.address for found in out}
         while at != 0 and len(out) < 64:
             found = memory.record("ls_request", at)
-            if found["awaited"]:
+            if found["awaited"] and at not in seen:
                 out.append(found)
             at = found["next"]
         return out
@@ -194,7 +197,16 @@ class Rank:
             return ""
         if waits[0]["group"] and not waits[0]["asynchronous"]:
             return self.where()
-        return self.where() if waits[0]["asynchronous"] and self.record["current"] else ""
+        return self.where() if waits[0]["asynchronous"] and self.record["main.current"] else ""
+
+    def threads(self):
+        """(current call, number of awaited requests) of each of its threads."""
+        out, at = [(self.record["main.current"], self.record["main.waiting"])], self.record["main.next"]
+        while at != 0 and len(out) < LIST_MAX:
+            found = memory.record("ls_thread", at)
+            out.append((found["current"], found["waiting"]))
+            at = found["next"]
+        return out
 
     def pending(self):
         """{number of a call: what is still to come} of calls in an open group, or not waited for."""

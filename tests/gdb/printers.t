@@ -96,7 +96,7 @@ Program terminated with signal SIGTRAP, Trace/breakpoint trap.
 [rank 2, ready] forward () at tensor_parallel_mlp.c:53
 (gdb) print self
 $1 = 0x... rank 2, ready, 1 call, last at tensor_parallel_mlp.c:53
-(gdb) print *self->current
+(gdb) print *self->main.current
 $2 = all_reduce sum of 12 f32 on world (rank 2, call 0, tensor_parallel_mlp.c:53), done
 (gdb) waitgraph
 no rank waits

@@ -1,0 +1,75 @@
+"""Threads of a rank that are in calls at once: correct programs are silent under every seed, which
+repeats the order of their threads, and wrong ones are found. hybrid.py BUILD SOURCES SEEDS [NAME]"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# ways of wrong.c: the finding, and the lines that it names, as "wrong: " says
+WRONG = (
+    ("circle", "deadlock.cycle", ("circle 0", "circle 1")),
+    ("locked", "deadlock.cycle", ("locked",)),
+    ("crossed", "deadlock.cross_communicator", ("crossed",)),
+    ("at_once", "call.invalid|collective.kind_mismatch", ("at once", "at once too")),
+    ("both_complete", "call.invalid", ("both complete",)),
+    ("too_many", "p2p.unmatched_recv", ("too many",)),
+    ("endless", "deadlock.cycle", ("endless",)),
+)
+
+
+def schedules_of(seeds):
+    return [[], ["--delayed-rank", "0"]] + \
+        [["--schedule", "random", "--seed", str(seed)] for seed in range(1, seeds + 1)]
+
+
+def line_of(source, words):
+    for number, line in enumerate(open(source, encoding="utf-8"), 1):
+        if line.rstrip().endswith("// wrong: " + words):
+            return f"wrong.c:{number}"
+    raise AssertionError(words)
+
+
+def main():
+    build, sources, seeds, only = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+    wrong, right = (os.path.join(sources, name + ".c") for name in ("wrong", "right"))
+    ways = re.findall(r'\{"(\w+)", ', open(right, encoding="utf-8").read())
+    assert len(ways) >= 8, ways
+    with tempfile.TemporaryDirectory() as folder:
+        def build_program(source):
+            program = os.path.join(folder, os.path.basename(source)[:-2])
+            subprocess.run([os.path.join(build, "lockstep-cc"), "-fopenmp", source, "-o", program],
+                           check=True)
+            return program
+
+        def run(program, way, ranks, schedule):
+            done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", str(ranks), *schedule,
+                                   program, "--", way], capture_output=True, text=True)
+            return done.returncode, done.stdout + done.stderr
+
+        program, runs, orders = build_program(right), 0, {}
+        for way in ways:
+            for ranks in (2, 3, 4) if not only or way in only else ():
+                for schedule in schedules_of(seeds):
+                    code, text = run(program, way, ranks, schedule)
+                    assert code == 0, (way, ranks, schedule, code, text)
+                    runs += 1
+                    if way == "order" and ranks == 3:
+                        orders[tuple(schedule)] = re.search(r"^\[.*", text, re.M)[0]
+        for schedule, order in orders.items():
+            text = run(program, "order", 3, schedule)[1]
+            assert order in text, (schedule, order, text)
+        assert only or len(set(orders.values())) > 1, orders
+
+        program = build_program(wrong)
+        for way, finding, lines in WRONG:
+            for schedule in schedules_of(seeds) if not only or way in only else ():
+                code, text = run(program, way, 2, schedule)
+                assert code == 1 and re.search(f"({finding}),", text), (way, schedule, code, text)
+                assert way != "circle" or "rank 1, thread 1, waits for" in text, text
+                for words in lines:
+                    assert line_of(wrong, words) in text, (way, schedule, words, text)
+    print(f"{runs} runs of {len(ways)} correct programs, {len(WRONG)} wrong ones")
+
+
+main()
