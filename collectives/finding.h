@@ -73,7 +73,7 @@ extern "C" {
       "a call that means nothing where it is made: a group's end without its start, a wait for "   \
       "nothing")                                                                                   \
     X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free", true, "handles, memory",          \
-      "a communicator or request is used after it was freed")                                      \
+      "a communicator, a request or memory is used after it was freed")                            \
     X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged", true, "bytes",                              \
       "copies that must be equal are not")                                                         \
     X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first", true, "bytes",                                \
