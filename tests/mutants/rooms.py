@@ -110,6 +110,8 @@ ROOMS = (
     ("cli", "cli/(cmd_gdb|debugger)", ("unit/cli", "cli/gdb", "gdb/stop_at"), CLI),
     ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "exec/op")),
+    # python_mutants.py alone: of tests that take the package's folder.
+    ("python", "python/lockstep/(__init__|capturing|names|tensor_files|torch_backend)\\.py", ("python/units",)),
 )
 
 # Suites of larger programs that are about one file: seconds are saved where they notice a mutant.
