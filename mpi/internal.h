@@ -257,7 +257,8 @@ typedef struct mpi_state {
     int made_comms;
     int choice_count;
     struct mpi_sleeping *sleeping;  // see explore.c
-    struct mpi_pair *pairs;         // see part.c
+    struct mpi_pairs **pairs;       // see part.c
+    int pair_count;
 } mpi_state;
 extern mpi_state ls_mpi__state;
 extern const ls_front ls_mpi__front;

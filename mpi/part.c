@@ -22,49 +22,95 @@ typedef struct partitioned {
     MPI_Comm comm;
 } partitioned;
 
-// A pair of requests, of which one or both are made.
-typedef struct mpi_pair {
+#define LS_MPI_PAIR_HEADS 4096
+
+// A request whose peer is not made yet.
+typedef struct half {
+    int number;
+    struct half *next;
+} half;
+
+// Those of one communicator, source, destination and tag: all of them sends, or all receives.
+typedef struct mpi_pairs {
     const ls_shared_comm *comm;
     int source, dest, tag;  // ranks of the world
-    bool made[2];           // the receive, the send
-    int number;
-    struct mpi_pair *next;
-} mpi_pair;
+    bool send;
+    half *first, *last;  // oldest first
+    struct mpi_pairs *next;
+} mpi_pairs;
+
+static size_t home(const mpi_pairs *of) {
+    const uint64_t key[4] = {(uint64_t)(uintptr_t)of->comm, (uint64_t)of->source,
+                             (uint64_t)of->dest, (uint64_t)of->tag};
+    uint64_t mixed = 0;
+    for (int i = 0; i < 4; i++) {
+        mixed = (mixed ^ key[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        mixed ^= mixed >> 32;
+    }
+    return (size_t)(mixed % LS_MPI_PAIR_HEADS);
+}
+
+// Where the pairs like `wanted` are; made where there are none.
+static mpi_pairs *pairs_like(const mpi_pairs *wanted) {
+    mpi_state *state = &ls_mpi__state;
+    if (state->pairs == NULL) {
+        state->pairs = ls_mpi__alloc(LS_MPI_PAIR_HEADS * sizeof *state->pairs);
+    }
+    mpi_pairs **at = &state->pairs[home(wanted)];
+    for (; *at != NULL; at = &(*at)->next) {
+        const mpi_pairs *is = *at;
+        if (is->comm == wanted->comm && is->source == wanted->source && is->dest == wanted->dest &&
+            is->tag == wanted->tag) {
+            return *at;
+        }
+    }
+    *at = ls_mpi__alloc(sizeof **at);
+    **at = *wanted;
+    return *at;
+}
 
 // The number of the oldest pair like this that lacks this side.
 static int join_pair(const mpi_comm *comm, const partitioned *p) {
     int peer = ls_mpi__comm_world_rank(comm, (comm->inter ? comm->remote_first : 0) + p->peer);
-    int me = comm->owner->id, number = 0;
-    const mpi_pair wanted = {.comm = comm->inner->shared,
-                             .source = p->send ? me : peer,
-                             .dest = p->send ? peer : me,
-                             .tag = p->tag};
+    int me = comm->owner->id;
+    const mpi_pairs wanted = {.comm = comm->inner->shared,
+                              .source = p->send ? me : peer,
+                              .dest = p->send ? peer : me,
+                              .tag = p->tag};
     ls_schedule__enter(comm->owner->rank);
-    mpi_pair **at = &ls_mpi__state.pairs;
-    for (; *at != NULL; at = &(*at)->next, number++) {
-        const mpi_pair *is = *at;
-        if (is->comm == wanted.comm && is->source == wanted.source && is->dest == wanted.dest &&
-            is->tag == wanted.tag && !is->made[p->send ? 1 : 0]) {
-            break;
-        }
+    mpi_pairs *like = pairs_like(&wanted);
+    half *of = like->first;
+    int number = of != NULL ? of->number : 0;
+    if (of != NULL && like->send != p->send) {
+        like->first = of->next;
+        free(of);
+    } else {
+        number = ls_mpi__state.pair_count++;
+        half *made = ls_mpi__alloc(sizeof *made);
+        made->number = number;
+        *(of != NULL ? &like->last->next : &like->first) = made;
+        like->last = made;
+        like->send = p->send;
     }
-    if (*at == NULL) {
-        *at = ls_mpi__alloc(sizeof **at);
-        **at = wanted;
-        (*at)->number = number;
-    }
-    (*at)->made[p->send ? 1 : 0] = true;
-    number = (*at)->number;
     ls_schedule__leave(comm->owner->rank);
     return number;
 }
 
 void ls_mpi__parts_end(void) {
-    while (ls_mpi__state.pairs != NULL) {
-        mpi_pair *next = ls_mpi__state.pairs->next;
-        free(ls_mpi__state.pairs);
-        ls_mpi__state.pairs = next;
+    for (size_t i = 0; ls_mpi__state.pairs != NULL && i < LS_MPI_PAIR_HEADS; i++) {
+        while (ls_mpi__state.pairs[i] != NULL) {
+            mpi_pairs *gone = ls_mpi__state.pairs[i];
+            while (gone->first != NULL) {
+                half *next = gone->first->next;
+                free(gone->first);
+                gone->first = next;
+            }
+            ls_mpi__state.pairs[i] = gone->next;
+            free(gone);
+        }
     }
+    free(ls_mpi__state.pairs);
+    ls_mpi__state.pairs = NULL;
 }
 
 bool ls_mpi__parts_open(const mpi_request *request) {
