@@ -32,6 +32,7 @@
     X(exec)                                                                                        \
     X(mpi)                                                                                         \
     X(gdb)                                                                                         \
+    X(explain)                                                                                     \
     X(doctor)                                                                                      \
     CLI_COMMAND_RANK(X)
 

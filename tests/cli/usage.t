@@ -35,6 +35,12 @@ $ lockstep --completion tcsh
 $ lockstep doctr
 ! lockstep: error: unknown command 'doctr'; did you mean 'doctor'?
 ? 2
+$ lockstep explain collective.op_mismach
+! lockstep: error: there is no finding named "collective.op_mismach"; did you mean "collective.op_mismatch"?
+? 2
+$ lockstep explain frobnicate
+! lockstep: error: there is no finding named "frobnicate"; 'lockstep explain' lists them
+? 2
 $ lockstep frobnicate
 ! lockstep: error: unknown command 'frobnicate'; 'lockstep --help' lists the commands
 ? 2
