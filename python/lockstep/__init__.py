@@ -51,6 +51,7 @@ def install():
         elsewhere = os.environ.get("LOCKSTEP_EXEC_SIMULATED") == "0" and "LOCKSTEP_EXEC_REAL" not in os.environ
         if ours is None or elsewhere:
             return make(size, rank, members, backend, *arguments, **options)
+        torch_backend.DESCRIPTIONS.update(dict.fromkeys(arguments[1:2], options.get("group_desc")))
         made = make(size, rank, members, c10d.Backend(ours), *arguments, **options)
         group = made[0]
         if group in c10d._world.pg_map:

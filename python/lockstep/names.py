@@ -11,6 +11,7 @@ import sys
 import weakref
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 LONGEST = 96  # letters of a list of names
@@ -96,6 +97,14 @@ def _of_torchrec(frames):
 
 
 # ---- FSDP ----
+def _flat_names(flat, frames):
+    """The parameters of a flat one; their names in the root module, if a root is known."""
+    orders = (getattr(frame.f_locals.get("state"), "_exec_order_data", None) for frame in frames)
+    known = next((order.param_to_fqn for order in orders if order is not None), {})
+    parts = [flat] if flat in known else flat._params or []
+    return [name for part in parts for name in known.get(part, [])] or flat._fqns
+
+
 def _of_fsdp(frames):
     for frame in frames:
         values, function = frame.f_locals, frame.f_code.co_name
@@ -107,7 +116,7 @@ def _of_fsdp(frames):
         flat = getattr(handle, "flat_param", None)
         if flat is not None:
             verb = "gradients of" if function.startswith("_reduce_grad") else "parameters"
-            return _named(verb, getattr(flat, "_fqns", []))
+            return _named(verb, _flat_names(flat, frames))
     return None
 
 
@@ -164,6 +173,13 @@ def _of_ddp(elements):
     return None
 
 
+def _of_hook(bucket):
+    """A DDP communication hook's call, whoever wrote the hook."""
+    owned = {parameter: name for reference in _reducing if reference() is not None
+             for name, parameter in reference().module.named_parameters()}
+    return _named("gradients of", [owned.get(parameter) for parameter in bucket.parameters()])
+
+
 def _of_ddp_state(values):
     """DDP's first broadcasts."""
     names = [name for name, _ in values["module"].named_parameters()]
@@ -180,9 +196,45 @@ def _placements(spec):
 
 
 def _deepspeed_names(parameters):
-    """By the names that DeepSpeed keeps, or by its numbers, which are identical on all ranks."""
-    known = getattr(sys.modules.get("deepspeed.utils.debug"), "param_names", {})
-    return [known[one] if one in known else str(one.ds_id) for one in parameters]
+    """By the names in the optimizer or module whose method runs, else by DeepSpeed's numbers, which all ranks share."""
+    frame, known = sys._getframe(), None
+    while frame is not None and not known:
+        own = frame.f_locals.get("self")
+        if frame.f_globals.get("__name__", "").startswith("deepspeed.") and not isinstance(own, torch.Tensor):
+            known, module = getattr(own, "param_names", None), getattr(own, "module", None)
+            if not known and isinstance(module, nn.Module):
+                known = {parameter: name for name, parameter in module.named_parameters()}
+        frame = frame.f_back
+    return [(known or {}).get(one, str(one.ds_id)) for one in parameters]
+
+
+def _of_engine(values):
+    """A bucket of DeepSpeed's engine, whose tensors are gradients of parameters."""
+    owned = {parameter.grad.data_ptr(): name for name, parameter in values["self"].module.named_parameters()
+             if parameter.grad is not None}
+    names = [owned.get(tensor.data_ptr()) for tensor in values["bucket"]]
+    return _named("gradients of", names if all(names) else []) or "gradients"
+
+
+def _of_ipg(values):
+    """A bucket of ZeRO 1 and 2."""
+    own = values["self"]
+    return _named("gradients of", [own.param_names.get(own.bit16_groups[group][at])
+                                   for group, at, _ in values["bucket"].params]) or "gradients"
+
+
+def _path(module, frame):
+    """The module's name in the outermost module that runs it, whatever wraps that."""
+    path = ""
+    while frame is not None:
+        outer = frame.f_locals.get("self")
+        if isinstance(outer, nn.Module) and outer is not module:
+            name = next((name for name, inner in outer.named_modules() if inner is module), None)
+            path, module = (f"{name}.{path}" if path else name, outer) if name else (path, module)
+        frame = frame.f_back
+    while path.startswith("module."):
+        path = path.removeprefix("module.")
+    return path
 
 
 def _of_layer(frames):
@@ -192,19 +244,34 @@ def _of_layer(frames):
             return "gradients of activations"
         own = frame.f_locals.get("self")
         if isinstance(own, nn.Module):
-            return f"activations of {type(own).__name__}"
+            return f"activations of {_path(own, frame.f_back) or type(own).__name__}"
     return None
 
 
-def _of_stage(values):
-    stage = values.get("stage", values.get("self"))
-    stage = getattr(stage, "_stage", stage)
-    at = getattr(stage, "stage_index", None)
-    return None if at is None else f"{values.get('desc') or 'messages'} of stage {at}"
+_MOVES = {"fwd": "activations", "bwd": "gradients", "F": "activations", "B": "gradients"}
 
 
-_GRADIENTS = dict.fromkeys(("gradient_reduction_w_predivide", "average_tensor", "allreduce_bucket"), "gradients")
-_NORMS = {**dict.fromkeys(("complete_grad_norm_calculation_for_cpu_offload", "get_grad_norm_direct"), "norm of gradients"),
+def _of_pipeline(frames):
+    """A message of a pipeline's schedule. Its number among the microbatches is left out: names are few."""
+    values, op = {}, None
+    for frame in reversed(frames):
+        if frame.f_globals["__name__"] == "torch.distributed.pipelining.schedules":
+            values.update(frame.f_locals)
+        else:
+            op = frame.f_locals.get("p2p_op", op)
+    if "comp_type" in values:
+        return f"{_MOVES[values['comp_type'].value[-1]]} of stage {values['stage_idx']}"
+    if values.get("desc"):  # "fwd_send", or two such of one batch
+        words = values["desc"].split("_")
+        way = words[words.index(op.op.__name__[1:]) - 1]
+        return f"{_MOVES[way]} of stage {values['self']._stage.stage_index}"
+    if not values:
+        return None
+    return "messages of stages" if "time_step" in values else "first messages of stages"
+
+
+_NORMS = {**dict.fromkeys(("complete_grad_norm_calculation_for_cpu_offload", "get_grad_norm_direct", "clip_grad_norm_"),
+                          "norm of gradients"),
           "has_overflow": "overflow of gradients"}
 _OWNERS = {  # of a module, of its functions: a purpose, or what makes it of the function's variables
     "torch.distributed.utils": {
@@ -214,21 +281,27 @@ _OWNERS = {  # of a module, of its functions: a purpose, or what makes it of the
         "_pre_forward": "order of gradients"},
     "torch.distributed.optim.zero_redundancy_optimizer": {
         "_sync_params": "updated parameters", "consolidate_state_dict": "state of the optimizer"},
+    "torch.distributed.fsdp.fully_sharded_data_parallel": {
+        "clip_grad_norm_": "norm of gradients"},
+    "torch.distributed.pipelining.stage": {
+        "_shape_inference": lambda values: f"shapes of stage {values['self'].stage_index}"},
     "torch.distributed.checkpoint.utils": dict.fromkeys(
         ("reduce_scatter", "all_reduce", "all_gather", "broadcast"),
         lambda values: f"checkpoint: {values['step']}" if "step" in values else "checkpoint"),
     "deepspeed.runtime.engine": {
-        "_broadcast_model": lambda values: _named("parameters", [values.get("n")]), **_GRADIENTS},
-    "deepspeed.runtime.zero.stage_1_and_2": {**_GRADIENTS, **_NORMS},
+        "_broadcast_model": lambda values: _named("parameters", [values.get("n")]), "allreduce_bucket": _of_engine},
+    "deepspeed.runtime.zero.stage_1_and_2": {"reduce_ipg_grads": _of_ipg, **_NORMS},
     "deepspeed.runtime.zero.stage3": {
         **dict.fromkeys(("__avg_scatter_grads", "__avg_scatter_contiguous_grads"), lambda values: _named(
             "gradients of", _deepspeed_names(values.get("params_to_reduce", values.get("params_in_bucket")) or []))),
-        **_GRADIENTS, **_NORMS},
+        **_NORMS},
     "deepspeed.runtime.zero.partition_parameters": {
-        **dict.fromkeys(("_all_gather_sequential", "_all_gather_coalesced", "all_gather_coalesced"), lambda values: _named(
-            "parameters", _deepspeed_names(values["params"]))),
+        **dict.fromkeys(("_all_gather_dtype", "_all_gather_sequential", "_all_gather_coalesced", "all_gather_coalesced"),
+                        lambda values: _named("parameters", _deepspeed_names(values["params"]))),
         **dict.fromkeys(("_allgather_params_coalesced", "_allgather_params_sequential"), lambda values: _named(
             "parameters", _deepspeed_names(values["param_list"])))},
+    "deepspeed.runtime.zero.utils": {
+        "get_lst_from_rank0": "order of parameters"},
     "deepspeed.runtime.utils": {
         "all_gather_dp_groups": "updated parameters", **_NORMS},
     "megatron.core.tensor_parallel.data": {
@@ -241,6 +314,16 @@ _OWNERS = {  # of a module, of its functions: a purpose, or what makes it of the
         "broadcast_params": "parameters"},
     "megatron.core.distributed.finalize_model_grads": {
         "finalize_model_grads": "gradients"},
+    "pytorch_lightning.trainer.connectors.logger_connector.result": dict.fromkeys(
+        ("compute", "update"), lambda values: f"logged {values['self'].meta.name}"),
+    "pytorch_lightning.loops.training_epoch_loop": {
+        "_broadcast_sigterm_tensor": "whether to end"},
+    "pytorch_lightning.trainer.connectors.signal_connector": {
+        "_sigterm_notifier_fn": "whether to end"},
+    "pytorch_lightning.strategies.parallel": {
+        "reduce_boolean_decision": "a decision"},
+    "transformers.trainer_pt_utils": {
+        "distributed_concat": "transformers gather"},
     "accelerate.utils.operations": {
         name: f"accelerate {name}" for name in (
             "gather", "gather_object", "broadcast", "broadcast_object_list", "reduce", "pad_across_processes")},
@@ -250,9 +333,8 @@ _OWNERS = {  # of a module, of its functions: a purpose, or what makes it of the
 }
 _OBJECTS = {f"{name}_object{of}": f"objects of {name}_object{of}" for name, of in (
     ("all_gather", ""), ("gather", ""), ("broadcast", "_list"), ("scatter", "_list"), ("send", "_list"), ("recv", "_list"))}
-_STAGES = dict.fromkeys(("_batch_p2p", "_step_microbatches", "step"), _of_stage)
 _LAST = {  # where nobody else is known
-    "torch.distributed.distributed_c10d": _OBJECTS, "torch.distributed.pipelining.schedules": _STAGES}
+    "torch.distributed.distributed_c10d": _OBJECTS, "torch.distributed.pipelining.schedules": {}}
 
 
 def _of_owner(frames, owners):
@@ -269,7 +351,7 @@ def _of_owner(frames, owners):
 _ASKED = (  # in this order; of modules whose names begin so
     ("torchrec", "torchrec.distributed.", _of_torchrec), ("owned", None, lambda frames: _of_owner(frames, _OWNERS)),
     ("fsdp", "torch.distributed.fsdp.", _of_fsdp), ("layers", "megatron.core.tensor_parallel.", _of_layer),
-    ("last", None, lambda frames: _of_owner(frames, _LAST)))
+    ("last", None, lambda frames: _of_pipeline(frames) or _of_owner(frames, _LAST)))
 _kinds = {}  # of a module's name: whose it is
 
 
@@ -282,7 +364,7 @@ def _kind(module):
 
 def _purpose(elements):
     found, inner = {}, True
-    frame, nearest = sys._getframe(2), None
+    frame, nearest, bucket = sys._getframe(2), None, None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         kind = _kinds.get(module) or _kind(module)
@@ -292,7 +374,12 @@ def _purpose(elements):
                 inner = False  # the forward of a module of FSDP's is the program's
             elif kind != "torch" and (inner or kind != "fsdp"):
                 found.setdefault(kind, []).append(frame)
-        frame = frame.f_back
+        caller = frame.f_back
+        if _reducing and (caller is None or caller.f_code.co_name == "_engine_run_backward"):  # of a hook of DDP's
+            bucket = next((value for value in frame.f_locals.values() if type(value) is dist.GradBucket), bucket)
+        frame = caller
+    if bucket is not None:
+        return _of_hook(bucket)
     if _reducing and (nearest is None or nearest[1] == "_engine_run_backward"):
         return _of_ddp(elements)
     for kind, _, ask in _ASKED:

@@ -23,6 +23,7 @@ REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER = "reduce_scatter", "all_to_all", "g
 BARRIER, SEND, RECV = "barrier", "send", "recv"
 OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3, "AVG": 4, "BAND": 6, "BOR": 7, "BXOR": 8}
 U8 = 1
+DESCRIPTIONS = {}  # of groups, by their names, as new_group and DeviceMesh give them
 FIRST_TIME = {}  # how often this process has made a group of a name
 
 
@@ -210,8 +211,10 @@ class ProcessGroup(dist.ProcessGroup):
         time = FIRST_TIME[name] = FIRST_TIME.get(name, 0) + 1
         identity = hashlib.sha512(f"{name} {time}".encode()).digest()
         whole = size == dist.get_world_size() if dist.is_initialized() else True
-        self._comm = client.get().join(identity.ljust(client.ID_BYTES, b"\0"), size, rank,
-                                       "world" if whole and name in ("", "0", "default_pg") else f"group {name}")
+        described = f" ({DESCRIPTIONS[name]})" if DESCRIPTIONS.get(name) else ""
+        self._comm = client.get().join(
+            identity.ljust(client.ID_BYTES, b"\0"), size, rank,
+            "world" if whole and name in ("", "0", "default_pg") else f"group {name}{described}")
 
     def _get_backend(self, device):
         return self

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import OrderedDict
 
 PURPOSES = {
     ("broadcast", "parameters and buffers 0.weight, 0.bias, 1.weight, 1.bias, 1.running_mean, 1.running_var, "
@@ -22,7 +23,34 @@ PURPOSES = {
     ("reduce_scatter", "gradients of 0.weight, 0.bias"),
     ("all_gather", "parameters 0.weight, 0.bias"),
     ("all_reduce", None),  # the program's own, in the forward of a module of FSDP's
+    ("all_gather", "parameters first.0.weight, first.0.bias"),  # of FSDP's first version
+    ("reduce_scatter", "gradients of first.0.weight, first.0.bias"),
+    ("all_gather", "parameters second.0.weight, second.0.bias"),  # with the original parameters
+    ("reduce_scatter", "gradients of second.0.weight, second.0.bias"),
+    ("all_reduce", "norm of gradients"),
+    ("all_reduce", "gradients of 0.weight, 0.bias"),  # by a communication hook of DDP's
+    ("send", "first messages of stages"),
+    ("send", "shapes of stage 0"),
+    ("send", "activations of stage 0"),
+    ("send", "gradients of stage 1"),
+    ("send", "activations of stage 2"),  # of the schedule with several stages for a rank
+    ("send", "gradients of stage 3"),
 }
+
+
+def pipelines():
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+
+    rank, group = dist.get_rank(), dist.new_group(group_desc="pipeline")
+    for schedule, numbers in ((ScheduleGPipe, [rank]), (Schedule1F1B, [rank]), (ScheduleInterleaved1F1B, [rank, rank + 2])):
+        stages = [PipelineStage(nn.Linear(3, 3), at, 2 * len(numbers), torch.device("cpu"), group=group) for at in numbers]
+        loss = {"loss_fn": lambda out, target: (out - target).square().mean()}
+        made = schedule(stages if len(stages) > 1 else stages[0], 4, **loss)
+        given = (torch.ones(8, 3),) if rank == 0 else ()
+        made.step(*given, **({"target": torch.ones(8, 3), "losses": []} if rank == 1 else {}))
 
 
 def program(folder):
@@ -30,6 +58,7 @@ def program(folder):
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
     from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
@@ -40,6 +69,7 @@ def program(folder):
             return value
 
     dist.init_process_group("gloo")
+    on_cpu = {"device_id": torch.device("cpu")}
     model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
     for _ in range(2):
@@ -56,7 +86,15 @@ def program(folder):
     dcp.save({"sharded": sharded}, checkpoint_id=folder)
     fsdp = fully_shard(nn.Sequential(nn.Linear(3, 4), Summed()), mesh=mesh)
     fsdp(torch.ones(4, 3)).sum().backward()
-    FullyShardedDataParallel(nn.Sequential(nn.Linear(3, 4), Summed()), device_id=torch.device("cpu"))(torch.ones(4, 3))
+    for name, original in (("first", False), ("second", True)):
+        part = FullyShardedDataParallel(nn.Sequential(nn.Linear(3, 3), Summed()), use_orig_params=original, **on_cpu)
+        whole = FullyShardedDataParallel(nn.Sequential(OrderedDict([(name, part)])), use_orig_params=original, **on_cpu)
+        whole(torch.ones(4, 3)).sum().backward()
+        whole.clip_grad_norm_(1.0)
+    hooked = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(3, 3)))
+    hooked.register_comm_hook(None, allreduce_hook)
+    hooked(torch.ones(4, 3)).sum().backward()
+    pipelines()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(dist.barrier).result()  # MARK thread
     dist.destroy_process_group()
@@ -74,7 +112,8 @@ def main(lockstep):
     with open(__file__, encoding="utf-8") as file:
         line = next(at for at, text in enumerate(file, 1) if text.endswith("# MARK thread\n"))
     where = [call["where"] for call in case["calls"] if call["call"] == "barrier"]
-    right = done.returncode == 0 and not case["findings"] and PURPOSES <= calls
+    groups = {call["communicator"] for call in case["calls"] if call["call"] == "send"}
+    right = done.returncode == 0 and not case["findings"] and PURPOSES <= calls and groups == {"group 1 (pipeline)"}
     if right and where == [f"{os.path.abspath(__file__)}:{line}"]:
         return 0
     print(done.stdout, done.stderr, f"missing: {PURPOSES - calls}", f"calls: {calls}", f"the thread: {where}", sep="\n")
