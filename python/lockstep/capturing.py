@@ -20,6 +20,7 @@ from torch import nn
 from lockstep import tensor_files
 
 PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
+ROUNDED = {"bf16": "bf16", "fp16": "f16"}  # by torch's communication hooks: the types to which they round gradients
 WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
 
@@ -57,6 +58,24 @@ def raw(tensor):
         tensor = tensor.to(torch.int32)
     size = tensor.numel() * tensor.element_size()
     return _type(tensor.dtype), list(tensor.shape), ctypes.string_at(tensor.data_ptr(), size) if size else b""
+
+
+def _tensors(given):
+    """The tensors in plain containers."""
+    if isinstance(given, dict):
+        given = tuple(given.values())
+    if isinstance(given, (tuple, list)):
+        return [tensor for one in given for tensor in _tensors(one)]
+    return [given] if isinstance(given, torch.Tensor) else []
+
+
+def _unwrapped(model):
+    """The model without torch.compile's and TorchRec's wrappers."""
+    while True:
+        inner = getattr(model, "_orig_mod", None) or getattr(model, "_dmp_wrapped_module", None)
+        if inner is None:
+            return model
+        model = inner
 
 
 def _data_parallel(model):
@@ -108,11 +127,13 @@ class Capture:
         self._latest = {}  # for each parameter: the name of its values, and their version
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
-        model = getattr(model, "_dmp_wrapped_module", model)  # of TorchRec's DistributedModelParallel
+        model = _unwrapped(model)
         self._scale = gradient_scale if gradient_scale is not None else _data_parallel(model)
         self._sharded = hasattr(model, "_get_fsdp_state")
-        self._terms = isinstance(model, nn.parallel.DistributedDataParallel)
-        self._root = model.module if self._terms else model
+        in_ddp = isinstance(model, nn.parallel.DistributedDataParallel)
+        self._sent = [hook.__name__ for hook, _ in model._comm_hooks] if in_ddp else []  # what changes gradients before their sum
+        self._terms = in_ddp and not self._sent
+        self._root = model.module if in_ddp else model
         os.makedirs(folder, exist_ok=True)
         for ending in ("json", "safetensors"):  # of an earlier run
             if os.path.exists(self._path(ending)):
@@ -164,7 +185,8 @@ class Capture:
     def _keep(self, name, tensor, of=None, **about):
         name = name.replace("/", "|")
         if name in self._tensors:
-            self._not_kept.setdefault(name, "there are several of this name; the first is compared")
+            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or raw(tensor) != self._tensors[name]:
+                self._not_kept.setdefault(name, "there are several of this name; the first is compared")
             return
         if not isinstance(tensor, torch.Tensor):
             self._not_kept.setdefault(name, f"{type(tensor).__name__} is no tensor")
@@ -209,7 +231,7 @@ class Capture:
     # ---- Forward and the gradients of what it gives ----
     def _watch(self, name, module):
         self._hooks.append(module.register_forward_pre_hook(
-            lambda module, inputs: self._enter(name, module, inputs), prepend=False))
+            lambda module, inputs, named: self._enter(name, module, inputs, named), with_kwargs=True))
         self._hooks.append(module.register_forward_hook(
             lambda module, inputs, output: self._leave(name, module, inputs, output)))
 
@@ -217,7 +239,7 @@ class Capture:
         call = self._calls[name] - 1
         return f"{name or 'model'}{f' (call {call})' if call else ''}"
 
-    def _enter(self, name, module, inputs):
+    def _enter(self, name, module, inputs, named):
         if name == "":
             self._pipeline = _in_pipeline()
             self._shapes_only = self._pipeline == "shapes"
@@ -226,8 +248,13 @@ class Capture:
         if self._stepped:
             self._step, self._stepped, self._calls, self._made, self._graded = self._step + 1, False, {}, {}, {}
         self._calls[name] = self._calls.get(name, 0) + 1
+        label = f"step {self._step} input {self._call_name(name)}"
         if isinstance(module, (nn.Linear, nn.Embedding)) and len(inputs) == 1:
-            self._keep(f"step {self._step} input {self._call_name(name)}", inputs[0], name, optional=True)
+            self._keep(label, inputs[0], name, optional=True)
+        elif name == "" and self._pipeline is None:
+            given = _tensors((inputs, named))
+            for at, one in enumerate(given):
+                self._keep(f"{label}{f' [{at}]' if len(given) > 1 else ''}", one, name, optional=True)
 
     def _weight(self, name, module, part, output):
         """The name under which the weights that a module computes with stand; None: they do not."""
@@ -310,7 +337,10 @@ class Capture:
     def _note_gradient(self, name, parameter):
         parts = f"step {self._step} part {name}"
         about = {"parts": {"name": parts, "op": "avg"}} if self._terms and self._graded.get(name) == 1 else {}
-        self._keep(f"step {self._step} gradient {name}", parameter.grad, f"gradient {name}", made=self._made.get(name), **about)
+        made = self._made.get(name)
+        for hook in self._sent:
+            made = {"by": "rounded", "in": next((kind for key, kind in ROUNDED.items() if key in hook), "f32")}
+        self._keep(f"step {self._step} gradient {name}", parameter.grad, f"gradient {name}", made=made, **about)
 
     def _before(self, optimizer=None):
         mine = None if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -324,7 +354,8 @@ class Capture:
         mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in self._parameters():
             if id(parameter) in mine:
-                self._note_parameter(f"step {self._step} parameter {name}", name, parameter, optional=True)
+                made = {"by": "update", "weight": self._latest[name][0], "gradient": f"step {self._step} gradient {name}"}
+                self._note_parameter(f"step {self._step} parameter {name}", name, parameter, optional=True, made=made)
                 self._stepped = True
         self._note_buffers(f"step {self._step} buffer")
 

@@ -42,15 +42,22 @@ static double largest_of(const void *values, const ls_assembled *tensor) {
 
 // Half of the digits of the type, or of a narrower type that a layer before the tensor computed in:
 // under autocast gradients and updates of f32 have bf16's roundings.
-static double half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
-                             const void *wanted) {
+static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor) {
     double roundoff = ls_bound_roundoff(tensor->dtype);
     const ls_captured *end = ls_capture_find(d->run, tensor->of->name);
-    for (const ls_captured *of = d->run->tensors; of < end; of++) {
+    for (const ls_captured *of = d->run->tensors; of <= end; of++) {
         bool layer = of->made == LS_MADE_LINEAR && ls_dtype_is_float(of->dtype);
         roundoff = layer ? fmax(roundoff, ls_bound_roundoff(of->dtype)) : roundoff;
+        bool rounded = of->made == LS_MADE_ROUNDED;
+        roundoff = rounded ? fmax(roundoff, ls_bound_roundoff(of->rounded)) : roundoff;
     }
-    return sqrt(roundoff) * largest_of(wanted, tensor);
+    return sqrt(roundoff);
+}
+
+static double half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
+                             const void *wanted) {
+    double drift = d->drift->apart > 0 ? d->drift->apart / d->drift->largest : 0;
+    return (digits_of(d, tensor) + drift) * largest_of(wanted, tensor);
 }
 
 // The exact sum of its parts, where the reference is a sum of them, too.
@@ -154,6 +161,89 @@ static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_d
     return LS_OK;
 }
 
+// A value of the reference and one of a copy of the run.
+typedef struct couple {
+    const void *ref, *run;
+    ls_dtype dtype;
+} couple;
+
+static double of_couple(const couple *of, size_t i, bool run) {
+    const char *values = run ? of->run : of->ref;
+    return ls_element_to_f64(values + i * ls_dtype_bytes(of->dtype), of->dtype);
+}
+
+// *out.ref NULL: the runs have no such tensor of the sizes of `like`.
+static int find_couple(couple *out, const ls_diff_sides *d, const char *name, int copy,
+                       const ls_assembled *like) {
+    const ls_captured *ref = ls_capture_find(d->ref, name), *run = ls_capture_find(d->run, name);
+    const char *why = NULL;
+    ls_diff_pair p;
+    *out = (couple){0};
+    if (ref == NULL || run == NULL) {
+        return LS_OK;
+    }
+    LS_TRY(ls_diff__pair(&p, &why, d, ref, run));
+    if (why == NULL && copy < p.run.copies && p.run.count == like->count) {
+        *out = (couple){.ref = p.wanted[copy], .dtype = p.run.dtype};
+        LS_TRY(ls_assembled_value(&out->run, d->arena, &p.run, copy));
+    }
+    return LS_OK;
+}
+
+// noisy[i]: the gradients that the optimizer took until now agree in less than half of their
+// digits.
+static int find_noise(bool *noisy, const ls_diff_sides *d, const ls_assembled *run, int copy) {
+    size_t last = 0;
+    const char *rest = run->of->gradient + ls_diff__step(&last, run->of->gradient);
+    double digits = digits_of(d, run);
+    for (size_t step = 0; step <= last && step < d->run->count; step++) {
+        couple gradient;
+        const char *name = ls_arena_printf(d->arena, "step %zu %s", step, rest);
+        LS_TRY(name != NULL ? LS_OK : LS_ERR_MEMORY);
+        LS_TRY(find_couple(&gradient, d, name, copy, run));
+        for (size_t i = 0; gradient.ref != NULL && i < run->count; i++) {
+            double one = of_couple(&gradient, i, false), other = of_couple(&gradient, i, true);
+            noisy[i] = noisy[i] || fabs(one - other) > digits * fmax(fabs(one), fabs(other));
+        }
+    }
+    return LS_OK;
+}
+
+// An optimizer that divides by a gradient's size, as Adam does, makes a whole step of one that is
+// rounding alone. There a parameter may differ by two steps, and so may what is computed of it.
+static int allow_steps(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p,
+                       int copy) {
+    const ls_assembled *run = &p->run;
+    couple before, after = {.ref = p->wanted[copy], .dtype = run->dtype};
+    if (run->of->made != LS_MADE_UPDATE || run->of->gradient == NULL) {
+        return LS_OK;
+    }
+    LS_TRY(ls_assembled_value(&after.run, d->arena, run, copy));
+    d->drift->largest = fmax(d->drift->largest, largest_of(p->wanted[copy], run));
+    const ls_allowance allowed = {.exact = out->exact, .bounds = out->bounds, .overflow = NULL};
+    if (ratio_of(after.run, run, &allowed) <= 1.0) {
+        return LS_OK;
+    }
+    LS_TRY(find_couple(&before, d, run->of->weight, copy, run));
+    bool *noisy = ls_arena_alloc(d->arena, run->count + 1, sizeof *noisy);
+    LS_TRY(noisy != NULL ? LS_OK : LS_ERR_MEMORY);
+    LS_TRY(before.ref != NULL ? find_noise(noisy, d, run, copy) : LS_OK);
+    double most = 0, apart = 0;
+    for (size_t i = 0; before.ref != NULL && i < run->count; i++) {
+        most = fmax(most, fabs(of_couple(&after, i, false) - of_couple(&before, i, false)));
+    }
+    for (size_t i = 0; before.ref != NULL && i < run->count; i++) {
+        double off = fabs(of_couple(&before, i, true) - of_couple(&before, i, false));
+        double is = fabs(of_couple(&after, i, true) - of_couple(&after, i, false));
+        if (noisy[i] && is > out->bounds[i]) {
+            out->bounds[i] = fmax(out->bounds[i], off + 2 * most);
+            apart = fmax(apart, is);
+        }
+    }
+    d->drift->apart = fmax(d->drift->apart, apart);
+    return LS_OK;
+}
+
 int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p,
                    int copy) {
     const ls_assembled *run = &p->run;
@@ -169,8 +259,10 @@ int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff
     if (out->by != BASIS_MOVED) {
         return LS_OK;
     }
-    return d->options->has_tolerance ? allow_share(out, d->arena, run, wanted, BASIS_TOLERANCE,
-                                                   d->options->tolerance * largest_of(wanted, run))
-                                     : allow_share(out, d->arena, run, wanted, BASIS_NONE,
-                                                   half_of_digits(d, run, wanted));
+    if (d->options->has_tolerance) {
+        return allow_share(out, d->arena, run, wanted, BASIS_TOLERANCE,
+                           d->options->tolerance * largest_of(wanted, run));
+    }
+    LS_TRY(allow_share(out, d->arena, run, wanted, BASIS_NONE, half_of_digits(d, run, wanted)));
+    return allow_steps(out, d, p, copy);
 }

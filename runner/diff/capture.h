@@ -29,6 +29,8 @@ typedef enum ls_made_by {
     LS_MADE_LINEAR_WEIGHT,     // of gradient^T input, the gradient of a weight
     LS_MADE_LINEAR_BIAS,       // the sum of gradient's rows
     LS_MADE_EMBEDDING_WEIGHT,  // gradient's rows, added up where input names them
+    LS_MADE_UPDATE,            // weight, changed by an optimizer that took gradient
+    LS_MADE_ROUNDED,           // rounded to another type before it was added up
     LS_MADE_COUNT
 } ls_made_by;
 
@@ -52,7 +54,8 @@ typedef struct ls_captured {
     const char *as;  // the name of the tensor whose values it still had; NULL: it has its own
     // Of what it was computed, by names; NULL: nothing.
     ls_made_by made;
-    bool wide;  // narrow floats were added up in f32 and rounded once
+    bool wide;         // narrow floats were added up in f32 and rounded once
+    ls_dtype rounded;  // of LS_MADE_ROUNDED
     const char *input, *weight, *bias, *gradient;
     const char *parts;  // whose values on the ranks it adds up, by op
     ls_op parts_op;

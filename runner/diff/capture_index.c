@@ -34,7 +34,8 @@ static const char *read_name(ls_capture *capture, const json_t *object, const ch
 
 static int read_made(ls_captured *tensor, ls_capture *capture, const json_t *entry) {
     static const char *const ways[LS_MADE_COUNT] = {
-        "", "linear", "embedding", "linear weight", "linear bias", "embedding weight"};
+        "",       "linear", "embedding", "linear weight", "linear bias", "embedding weight",
+        "update", "rounded"};
     const json_t *made = json_object_get(entry, "made"), *parts = json_object_get(entry, "parts");
     const char *by = json_string_value(json_object_get(made, "by"));
     for (int way = 1; by != NULL && way < LS_MADE_COUNT; way++) {
@@ -42,6 +43,12 @@ static int read_made(ls_captured *tensor, ls_capture *capture, const json_t *ent
     }
     const char *in = json_string_value(json_object_get(made, "in"));
     tensor->wide = in != NULL && strcmp(in, "f32") == 0;
+    if (tensor->made == LS_MADE_ROUNDED &&
+        (in == NULL || ls_dtype_parse(&tensor->rounded, in) != LS_OK ||
+         !ls_dtype_is_float(tensor->rounded))) {
+        ls_error_clear();
+        tensor->made = LS_MADE_UNKNOWN;
+    }
     tensor->input = read_name(capture, made, "input");
     tensor->weight = read_name(capture, made, "weight");
     tensor->bias = read_name(capture, made, "bias");

@@ -53,9 +53,9 @@ static int sort_rows(row **out, ls_arena *arena, const ls_assembled *of, size_t 
     return LS_OK;
 }
 
-// The end of "step 12 " at the beginning of a name; 0: it is of no step.
-static size_t step_of(const char *name) {
+size_t ls_diff__step(size_t *step, const char *name) {
     size_t digits = strncmp(name, "step ", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    *step = digits > 0 ? strtoull(name + 5, NULL, 10) : 0;
     return digits > 0 && name[5 + digits] == ' ' ? 6 + digits : 0;
 }
 
@@ -72,7 +72,7 @@ static bool is_first_input(const ls_capture *of, const ls_captured *tensor, size
 int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
                   const ls_capture *ref, const ls_diff_pair *pair) {
     const ls_assembled *of = &pair->run, *wanted = &pair->ref;
-    size_t step = step_of(pair->ref_of->name), count = of->count;
+    size_t number = 0, step = ls_diff__step(&number, pair->ref_of->name), count = of->count;
     *found = false;
     if (!is_first_input(ref, pair->ref_of, step) || of->of->has_placements ||
         of->of->deal != NULL || of->piece_count < 2 || of->copies > 1 || of->terms > 1 ||

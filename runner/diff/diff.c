@@ -20,6 +20,7 @@ typedef struct diff {
     ls_comparison comparison;
     bool wrong;       // one was found
     uint64_t search;  // elements that searches may still fold
+    ls_diff_drift drift;
     ls_omitted *omitted;
     size_t omitted_count, omitted_capacity;
 } diff;
@@ -252,6 +253,7 @@ static int omit(diff *d, const char *name, const char *why) {
 // How often a module was called in a step, by the names of its calls.
 static int calls_of(const diff *d, const ls_capture *of, const char *name) {
     const char *end = strstr(name, " (call ");
+    end = end != NULL ? end : strstr(name, " [");
     int length = (int)(end != NULL ? (size_t)(end - name) : strlen(name)), calls = 1;
     const char *call = ls_arena_printf(d->sides.arena, "%.*s (call 1)", length, name);
     while (call != NULL && ls_capture_find(of, call) != NULL) {
@@ -319,6 +321,10 @@ static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *ru
     if (why != NULL && ref->optional &&
         calls_of(d, d->sides.ref, ref->name) != calls_of(d, d->sides.run, ref->name)) {
         return omit(d, name, "the module's calls are of other parts of the batch");
+    }
+    if (why != NULL && ref->optional && ref->dtype != run->dtype && ls_dtype_is_float(ref->dtype) &&
+        ls_dtype_is_float(run->dtype)) {
+        return omit(d, name, "the two runs compute it in different types");
     }
     return why != NULL ? note_wrong(d, run, why) : compare_assembled(d, name, &p);
 }
@@ -417,6 +423,7 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
         d.sides.alone[side] = ls_arena_alloc(results->arena, ranks, ranks);
         LS_TRY(d.sides.alone[side] != NULL ? LS_OK : LS_ERR_MEMORY);
     }
+    d.sides.drift = &d.drift;
     LS_TRY(compare_all(&d));
     ls_comparison_settle(&d.comparison);
     const char *unproven = NULL;

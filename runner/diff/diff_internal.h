@@ -7,12 +7,19 @@
 #include "runner/diff/assemble.h"
 #include "runner/diff/diff.h"
 
+// How far an optimizer took parameters apart where their gradients were rounding alone, and the
+// largest value of a parameter. What is computed of them differs in proportion.
+typedef struct ls_diff_drift {
+    double apart, largest;
+} ls_diff_drift;
+
 typedef struct ls_diff_sides {
     ls_arena *arena;  // of the tensor at hand
     const ls_capture *ref;
     ls_capture *run;
     const ls_diff_options *options;
     char *alone[2];  // of ref and run: [ranks][ranks], see has_own
+    ls_diff_drift *drift;
 } ls_diff_sides;
 
 // A tensor of both captures, assembled.
@@ -51,6 +58,9 @@ int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_
 // The sum that a partial tensor is, or a gradient whose parts are known. False: it is none.
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *pair);
 
+// The step in *step of a tensor whose name begins with one ("step 12 "), and how long that is;
+// 0: it is of none. (deal.c)
+size_t ls_diff__step(size_t *step, const char *name);
 // Whether a step's first input has the reference's rows in another order: the step's batch was
 // dealt to the ranks otherwise than in blocks. Then all tensors of the step in `run` say so, in
 // `keep`, and the pair is to be made anew. (deal.c)

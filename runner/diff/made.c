@@ -353,7 +353,7 @@ int ls_made_expect(ls_made *out, ls_arena *arena, const ls_capture *capture,
                      .arena = arena,
                      .ranks = capture->ranks};
     *out = (ls_made){0};
-    if (how->made == LS_MADE_UNKNOWN || !ls_dtype_is_float(tensor->dtype)) {
+    if (ways[how->made] == NULL || !ls_dtype_is_float(tensor->dtype)) {
         return LS_OK;
     }
     LS_TRY(load(&e.input, &e, how->input));

@@ -616,8 +616,38 @@ def checkpoints(check):
     assert diff(before, after)[0] == 2
 
 
+def steps(check):
+    """A parameter may differ by whole steps where its gradient is rounding alone, and nowhere else."""
+    weight, step = [0.5, -0.25, 0.125, 1.0], [0.01] * 4
+
+    def capture(gradient, signs, then=1.0):
+        after = [rounded(w - s * sign) for w, s, sign in zip(weight, step, signs)]
+        made = {"by": "update", "weight": "parameter w", "gradient": "step 0 gradient w"}
+        return {"parameter w": ([4], weight, {"moves": True}), "step 0 gradient w": ([4], gradient, {}),
+                "step 0 parameter w": ([4], after, {"made": made}), "step 1 forward": ([2], [then, 0.5], {})}
+
+    ref = capture([1.0, 1e-9, 0.5, 1.0], [1, 1, 1, 1])
+    for signs, then, code, kind in (([1, -1, 1, 1], 1.0, 0, "unjudged"), ([1, -1, 1, 1], 1.01, 0, "unjudged"), ([1, 40, 1, 1], 1.0, 1, "wrong"),
+                                    ([1, 1, -1, 1], 1.0, 1, "wrong")):
+        run = capture([1.0, -1e-9, 0.5, 1.0], signs, then)
+        check.one(ref, [run, run], code, kind, name="step 0 parameter w")
+    for signs, then, kind in (([1, -1, 1, 1], 1.01, "unjudged"), ([1, -1, 1, 1], 1.1, "wrong"), ([1, 1, 1, 1], 1.01, "wrong")):
+        run = capture([1.0, -1e-9, 0.5, 1.0], signs, then)
+        check.one(ref, [run, run], kind == "wrong", kind, name="step 1 forward")
+    # Rounded to bf16 before the sum: half of bf16's digits, and no more.
+    for factor, code, kind in ((1.003, 0, "unjudged"), (1.2, 1, "wrong")):
+        run = {"g": ([4], [factor * v for v in weight], {"made": {"by": "rounded", "in": "bf16"}}), "w": ([4], weight, {})}
+        check.one({"g": ([4], weight, {}), "w": ([4], weight, {})}, [run, run], code, kind, name="g")
+    # Other types: listed where a run may lack the tensor, else wrong.
+    for optional in (True, False):
+        ref = check.written([{"t": ([2], [1.0, 2.0], {"optional": optional}), "w": ([4], weight, {})}])
+        run = check.written([{"t": ([2], [1.0, 2.0], {"optional": optional, "type": "BF16"}), "w": ([4], weight, {})}] * 2)
+        code, absent = omitted(ref, run)
+        assert (code, list(absent)) == ((0, ["t"]) if optional else (1, ["w"])), (code, absent)
+
+
 def main():
-    for part in (placements, factors, bounds, narrow, mixed, everything, headline, dealt, absent, files, checkpoints):
+    for part in (steps, placements, factors, bounds, narrow, mixed, everything, headline, dealt, absent, files, checkpoints):
         part(Check())
         print(part.__name__, "as it should be")
 

@@ -1,0 +1,203 @@
+"""Correct ways to train a model on several ranks, beside one rank: ways.py LOCKSTEP PYTHON_FOLDER. None is wrong.
+
+The program itself is ways.py run FOLDER: it captures each way in a folder of its own."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+RANKS = 2
+WAYS = {}
+
+
+def way(function):
+    WAYS[function.__name__] = function
+    return function
+
+
+@way
+def turned_conv(lib):
+    """DistributedSampler's permutation, seen by the model's own input alone."""
+    lib.train(lib.ddp(lib.model(conv=True)), conv=True, deal=True)
+
+
+@way
+def twice(lib):
+    lib.train(lib.ddp(lib.model(twice=True)))
+
+
+@way
+def sparse(lib):
+    model = lib.ddp(lib.model(sparse=True))
+    lib.train(model, lib.torch.optim.SGD(model.parameters(), 0.1))
+
+
+@way
+def clipped_in_place(lib):
+    def clip(model):
+        norm = lib.torch.stack([p.grad.square().sum() for p in model.parameters()]).sum().sqrt()
+        for parameter in model.parameters():
+            parameter.grad /= norm
+    lib.train(lib.ddp(lib.model()), after=clip)
+
+
+@way
+def narrow_adam(lib):
+    """Gradients that are rounding alone become whole steps."""
+    model = lib.ddp(lib.model().to(lib.torch.bfloat16))
+    lib.train(model, lib.torch.optim.AdamW(model.parameters(), 0.01))
+
+
+@way
+def rounded_hook(lib):
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    model = lib.ddp(lib.model())
+    if lib.ranks > 1:
+        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    lib.train(model)
+
+
+@way
+def wrapped(lib):
+    """The wrapper of torch.compile around DDP's, without the compiler."""
+    class Wrapper(lib.torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self._orig_mod = inner
+
+        def forward(self, inputs):
+            return self._orig_mod(inputs)
+
+    lib.train(Wrapper(lib.ddp(lib.model())))
+
+
+@way
+def pipeline(lib):
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    torch, lockstep = lib.torch, lib.lockstep
+    torch.manual_seed(0)
+    parts = torch.nn.ModuleDict({str(at): torch.nn.Sequential(torch.nn.Linear(12, 12), torch.nn.Tanh()) for at in range(RANKS)})
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = parts
+
+        def forward(self, inputs):
+            for layer in self.layers.values():
+                inputs = layer(inputs)
+            return inputs
+
+    model, loss = Model(), torch.nn.functional.mse_loss
+    if lib.ranks > 1:
+        del parts[str(1 - lib.rank)]
+        schedule = ScheduleGPipe(PipelineStage(model, lib.rank, lib.ranks, torch.device("cpu")), 4, loss_fn=loss)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    inputs, target = torch.randn(8, 12), torch.randn(8, 12)
+    with lockstep.capture(model, lib.path):
+        if lib.ranks == 1:
+            loss(model(inputs), target).backward()
+        else:
+            schedule.step(*([inputs] if lib.rank == 0 else []), **({"target": target} if lib.rank == 1 else {}))
+        optimizer.step()
+
+
+class Library:
+    """What the ways share."""
+
+    def __init__(self, folder):
+        import torch
+        import torch.distributed as dist
+
+        import lockstep
+
+        self.torch, self.lockstep, self.folder, self.path = torch, lockstep, folder, None
+        self.ranks, self.rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+        torch.set_num_threads(1)
+        if self.ranks > 1:
+            dist.init_process_group("gloo")
+
+    def ddp(self, model):
+        return self.torch.nn.parallel.DistributedDataParallel(model) if self.ranks > 1 else model
+
+    def model(self, conv=False, twice=False, sparse=False):
+        torch = self.torch
+        nn = torch.nn
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first = nn.Conv2d(3, 4, 3) if conv else nn.Embedding(40, 16, sparse=sparse)
+                self.wide, self.last = nn.Linear(16, 64), nn.Linear(64, 8)
+                self.mid = nn.Linear(64, 64)
+
+            def forward(self, inputs):
+                hidden = self.first(inputs)
+                hidden = torch.tanh(self.wide(hidden.flatten(1) if conv else hidden.mean(1)))
+                hidden = self.mid(hidden)
+                return self.last(self.mid(torch.tanh(hidden)) if twice else hidden)
+
+        torch.manual_seed(0)
+        return Model()
+
+    def train(self, model, optimizer=None, conv=False, deal=False, after=None):
+        torch = self.torch
+        optimizer = optimizer or torch.optim.SGD(model.parameters(), 0.1)
+        with self.lockstep.capture(model, self.path):
+            for step in range(2):
+                made = torch.Generator().manual_seed(step)
+                inputs = torch.randn(16, 3, 4, 4, generator=made) if conv else torch.randint(0, 40, (16, 4), generator=made)
+                targets = torch.randint(0, 8, (16,), generator=made)
+                rows = torch.randperm(16, generator=made) if deal and self.ranks > 1 else torch.arange(16)
+                rows = rows.chunk(self.ranks)[self.rank]
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(inputs[rows]).float(), targets[rows]).backward()
+                if after:
+                    after(model)
+                optimizer.step()
+
+
+def run(folder):
+    lib = Library(folder)
+    for name, function in WAYS.items():
+        lib.path = os.path.join(folder, name)
+        function(lib)
+    if lib.ranks > 1:
+        lib.torch.distributed.destroy_process_group()
+
+
+def listed(folder):
+    """The tensors of a capture that have values of their own."""
+    names = set()
+    for file in os.listdir(folder):
+        if file.endswith(".json"):
+            with open(os.path.join(folder, file), encoding="utf-8") as index:
+                names |= {one["name"] for one in json.load(index)["tensors"] if not one.get("part") and "as" not in one}
+    return names
+
+
+def main():
+    lockstep, python = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    program = [sys.executable, os.path.abspath(__file__), "run"]
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for words in ([*program, "one"], [lockstep, "exec", "-n", str(RANKS), "--quiet", "--", *program, "many"]):
+            done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, "PYTHONPATH": python})
+            assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr[-3000:]}"
+        for name in WAYS:
+            done = subprocess.run([lockstep, "diff", f"one/{name}", f"many/{name}", "--all", "--json", "-"], capture_output=True,
+                                  text=True, check=False, cwd=folder)
+            case = json.loads(done.stdout)["cases"][0]
+            wrong = [stage for stage in case["stages"] if stage["class"] == "wrong"]
+            known = {stage["name"] for stage in case["stages"]} | {one["name"] for one in case.get("not_compared", [])}
+            missing = (listed(os.path.join(folder, "one", name)) | listed(os.path.join(folder, "many", name))) - known
+            right = done.returncode == 0 and not wrong and not missing
+            print(name, "is as one rank" if right else f"is not: {wrong[:2]} {sorted(missing)[:5]}")
+            failed += not right
+    return 1 if failed else 0
+
+
+sys.exit(run(sys.argv[2]) if sys.argv[1] == "run" else main())
