@@ -34,20 +34,17 @@ def holds(lines, wanted, what):
 
 
 def dtensor(lockstep):
-    for ranks in (2, 4):
-        rows = 8 // ranks
-        shards = [f"Row {rows * rank}-{rows * rank + rows - 1} cpu:{rank}" for rank in range(ranks)]
-        lines, _ = run(lockstep, ranks, "dtensor_tables", "row-wise-even")
-        holds(lines, ["Col 0-15", *shards, f"rows of each rank: {[rows] * ranks}"], "row-wise-even")
-        lines, _ = run(lockstep, ranks, "dtensor_tables", "row-wise-uneven")
-        holds(lines, [f"rows of each rank: {[1, 7] if ranks == 2 else [1, 3, 1, 3]}"], "row-wise-uneven")
-        lines, _ = run(lockstep, ranks, "dtensor_tables", "table-wise")
-        holds(lines, [f"Row 0-7 cpu:{rank}" for rank in range(ranks)], "table-wise")
-        lines, _ = run(lockstep, ranks, "sharded_embedding")
-        cut = {2: ("5 x 17, 5 x 17", "16 x 9, 16 x 8"),
-               4: ("3 x 17, 3 x 17, 3 x 17, 1 x 17", "16 x 5, 16 x 5, 16 x 5, 16 x 2")}[ranks]
-        holds(lines, [f"row-wise 10 x 17: shards {cut[0]} output of each rank 4 x 6 x 17",
-                      f"column-wise 16 x 17: shards {cut[1]} output of each rank 4 x 6 x 17"], "sharded_embedding")
+    lines, _ = run(lockstep, 4, "dtensor_tables", "row-wise-even")
+    holds(lines, ["Col 0-15", *[f"Row {2 * rank}-{2 * rank + 1} cpu:{rank}" for rank in range(4)],
+                  f"rows of each rank: {[2] * 4}"], "row-wise-even")
+    lines, _ = run(lockstep, 4, "dtensor_tables", "row-wise-uneven")
+    holds(lines, [f"rows of each rank: {[1, 3, 1, 3]}"], "row-wise-uneven")
+    lines, _ = run(lockstep, 2, "dtensor_tables", "table-wise")
+    holds(lines, [f"Row 0-7 cpu:{rank}" for rank in range(2)], "table-wise")
+    lines, _ = run(lockstep, 4, "sharded_embedding")
+    holds(lines, ["row-wise 10 x 17: shards 3 x 17, 3 x 17, 3 x 17, 1 x 17 output of each rank 4 x 6 x 17",
+                  "column-wise 16 x 17: shards 16 x 5, 16 x 5, 16 x 5, 16 x 2 output of each rank 4 x 6 x 17"],
+          "sharded_embedding")
 
 
 def shards_of(sharding, ranks):
@@ -68,25 +65,24 @@ def shards_of(sharding, ranks):
 
 def plans(lockstep):
     every = set(LARGE + SMALL)
-    for ranks in (2, 4):
-        for sharding in ("table_wise", "row_wise", "column_wise", "data_parallel"):
-            lines, moved = run(lockstep, ranks, "sharding_plans", sharding)
-            holds(lines, shards_of(sharding, ranks), sharding)
-            holds(lines, [f"{size}_table_feature_{i} (2, 64)" for size in ("large", "small") for i in range(2)], sharding)
-            back = "reduce_scatter" if sharding == "row_wise" else "all_to_all"
-            wanted = {} if sharding == "data_parallel" else {
-                ("all_to_all", "input_dist splits"): every, ("all_to_all", "input_dist lengths"): every,
-                ("all_to_all", "input_dist values"): every, (back, "output_dist"): every}
-            dist = {key: tables for key, tables in moved.items() if "dist" in key[1]}
-            assert dist == wanted, f"{sharding} on {ranks}: {dist}"
-        lines, moved = run(lockstep, ranks, "torchrec_intro")
-        holds(lines, ["Keys: ['product', 'user']", "Lengths: tensor([3, 1, 2, 2])",
-                      "Values: tensor([1, 2, 1, 5, 2, 3, 4, 1])", "Offsets: tensor([0, 3, 4, 6, 8])",
-                      "['product', 'user']", "torch.Size([2, 128])", "Non Fused Model Parameters: dict_keys([])",
-                      "embedding_bags.product_table.weight torch.Size([4096, 80]) torch.uint8"], "torchrec_intro")
-        both = {"product_table", "user_table"}
-        assert moved[("all_to_all", "input_dist values")] == both, moved
-        assert moved[("all_to_all", "gradients")] == both, moved
+    for sharding, ranks in (("table_wise", 2), ("row_wise", 4), ("column_wise", 4), ("data_parallel", 2)):
+        lines, moved = run(lockstep, ranks, "sharding_plans", sharding)
+        holds(lines, shards_of(sharding, ranks), sharding)
+        holds(lines, [f"{size}_table_feature_{i} (2, 64)" for size in ("large", "small") for i in range(2)], sharding)
+        back = "reduce_scatter" if sharding == "row_wise" else "all_to_all"
+        wanted = {} if sharding == "data_parallel" else {
+            ("all_to_all", "input_dist splits"): every, ("all_to_all", "input_dist lengths"): every,
+            ("all_to_all", "input_dist values"): every, (back, "output_dist"): every}
+        dist = {key: tables for key, tables in moved.items() if "dist" in key[1]}
+        assert dist == wanted, f"{sharding} on {ranks}: {dist}"
+    lines, moved = run(lockstep, 2, "torchrec_intro")
+    holds(lines, ["Keys: ['product', 'user']", "Lengths: tensor([3, 1, 2, 2])",
+                  "Values: tensor([1, 2, 1, 5, 2, 3, 4, 1])", "Offsets: tensor([0, 3, 4, 6, 8])",
+                  "['product', 'user']", "torch.Size([2, 128])", "Non Fused Model Parameters: dict_keys([])",
+                  "embedding_bags.product_table.weight torch.Size([4096, 80]) torch.uint8"], "torchrec_intro")
+    both = {"product_table", "user_table"}
+    assert moved[("all_to_all", "input_dist values")] == both, moved
+    assert moved[("all_to_all", "gradients")] == both, moved
 
 
 def defects(lockstep):
