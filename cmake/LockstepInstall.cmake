@@ -96,14 +96,22 @@ if(TARGET lockstep)
 endif()
 
 # The README's links and those between the pages lead where they do in the tree.
-install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES README.md LICENSE SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright)  # Debian's name
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}"
     PATTERN "CMakeLists.txt" EXCLUDE PATTERN "*.py" EXCLUDE)
 
 set(CPACK_GENERATOR DEB TGZ)
-set(CPACK_PACKAGE_CONTACT "lockstep maintainers <lockstep@localhost>")
+set(CPACK_PACKAGE_VENDOR "the lockstep authors")
+set(CPACK_PACKAGE_CONTACT "the lockstep authors <lockstep@localhost>")
+set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "lockstep runs programs of torch.distributed, NCCL and MPI, and scenario files of
+sharded tables and tensors. It reports mismatched collectives, deadlocks, misused
+buffers and wrong results with the rank and the source line.")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gcc)  # lockstep-cc calls it
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gdb, mpich, g++, python3")
 find_program(LOCKSTEP_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(LOCKSTEP_SHLIBDEPS)
 if(LOCKSTEP_SHLIBDEPS)

@@ -10,6 +10,20 @@ import sys
 _MODULE, _RULES = "torch.distributed", "torch._dynamo.trace_rules"
 
 
+def __getattr__(name):
+    """`__version__`: the file VERSION of the wheel, of the source tree or of the installed package."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    folder = os.path.dirname(os.path.realpath(__file__))
+    for path in (folder, os.path.join(folder, "..", "..")):
+        try:
+            with open(os.path.join(path, "VERSION"), encoding="utf-8") as file:
+                return file.read().strip()
+        except OSError:
+            pass
+    return "unknown"
+
+
 def under_exec():
     return "LOCKSTEP_EXEC" in os.environ
 

@@ -5,17 +5,18 @@ import shutil
 import sys
 
 
-def _found():
-    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "lockstep")  # of a wheel
-    found = own if os.path.exists(own) else shutil.which("lockstep")
+def _found(name="lockstep"):
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)  # of a wheel
+    found = own if os.path.exists(own) else shutil.which(name)
     if found is None:
-        sys.exit("lockstep: the program lockstep is not on the path")
+        sys.exit(f"lockstep: {name} is neither in the wheel nor in PATH; install lockstep's .deb, or build it from source")
     return found
 
 
 def program():
-    """The program `lockstep` that came with this package, as it is."""
-    os.execv(_found(), ["lockstep", *sys.argv[1:]])
+    """Runs the program of the wheel (lockstep, lockstep-cc, lockstep-c++) that has the script's name."""
+    name = os.path.basename(sys.argv[0])
+    os.execv(_found(name), [name, *sys.argv[1:]])
 
 
 def main():

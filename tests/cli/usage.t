@@ -19,8 +19,7 @@ $ lockstep --help
 > exit codes:
 >   0 everything asked holds; 1 a finding; 2 the call or an input file is unusable; 3 the
 >   environment failed; 5 nothing ran
-$ lockstep --version
-> lockstep 0.1.0
+$ test "$(lockstep --version)" = "lockstep $(cat "$SOURCE/VERSION")"
 # Completions for three shells; bash where none is named.
 $ lockstep --completion | head -n 1
 > # bash completion for lockstep

@@ -33,7 +33,7 @@ built=$scratch/by_cmake
 list=$(IFS=';' && echo "${backends[*]}")
 quietly "$cmake" -G "$generator" -S "$consumer" -B "$built" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DSOURCES="$scratch/sources" \
-    -DBACKENDS="$list"
+    -DBACKENDS="$list" -DVERSION="$(cat "$prefix/share/lockstep/VERSION")"
 quietly "$cmake" --build "$built"
 
 # try PROGRAM_FOLDER: what both ways of building give.

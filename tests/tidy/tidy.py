@@ -12,7 +12,8 @@ FILE_BYTES_MAX_DATA = 4 << 20
 C_ENDINGS = (".c", ".h", ".cu", ".cuh", ".inc")
 TEXT_ENDINGS = C_ENDINGS + (".md", ".txt", ".cmake", ".in", ".py", ".sh", ".yaml", ".yml", ".t")
 DATA_ENDINGS = (".json", ".npy", ".safetensors", ".svg", ".supp", ".bin", ".sum", ".S")
-PLAIN_NAMES = {".gitignore", ".clang-format", "bootstrap", ".ci/run", "LICENSE", "pyproject.toml"}
+PLAIN_NAMES = {".gitignore", ".clang-format", ".editorconfig", "bootstrap", ".ci/run", "LICENSE",
+               "VERSION", "pyproject.toml"}
 SKIPPED_FOLDERS = {".git", "build", "__pycache__", ".carry", "shared"}
 
 # A folder may include the folders in its row, itself, and what lies under them.
