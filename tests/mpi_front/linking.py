@@ -35,6 +35,8 @@ def main():
         code, text = run(build, tool)
         assert code == 0 and "1 sends" in text and "0 sends" in text, text
         assert "rank 0 saw 0" in text and "rank 1 saw 1" in text, text
+        alone = subprocess.run([tool], capture_output=True, text=True)  # a run of one rank
+        assert alone.returncode == 1 and "dest 1 is not in [0, 1)" in alone.stdout, alone
         code, text = run(build, tool, "tag")
         assert code == 1 and "deadlock.cycle" in text and sent in text, text
         code, text = run(build, tool, "file")
