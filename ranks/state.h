@@ -206,23 +206,23 @@ struct ls_rank {
     const char *file;  // of its last call, or ""
     int line;
     pthread_t thread;
-    ls_thread main;         // of its threads the first in a list
-    int thread_count;       // in that list
-    int threads_made;       // so far
-    const ls_thread *in;    // which runs in the library; NULL: none
-    const ls_thread *last;  // which was chosen last
-    ls_thread *warden;      // which waits until the others sleep, and then chooses; NULL: none
-    bool holds;             // it has the baton
-    bool calls_at_once;     // its threads may be in calls at once: their order is chosen
-    atomic_bool arrived;    // a thread has come to a call while another rank had the baton
-    bool waits;             // in the library, for the baton
-    bool parted;            // a debugger took the baton from it while it ran its program
-    bool slow;              // by a fault
-    int polls;              // of ls_test in a row, while nothing happened
-    uint64_t polls_since;   // what had happened by then
-    int group_depth;        // of ls_group_start
-    uint64_t groups;        // outermost ones so far
-    ls_request *open;       // asynchronous and grouped calls, oldest first
+    ls_thread main;        // of its threads the first in a list
+    int thread_count;      // in that list
+    int threads_made;      // so far
+    const ls_thread *in;   // which runs in the library; NULL: none
+    int last;              // the number of the one which was chosen last; -1: none
+    ls_thread *warden;     // which waits until the others sleep, and then chooses; NULL: none
+    bool holds;            // it has the baton
+    bool calls_at_once;    // its threads may be in calls at once: their order is chosen
+    atomic_bool arrived;   // a thread has come to a call while another rank had the baton
+    bool waits;            // in the library, for the baton
+    bool parted;           // a debugger took the baton from it while it ran its program
+    bool slow;             // by a fault
+    int polls;             // of ls_test in a row, while nothing happened
+    uint64_t polls_since;  // what had happened by then
+    int group_depth;       // of ls_group_start
+    uint64_t groups;       // outermost ones so far
+    ls_request *open;      // asynchronous and grouped calls, oldest first
     ls_request *open_last;
     ls_request *freed, *freed_last;  // FREED requests, oldest first
     int freed_count;

@@ -144,6 +144,7 @@ static void end_rank(int status, const char *name) {
                      "ends by returning",
                      name, status);
     ls_schedule__leave(rank);
+    ls_turns__end();
     pthread_exit(NULL);
 }
 

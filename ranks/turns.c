@@ -29,6 +29,7 @@ int ls_turns__open(ls_rank *rank) {
     rank->main.rank = rank;
     rank->main.state = LS_THREAD_READY;
     rank->thread_count = 1;
+    rank->last = -1;
     if (sem_init(&rank->main.go, 0, 0) != 0 || pthread_mutex_init(&rank->turn, NULL) != 0) {
         return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id, "rank %d: no semaphore", rank->id);
     }
@@ -275,7 +276,7 @@ bool ls_turns__await_arrival(ls_spmd *run) {
 // One that could continue, which is INSIDE then; NULL: none. Call with `turn` locked.
 static ls_thread *choose(ls_rank *rank) {
     ls_spmd *run = rank->run;
-    int count = 0, last = rank->last != NULL ? rank->last->number : -1;
+    int count = 0;
     for (ls_thread *at = &rank->main; at != NULL; at = at->next) {
         count += at->state == LS_THREAD_READY ? 1 : 0;
     }
@@ -290,7 +291,7 @@ static ls_thread *choose(ls_rank *rank) {
         if (at->state != LS_THREAD_READY) {
             continue;
         }
-        bool wanted = random ? draw-- == 0 : at->number > last;
+        bool wanted = random ? draw-- == 0 : at->number > rank->last;
         first = first == NULL ? at : first;
         after = after == NULL && wanted ? at : after;
     }
@@ -298,7 +299,7 @@ static ls_thread *choose(ls_rank *rank) {
     if (chosen != NULL) {
         chosen->state = LS_THREAD_INSIDE;
         rank->in = chosen;
-        rank->last = rank->threads_made > 0 ? chosen : NULL;
+        rank->last = rank->threads_made > 0 ? chosen->number : -1;
     }
     return chosen;
 }
