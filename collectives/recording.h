@@ -34,7 +34,9 @@ typedef struct ls_stage_output {
     ls_dtype dtype;
     ls_shape shape;
     const void *data;
-    bool in_room;  // data lies in room that the sink gave for it, written for the last time
+    // data, and exact, bounds and overflow, are written for the last time and stay as long as the
+    // sink: they lie in room that it gave, or in the caller's memory.
+    bool in_room;
     bool reduces;  // a sum whose order may differ; false: only moves data, must be bit exact
     // Of what a run must give, for comparisons in memory; a recording does not keep them. All three
     // [elements] or all NULL: the exact values, how far from them rounding alone can move each one,

@@ -17,7 +17,7 @@ static double power_of_two(int exponent) {
     return power;
 }
 
-static double half_ulp(ls_float_format f, double magnitude) {
+static double half_ulp(const ls_float_format *f, double magnitude) {
     if (!(magnitude < INFINITY)) {
         return INFINITY;
     }
@@ -25,65 +25,98 @@ static double half_ulp(ls_float_format f, double magnitude) {
     uint64_t bits;
     memcpy(&bits, &magnitude, sizeof bits);
     int exponent = (int)(bits >> 52 & 0x7FF) - 1022;  // magnitude < 2^exponent
-    int ulp = exponent - f.precision;
-    if (ulp < f.subnormal_exponent) {
-        ulp = f.subnormal_exponent;
+    int ulp = exponent - f->precision;
+    if (ulp < f->subnormal_exponent) {
+        ulp = f->subnormal_exponent;
     }
     // Half of f64's smallest subnormal is not a double: the bound is rounded up.
     return power_of_two(ulp - 1 < -1074 ? -1074 : ulp - 1);
+}
+
+// ---- One step -----------------------------------------------------------------------------------
+static double step_of(const ls_float_format *f, double magnitude) {
+    double first = 0.0;  // of the rounding to f16 before
+    if (f->saturates) {
+        const ls_float_format half = ls_dtype_format(LS_F16);
+        first = half_ulp(&half, magnitude);
+    }
+    return first + half_ulp(f, magnitude + first);
+}
+
+double ls_bound_step(ls_dtype dtype, double magnitude) {
+    const ls_float_format format = ls_dtype_format(dtype);
+    return ls_dtype_is_float(dtype) ? step_of(&format, magnitude) : 0.0;
 }
 
 double ls_bound_roundoff(ls_dtype dtype) {
     if (!ls_dtype_is_float(dtype)) {
         return 0.0;
     }
-    double u = ldexp(1.0, -ls_dtype_format(dtype).precision);
-    return ls_dtype_format(dtype).saturates ? u + 0x1p-11 + u * 0x1p-11 : u;
+    const ls_float_format format = ls_dtype_format(dtype);
+    double u = ldexp(1.0, -format.precision);
+    return format.saturates ? u + 0x1p-11 + u * 0x1p-11 : u;
 }
 
-double ls_bound_step(ls_dtype dtype, double magnitude) {
-    if (!ls_dtype_is_float(dtype)) {
-        return 0.0;
-    }
-    double first =
-        ls_dtype_format(dtype).saturates ? half_ulp(ls_dtype_format(LS_F16), magnitude) : 0.0;
-    return first + half_ulp(ls_dtype_format(dtype), magnitude + first);
-}
-
-static bool passes_max(ls_dtype dtype, double magnitude) {
-    return !(magnitude <= ls_dtype_format(dtype).max);
+static bool passes_max(const ls_float_format *f, double magnitude) {
+    return !(magnitude <= f->max);
 }
 
 // What a step of a saturating type adds when the exact value would pass the largest finite one: the
 // distance to the limit.
-static double saturation_error(ls_dtype dtype, double magnitude) {
-    return ls_dtype_format(dtype).saturates && passes_max(dtype, magnitude)
-               ? magnitude + ls_dtype_format(dtype).max
-               : 0.0;
+static double saturation_error(const ls_float_format *f, double magnitude) {
+    return f->saturates && passes_max(f, magnitude) ? magnitude + f->max : 0.0;
+}
+
+static unsigned char overflow_of(const ls_float_format *f, double up, double down) {
+    if (f->saturates) {
+        return LS_OVERFLOW_NONE;
+    }
+    return (unsigned char)((passes_max(f, up) ? LS_OVERFLOW_UP : 0) |
+                           (passes_max(f, down) ? LS_OVERFLOW_DOWN : 0));
 }
 
 unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down) {
-    if (ls_dtype_format(dtype).saturates) {
-        return LS_OVERFLOW_NONE;
-    }
-    return (unsigned char)((passes_max(dtype, up) ? LS_OVERFLOW_UP : 0) |
-                           (passes_max(dtype, down) ? LS_OVERFLOW_DOWN : 0));
+    const ls_float_format format = ls_dtype_format(dtype);
+    return overflow_of(&format, up, down);
 }
 
-static double sum_bound(ls_dtype dtype, size_t roundings, size_t terms, double magnitudes) {
-    if (!ls_dtype_is_float(dtype) || roundings == 0) {
+void ls_bound_add_roundings(double *bounds, unsigned char *overflow, ls_dtype dtype, int roundings,
+                            const double *sizes, size_t count) {
+    LS_ASSERT(ls_dtype_is_float(dtype));
+    const ls_float_format format = ls_dtype_format(dtype);
+    for (size_t i = 0; i < count; i++) {
+        double most = sizes[i] + bounds[i];
+        double rounded = roundings * step_of(&format, most);
+        bounds[i] += roundings * step_of(&format, most + rounded);
+        overflow[i] = overflow_of(&format, most + rounded, most + rounded);
+    }
+}
+
+// ---- Sums of known size -------------------------------------------------------------------------
+// What rounding to a type does, looked up once for many elements.
+typedef struct stepping {
+    bool is_float;
+    ls_float_format format;
+    double roundoff, least;  // least: the error of a step at 0
+} stepping;
+
+static stepping stepping_to(ls_dtype dtype) {
+    return (stepping){.is_float = ls_dtype_is_float(dtype),
+                      .format = ls_dtype_format(dtype),
+                      .roundoff = ls_bound_roundoff(dtype),
+                      .least = ls_bound_step(dtype, 0.0)};
+}
+
+// underflow: what products can lose to it, half a subnormal each.
+static double sum_bound(const stepping *of, size_t roundings, double underflow, double magnitudes) {
+    if (!of->is_float || roundings == 0) {
         return 0.0;
     }
-    double u = ls_bound_roundoff(dtype);
-    double error = (double)roundings * u * magnitudes;
-    // Products can underflow: half a subnormal each.
-    if (roundings >= terms) {
-        error += (double)terms * ls_bound_step(dtype, 0.0);
-    }
+    double error = (double)roundings * of->roundoff * magnitudes + underflow;
     double largest = magnitudes + error;
-    return passes_max(dtype, largest) && !ls_dtype_format(dtype).saturates
+    return passes_max(&of->format, largest) && !of->format.saturates
                ? INFINITY
-               : error + saturation_error(dtype, largest);
+               : error + saturation_error(&of->format, largest);
 }
 
 double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes) {
@@ -95,13 +128,24 @@ bool ls_bound_proves(double bound, double size) {
 }
 
 double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes) {
-    return sum_bound(dtype, terms > 0 ? terms - 1 : 0, terms, magnitudes);
+    const stepping of = stepping_to(dtype);
+    return sum_bound(&of, terms > 0 ? terms - 1 : 0, 0.0, magnitudes);
+}
+
+void ls_bound_add_sums_of_products(double *bounds, ls_dtype dtype, size_t terms,
+                                   const double *magnitudes, size_t count) {
+    const stepping of = stepping_to(dtype);
+    const double underflow = (double)terms * of.least;
+    for (size_t i = 0; i < count; i++) {
+        // (1 + u) for the product and (terms - 1) u for the sum of the rounded products.
+        bounds[i] += sum_bound(&of, terms, underflow, magnitudes[i] * (1.0 + of.roundoff));
+    }
 }
 
 double ls_bound_sum_of_products(ls_dtype dtype, size_t terms, double magnitudes) {
-    // (1 + u) for the product and (terms - 1) u for the sum of the rounded products.
-    double u = ls_bound_roundoff(dtype);
-    return sum_bound(dtype, terms, terms, magnitudes * (1.0 + u));
+    double bound = 0.0;
+    ls_bound_add_sums_of_products(&bound, dtype, terms, &magnitudes, 1);
+    return bound;
 }
 
 // ---- Exact values -------------------------------------------------------------------------------
@@ -262,7 +306,8 @@ static ls_bound_element bound_sum(const double *terms, size_t count, const ls_re
         sum = pair_divide(sum, ranks);
         magnitudes /= ranks;
     }
-    error += saturation_error(dtype, fmax(largest.up, largest.down));
+    const ls_float_format format = ls_dtype_format(dtype);
+    error += saturation_error(&format, fmax(largest.up, largest.down));
     error += 0x1p-100 * magnitudes;  // of the double-double value itself
     return (ls_bound_element){sum.hi, sum.lo, error,
                               (unsigned char)(ls_bound_overflow(dtype, largest.up, largest.down) |
@@ -285,7 +330,8 @@ static ls_bound_element bound_product(const double *terms, size_t count, ls_dtyp
     double error = expm1(steps * log1p(u)) * fabs(product.hi);
     error += steps * ls_bound_step(dtype, 0.0) * growth * (1.0 + steps * u);
     double largest = growth * (1.0 + u * steps);
-    error += saturation_error(dtype, largest);
+    const ls_float_format format = ls_dtype_format(dtype);
+    error += saturation_error(&format, largest);
     error += 0x1p-100 * fabs(product.hi) + DBL_TRUE_MIN;
     // A partial product may have either sign.
     return (ls_bound_element){product.hi, product.lo, error,

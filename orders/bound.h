@@ -29,6 +29,15 @@ double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes);
 // rounding per term; also right when the multiply-adds are fused.
 double ls_bound_sum_of_products(ls_dtype dtype, size_t terms, double magnitudes);
 
+// For many elements, bounds [count]: adds that bound of sums of so many products, whose magnitudes
+// [count] are those.
+void ls_bound_add_sums_of_products(double *bounds, ls_dtype dtype, size_t terms,
+                                   const double *magnitudes, size_t count);
+// The same for values of these sizes [count] that are off by their bounds and are then rounded to
+// dtype so often: adds what that adds, and says how they may overflow (ls_overflow).
+void ls_bound_add_roundings(double *bounds, unsigned char *overflow, ls_dtype dtype, int roundings,
+                            const double *sizes, size_t count);
+
 // How partial results of some order can pass the largest finite value: then an infinity of that
 // sign is a correct result, and NaN where both can. A finite result is held to the bound all the
 // same: an order that overflows never comes back to a finite value.

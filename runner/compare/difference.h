@@ -33,6 +33,8 @@ typedef struct ls_allowance {
 
 // Whether two elements are the same bits.
 bool ls_element_same(const void *a, const void *b, ls_dtype dtype);
+// Whether it is what rounding `exact` gives, or both are NaN.
+bool ls_element_is_rounded(const void *element, double exact, ls_dtype dtype);
 
 // Compares b [count] with a [count] of dtype. Where the bits differ, the element of b is held to
 // what is allowed: its ratio is its distance from the exact value in bounds, at most 1 where it is

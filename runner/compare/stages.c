@@ -203,7 +203,11 @@ static int store_output(void *arg, const ls_stage_output *output) {
     if (array->data == NULL) {
         return LS_ERR_MEMORY;
     }
-    if (output->exact != NULL) {
+    if (output->exact != NULL && output->in_room) {
+        array->exact = (double *)(uintptr_t)output->exact;
+        array->bounds = (double *)(uintptr_t)output->bounds;
+        array->overflow = (unsigned char *)(uintptr_t)output->overflow;
+    } else if (output->exact != NULL) {
         array->exact = ls_arena_copy(stages->arena, output->exact, count * sizeof(double));
         array->bounds = ls_arena_copy(stages->arena, output->bounds, count * sizeof(double));
         array->overflow = ls_arena_copy(stages->arena, output->overflow, count);

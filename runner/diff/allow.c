@@ -25,9 +25,18 @@ bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *p) {
 
 static double ratio_of(const void *values, const ls_assembled *tensor,
                        const ls_allowance *allowed) {
-    ls_difference difference;
-    ls_difference_from_exact(&difference, values, tensor->dtype, tensor->count, allowed);
-    return difference.bound_ratio;
+    size_t bytes = ls_dtype_bytes(tensor->dtype);
+    double most = 0;
+    for (size_t i = 0; i < tensor->count; i++) {
+        const char *at = (const char *)values + i * bytes;
+        double ratio = ls_bound_ratio_of(ls_element_to_f64(at, tensor->dtype), allowed->exact[i],
+                                         allowed->bounds[i],
+                                         allowed->overflow != NULL ? allowed->overflow[i] : 0);
+        if (ratio > most && !ls_element_is_rounded(at, allowed->exact[i], tensor->dtype)) {
+            most = ratio;
+        }
+    }
+    return most;
 }
 
 static double largest_of(const void *values, const ls_assembled *tensor) {
@@ -108,10 +117,11 @@ static int allow_share(ls_diff_allowance *out, ls_arena *arena, const ls_assembl
 }
 
 // The larger of the ratios of all copies of the run.
-static int ratio_of_run(double *out, const ls_diff_sides *d, const ls_assembled *run,
+static int ratio_of_run(double *out, const ls_diff_sides *d, const ls_diff_pair *p,
                         const ls_allowance *allowed) {
+    const ls_assembled *run = &p->run;
     *out = 0;
-    for (int copy = 0; copy < run->copies; copy++) {
+    for (int copy = 0; copy < (p->alike ? 1 : run->copies); copy++) {
         const void *value = NULL;
         LS_TRY(ls_assembled_value(&value, d->arena, run, copy));
         *out = fmax(*out, ratio_of(value, run, allowed));
@@ -131,7 +141,7 @@ static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_d
     }
     ls_allowance allowed = {.exact = made.exact, .bounds = made.bounds, .overflow = made.overflow};
     double of_ref = ratio_of(p->wanted[0], run, &allowed);
-    LS_TRY(ratio_of_run(&of_run, d, run, &allowed));
+    LS_TRY(ratio_of_run(&of_run, d, p, &allowed));
     if (of_ref > 1) {
         LS_TRY(ls_made_expect(&theirs, d->arena, d->ref, d->run, run->of, &p->ref));
         if (theirs.exact == NULL) {

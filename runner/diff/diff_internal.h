@@ -29,6 +29,7 @@ typedef struct ls_diff_pair {
     bool has_parts;
     const void **wanted;  // [run.copies] the reference's value for each copy
     bool same;            // all copies should be alike
+    bool alike;           // and are, bit by bit: one is judged for all
 } ls_diff_pair;
 
 // What a tensor is judged by where its bits differ.

@@ -207,15 +207,14 @@ static void finish(expectation *e, ls_made *out, size_t terms_of_sum, int roundi
     ls_dtype in = e->how->wide && is_narrower(dtype, LS_F32) ? LS_F32 : dtype;
     // A mean over a number of ranks that is no power of two scales the gradients before.
     bool is_scaled = e->gradient.at != NULL && (e->ranks & (e->ranks - 1)) != 0;
-    for (size_t i = 0; i < e->tensor->count; i++) {
-        double added = ls_bound_sum_of_products(in, terms_of_sum, e->sizes[i]) +
-                       ls_bound_sum_of_products(LS_F64, terms_of_sum, e->sizes[i]);
-        added += is_scaled ? ls_bound_roundoff(dtype) * e->sizes[i] : 0;
-        double most = e->parts[i] + added;
-        double rounded = roundings * ls_bound_step(dtype, most);
-        e->bounds[i] = added + roundings * ls_bound_step(dtype, most + rounded);
-        out->overflow[i] = ls_bound_overflow(dtype, most + rounded, most + rounded);
+    size_t count = e->tensor->count;
+    memset(e->bounds, 0, count * sizeof *e->bounds);
+    ls_bound_add_sums_of_products(e->bounds, in, terms_of_sum, e->sizes, count);
+    ls_bound_add_sums_of_products(e->bounds, LS_F64, terms_of_sum, e->sizes, count);
+    for (size_t i = 0; is_scaled && i < count; i++) {
+        e->bounds[i] += ls_bound_roundoff(dtype) * e->sizes[i];
     }
+    ls_bound_add_roundings(e->bounds, out->overflow, dtype, roundings, e->parts, count);
     out->firm = in != dtype || !is_narrower(dtype, LS_F32);
 }
 

@@ -71,6 +71,13 @@ static int find_wanted(ls_diff_pair *p, const char **why, const ls_diff_sides *d
             LS_TRY(ls_assembled_value(&p->wanted[copy], d->arena, ref, copy));
         }
     }
+    LS_TRY(ls_assembled_value(&first, d->arena, run, 0));
+    p->alike = p->same;
+    for (int copy = 1; copy < run->copies && p->alike; copy++) {
+        const void *value = NULL;
+        LS_TRY(ls_assembled_value(&value, d->arena, run, copy));
+        p->alike = memcmp(value, first, run->count * ls_dtype_bytes(run->dtype)) == 0;
+    }
     return LS_OK;
 }
 
