@@ -101,6 +101,17 @@ def _fused(parameter):
     return type(parameter).__name__ == "TableBatchedEmbeddingSlice" or hasattr(parameter, "_in_backward_optimizers")
 
 
+def _flat_names(root):
+    """The parameters of which FSDP keeps parts of flat ones, which are no blocks of them."""
+    names = []
+    for at, module in root.named_modules():
+        handle = getattr(module, "_handle", None)
+        flat = getattr(handle, "flat_param", None)
+        if flat is not None and handle.uses_sharded_strategy:
+            names += [_plain(f"{at}.{name}" if at else name) for name in flat._fqns]
+    return names
+
+
 def _in_pipeline():
     """Whether a stage of torch's pipelines calls the model: "stage"; "shapes": to infer the shapes that it gives."""
     frame, found = sys._getframe(1), None
@@ -134,6 +145,8 @@ class Capture:
         self._sent = [hook.__name__ for hook, _ in model._comm_hooks] if in_ddp else []  # what changes gradients before their sum
         self._terms = in_ddp and not self._sent
         self._root = model.module if in_ddp else model
+        self._flat = _flat_names(self._root)
+        self._leave_flat("parameter")
         os.makedirs(folder, exist_ok=True)
         for ending in ("json", "safetensors"):  # of an earlier run
             if os.path.exists(self._path(ending)):
@@ -162,7 +175,12 @@ class Capture:
         return os.path.join(self._folder, f"rank_{self._rank:05}.{ending}")
 
     def _parameters(self):
-        return [(_plain(name), parameter) for name, parameter in self._root.named_parameters()]
+        named = [(_plain(name), parameter) for name, parameter in self._root.named_parameters()]
+        return [(name, of) for name, of in named if name not in self._flat and not (self._flat and name.endswith("_flat_param"))]
+
+    def _leave_flat(self, label):
+        for name in self._flat:
+            self._not_kept.setdefault(f"{label} {name}", "FSDP keeps parts of flat parameters; fully_shard keeps parts that are compared")
 
     # ---- Notes ----
     def note(self, name, tensor, **about):
@@ -357,6 +375,10 @@ class Capture:
                 made = {"by": "update", "weight": self._latest[name][0], "gradient": f"step {self._step} gradient {name}"}
                 self._note_parameter(f"step {self._step} parameter {name}", name, parameter, optional=True, made=made)
                 self._stepped = True
+        if self._flat:
+            self._leave_flat(f"step {self._step} gradient")
+            self._leave_flat(f"step {self._step} parameter")
+            self._stepped = True
         self._note_buffers(f"step {self._step} buffer")
 
     # ---- The files ----
@@ -368,6 +390,7 @@ class Capture:
             self._before()
         for name, parameter in self._parameters():
             self._note_state(f"end parameter {name}", name, parameter, fused=_fused(parameter) or None)
+        self._leave_flat("end parameter")
         self._note_buffers("end buffer")
         for hook in self._hooks:
             hook.remove()

@@ -277,6 +277,30 @@ static int read_all(ls_capture *capture, const char *path) {
     return capture->ranks > 0 ? read_captured(capture, path) : read_folder(capture, path);
 }
 
+static bool is_empty(const ls_capture_piece *piece) {
+    bool empty = false;
+    for (int i = 0; i < piece->size.ndim; i++) {
+        empty = empty || piece->size.dim[i] == 0;
+    }
+    return empty;
+}
+
+// Moves the pieces without an element behind the others: TorchRec gives every rank a parameter for
+// each table. Where none has an element, or placements say how it lies, they stay.
+static void set_empty_apart(ls_captured *tensor) {
+    int kept = 0;
+    tensor->said_count = tensor->piece_count;
+    for (int i = 0; i < tensor->piece_count && !tensor->has_placements; i++) {
+        ls_capture_piece piece = tensor->pieces[i];
+        if (!is_empty(&piece)) {
+            memmove(&tensor->pieces[kept + 1], &tensor->pieces[kept],
+                    (size_t)(i - kept) * sizeof piece);
+            tensor->pieces[kept++] = piece;
+        }
+    }
+    tensor->piece_count = kept > 0 ? kept : tensor->piece_count;
+}
+
 int ls_capture_open(ls_capture **out, const char *path) {
     LS_ASSERT(out != NULL && path != NULL);
     ls_arena *arena = NULL;
@@ -292,6 +316,9 @@ int ls_capture_open(ls_capture **out, const char *path) {
     if (status != LS_OK) {
         ls_capture_free(capture);
         return status;
+    }
+    for (size_t i = 0; i < capture->count; i++) {
+        set_empty_apart(&capture->tensors[i]);
     }
     *out = capture;
     return LS_OK;

@@ -47,6 +47,7 @@ typedef struct ls_captured {
     ls_dtype dtype;
     ls_capture_piece *pieces;  // [piece_count], at most one a rank, ascending
     int piece_count;
+    int said_count;  // with those of ranks that have no element, which are behind the others
     bool optional;   // an activation: other modules may make it elsewhere, or not at all
     bool part;       // a rank's term of a sum: not compared itself
     bool moves;      // nothing computed it: every bit counts

@@ -12,7 +12,7 @@ static const ls_shape *size_said(const ls_captured *tensor) {
 
 static bool has_rank(const ls_captured *tensor, int rank) {
     bool found = false;
-    for (int i = 0; i < tensor->piece_count; i++) {
+    for (int i = 0; i < tensor->said_count; i++) {
         found = found || tensor->pieces[i].rank == rank;
     }
     return found;

@@ -382,6 +382,12 @@ def everything(check):
     both = {**a, "u": ([8], t, {})}
     check.one(both, [both, a, a], 1, "wrong", "rank 1 lacks it, rank 0 has it", name="u")
     check.one({**both, "v": ([8], t, {})}, [both, {**a, "v": ([8], t, {})}], 0, "bit_exact", name="v")
+    # A rank may say that it has no element of a tensor.
+    none = {"u": ([0], [], {})}
+    check.one(both, [{**a, **none}, both, {**a, **none}], 0, "bit_exact", name="u")
+    check.one(both, [{**a, **none}, {**a, "u": ([8], other, {})}], 1, "wrong", name="u")
+    check.one(both, [{**a, **none}, {**a, "u": ([4], t[:4], {})}], 1, "wrong", name="u")
+    check.one(both, [{**a, **none}, {**a, **none}], 1, "wrong", name="u")
     # Only the index says what a capture holds.
     hidden = {**a, "u": ([8], t, {"hidden": True})}
     code, _, said = diff(check.written([a]), check.written([hidden]))

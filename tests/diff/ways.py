@@ -73,6 +73,28 @@ def wrapped(lib):
     lib.train(Wrapper(lib.ddp(lib.model())))
 
 
+def flat(lib, **options):
+    """Parameters in parts of flat ones are not compared, and named."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    model = lib.model()
+    if lib.ranks > 1:
+        linear = ModuleWrapPolicy({lib.torch.nn.Linear})
+        model = FullyShardedDataParallel(model, auto_wrap_policy=linear, device_id=lib.torch.device("cpu"), **options)
+    lib.train(model)
+
+
+@way
+def flat_parameters(lib):
+    flat(lib)
+
+
+@way
+def parts_of_flat_parameters(lib):
+    flat(lib, use_orig_params=True)
+
+
 @way
 def pipeline(lib):
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
