@@ -182,6 +182,7 @@ typedef struct ls_thread {
     ls_thread_state state;
     int depth;                  // functions of the library that it is in
     uint64_t cpu_ns;            // that it had used when its rank first waited for it; 0: it has not
+    uint64_t times;             // that it had begun to run by then
     bool spins;                 // it computes for long: its rank waits for it no more
     bool left;                  // it has ended, or will without another call
     bool ended;                 // it makes no more calls

@@ -20,6 +20,7 @@
 
 #define CHOICE_STREAM 0x74687264u          // of random draws
 #define SPINS_NS      UINT64_C(250000000)  // of computing, after which a rank waits no longer
+#define SPINS_TIMES   200                  // that it began to run: it yields a busy machine
 #define YIELDS        50                   // looks before the first nap
 #define NAP_NS_MAX    1000000L
 
@@ -179,8 +180,11 @@ typedef struct looks {
 } looks;
 
 static void add_look(looks *out, ls_thread *at, doing what, uint64_t cpu_ns, uint64_t times) {
-    at->cpu_ns = at->cpu_ns == 0 ? cpu_ns : at->cpu_ns;
-    at->spins = at->spins || cpu_ns - at->cpu_ns > SPINS_NS;
+    if (at->cpu_ns == 0) {
+        at->cpu_ns = cpu_ns;
+        at->times = times;
+    }
+    at->spins = at->spins || cpu_ns - at->cpu_ns > SPINS_NS || times - at->times > SPINS_TIMES;
     out->count += at->spins ? 0 : 1;
     out->times += at->spins ? 0 : times;
     out->runs = out->runs || (what == DOING_RUNS && !at->spins);
@@ -239,6 +243,9 @@ static void settle(ls_rank *rank, const ls_thread *me) {
             return;
         }
         before = now;
+        // The watch of the deadline sees that the rank is not stuck: how fast its threads get on
+        // is the machine's affair.
+        atomic_fetch_add_explicit(&rank->run->beat, 1, memory_order_relaxed);
         nap(i);
     }
 }
