@@ -3,6 +3,7 @@ import os
 import tempfile
 
 import tidy
+import words
 
 GOOD = "// A file.\n#include \"base/base.h\"\n"
 CASES = {
@@ -47,3 +48,28 @@ with tempfile.TemporaryDirectory() as root:
         else:
             assert len(found) == 1 and expected in found[0], (name, found)
 print(f"{len(CASES)} cases")
+
+WORDS = [
+    ("docs", "What a rank sends is checked first.", "its subject"),
+    ("comments", "Whose call it is does not matter.", "its subject"),
+    ("docs", "What does a rank send?", None),
+    ("docs", "A rank that knows what it sends is checked.", None),
+    ("messages", "the ranks wait for ever in a call", "hang"),
+    ("comments", "Of the plants in the garden, one is green.", "inject"),
+    ("docs", "A rank " + "very " * 40 + "long", "at most"),
+    ("comments", "A rank " + "very " * 40 + "long", None),
+    ("docs", "Run " + "`a b c d e f g` " * 12, None),
+]
+for kind, sentence, expected in WORDS:
+    found = list(words.complaints(kind, sentence))
+    assert (not found) if expected is None else (len(found) == 1 and expected in found[0]), found
+PAGE = "# T\n\nWhat is it. It is\nlong.\n\n    what code says is code\n\n| who | it was |\n"
+assert [s for _, s in words.of_page(PAGE)][:3] == ["What is it.", "It is long.", "who"]
+CODE = "// Whose\n// it is.\nint a;  // who says so\nchar *b = \"of none\";\n"
+assert [(k, s) for k, _, s in words.of_code(CODE)] == [
+    ("comments", "Whose it is."), ("comments", "who says so"), ("messages", "of none")]
+for subject in ("exec: name ranks that end", "docs/findings: add one", "Revert \"exec: x\""):
+    assert words.check_subject(subject) is None, subject
+for subject in ("Name ranks", "exec: Name ranks", "exec: name ranks.", "exec: " + "x" * 80):
+    assert words.check_subject(subject), subject
+print(f"{len(WORDS)} sentences")
