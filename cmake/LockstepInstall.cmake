@@ -96,7 +96,7 @@ if(TARGET lockstep)
 endif()
 
 # The README's links and those between the pages lead where they do in the tree.
-install(FILES README.md LICENSE SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES README.md CHANGELOG.md LICENSE SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright)  # Debian's name
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}"
     PATTERN "CMakeLists.txt" EXCLUDE PATTERN "*.py" EXCLUDE)
