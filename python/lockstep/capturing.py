@@ -21,6 +21,7 @@ from lockstep import tensor_files
 
 PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
 ROUNDED = {"bf16": "bf16", "fp16": "f16"}  # by torch's communication hooks: the types to which they round gradients
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
 
@@ -79,21 +80,27 @@ def _unwrapped(model):
 
 
 def _data_parallel(model):
-    """The part of a gradient of the whole that a rank's own is: what DDP and FSDP2 divide by."""
+    """The part of a gradient of the whole that a rank's own is (what DDP and FSDP2 divide by), and the ranks of the parts."""
     if isinstance(model, nn.parallel.DistributedDataParallel):
-        return 1 / model.process_group.size()
+        return 1 / model.process_group.size(), dist.get_process_group_ranks(model.process_group)
     state = getattr(model, "_get_fsdp_state", None)
     if state is not None:
         for module in model.modules():
             group = getattr(module._get_fsdp_state(), "_fsdp_param_group", None) if hasattr(
                 module, "_get_fsdp_state") else None
             if group is not None:
-                return 1 / group.mesh_info.mesh.size()
+                return 1 / group.mesh_info.mesh.size(), group.mesh_info.mesh.mesh.flatten().tolist()
     if not dist.is_initialized() or dist.get_world_size() == 1:
-        return 1
+        return 1, []
     if any(hasattr(parameter, "placements") for parameter in model.parameters()):
-        return 1  # tensor parallel alone: the ranks share one loss
-    return None
+        return 1, []  # tensor parallel alone: the ranks share one loss
+    return None, []
+
+
+def _shares_loss(tensor, ranks):
+    """Whether a DTensor spans data-parallel ranks, which then have one loss."""
+    mesh = getattr(tensor, "device_mesh", None)
+    return mesh is not None and len(set(mesh.mesh.flatten().tolist()) & set(ranks)) > 1
 
 
 def _fused(parameter):
@@ -139,13 +146,14 @@ class Capture:
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
         model = _unwrapped(model)
-        self._scale = gradient_scale if gradient_scale is not None else _data_parallel(model)
+        scale, self._data_ranks = _data_parallel(model)
+        self._scale = gradient_scale if gradient_scale is not None else scale
         self._sharded = hasattr(model, "_get_fsdp_state")
         in_ddp = isinstance(model, nn.parallel.DistributedDataParallel)
         self._sent = [hook.__name__ for hook, _ in model._comm_hooks] if in_ddp else []  # what changes gradients before their sum
         self._terms = in_ddp and not self._sent
         self._root = model.module if in_ddp else model
-        self._flat = _flat_names(self._root)
+        self._flat, self._named = _flat_names(self._root), {}
         self._leave_flat("parameter")
         os.makedirs(folder, exist_ok=True)
         for ending in ("json", "safetensors"):  # of an earlier run
@@ -175,8 +183,11 @@ class Capture:
         return os.path.join(self._folder, f"rank_{self._rank:05}.{ending}")
 
     def _parameters(self):
-        named = [(_plain(name), parameter) for name, parameter in self._root.named_parameters()]
-        return [(name, of) for name, of in named if name not in self._flat and not (self._flat and name.endswith("_flat_param"))]
+        """Those of the model, and those that it had and an optimizer may still have: DDP over tensor parallelism takes them out."""
+        for name, parameter in self._root.named_parameters():
+            self._named[_plain(name)] = parameter
+        return [(name, of) for name, of in self._named.items()
+                if name not in self._flat and not (self._flat and name.endswith("_flat_param"))]
 
     def _leave_flat(self, label):
         for name in self._flat:
@@ -285,7 +296,7 @@ class Capture:
         return self._latest[of][0]
 
     def _arithmetic(self, output):
-        """PyTorch's CPU kernels of linear layers add up in float32 and round once."""
+        """PyTorch's CPU kernels of linear layers and convolutions add up in float32 and round once."""
         return {"in": "f32"} if output.device.type == "cpu" and output.dtype in (torch.bfloat16, torch.float16) else {}
 
     def _computed(self, name, module, inputs, output):
@@ -321,22 +332,27 @@ class Capture:
                        made=self._computed(name, module, inputs, output))
             if one.requires_grad and self._scale is not None:
                 one.register_hook(self._activation_gradient(f"step {self._step} backward {label}", name))
-        if type(module).forward in (nn.Linear.forward, nn.Embedding.forward) and self._scale is not None and \
-                isinstance(output, torch.Tensor):
+        if (type(module).forward in (nn.Linear.forward, nn.Embedding.forward) or type(module) in CONVOLUTIONS) and \
+                self._scale is not None and isinstance(output, torch.Tensor):
             self._gradients_of(name, module, output, f"step {self._step} backward {call}")
 
     def _activation_gradient(self, label, of):
         def hook(gradient):
-            scaled = gradient if hasattr(gradient, "placements") or self._scale == 1 else gradient * self._scale
+            scaled = gradient if self._scale == 1 or _shares_loss(gradient, self._data_ranks) else gradient * self._scale
             self._keep(label, scaled, of, optional=True)
         return hook
 
     def _gradients_of(self, name, module, output, gradient):
         source = f"step {self._step} input {self._call_name(name)}"
+        prefix = f"{name}." if name else ""
+        if type(module) in CONVOLUTIONS:
+            if module.bias is not None and output.dim() == module.weight.dim():  # of a batch
+                self._made[prefix + "bias"] = None if self._calls[name] > 1 else {
+                    "by": "channel bias", "gradient": gradient, **self._arithmetic(output)}
+            return
         kind = "linear" if isinstance(module, nn.Linear) else "embedding"
         if kind == "embedding" and (module.scale_grad_by_freq or module.sparse or module.padding_idx is not None):
             return
-        prefix = f"{name}." if name else ""
         how = self._arithmetic(output) if kind == "linear" else {}
         made = {"weight": {"by": f"{kind} weight", "gradient": gradient, "input": source, **how}}
         if getattr(module, "bias", None) is not None:

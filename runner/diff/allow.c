@@ -8,6 +8,8 @@
 #include "runner/diff/diff_internal.h"
 #include "runner/diff/made.h"
 
+#define FLIPPED_MAX 0.5  // so that a gradient that is missing or negated stays wrong
+
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *p) {
     const ls_assembled *run = &p->run, *of = run->terms > 1 ? run : &p->parts;
     int count = run->terms > 1 ? run->terms : p->has_parts ? p->parts.copies : 0;
@@ -66,7 +68,10 @@ static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor) {
 static double half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
                              const void *wanted) {
     double drift = d->drift->apart > 0 ? d->drift->apart / d->drift->largest : 0;
-    return (digits_of(d, tensor) + drift) * largest_of(wanted, tensor);
+    size_t step = 0;
+    bool flipped = ls_diff__step(&step, tensor->of->name) > 0 && step == d->drift->step;
+    return (digits_of(d, tensor) + drift + (flipped ? d->drift->flipped : 0)) *
+           largest_of(wanted, tensor);
 }
 
 // The exact sum of its parts, where the reference is a sum of them, too.
@@ -201,11 +206,14 @@ static int find_couple(couple *out, const ls_diff_sides *d, const char *name, in
 }
 
 // noisy[i]: the gradients that the optimizer took until now agree in less than half of their
-// digits.
+// digits, or their squares, a thousandth of which Adam adds up, are below the type's normal
+// numbers.
 static int find_noise(bool *noisy, const ls_diff_sides *d, const ls_assembled *run, int copy) {
     size_t last = 0;
     const char *rest = run->of->gradient + ls_diff__step(&last, run->of->gradient);
     double digits = digits_of(d, run);
+    const ls_float_format format = ls_dtype_format(run->dtype);
+    double least = sqrt(1000 * ldexp(1, format.subnormal_exponent + format.precision - 1));
     for (size_t step = 0; step <= last && step < d->run->count; step++) {
         couple gradient;
         const char *name = ls_arena_printf(d->arena, "step %zu %s", step, rest);
@@ -213,7 +221,9 @@ static int find_noise(bool *noisy, const ls_diff_sides *d, const ls_assembled *r
         LS_TRY(find_couple(&gradient, d, name, copy, run));
         for (size_t i = 0; gradient.ref != NULL && i < run->count; i++) {
             double one = of_couple(&gradient, i, false), other = of_couple(&gradient, i, true);
-            noisy[i] = noisy[i] || fabs(one - other) > digits * fmax(fabs(one), fabs(other));
+            double larger = fmax(fabs(one), fabs(other));
+            noisy[i] =
+                noisy[i] || fabs(one - other) > digits * larger || (one != other && larger < least);
         }
     }
     return LS_OK;
@@ -240,7 +250,8 @@ static int allow_steps(ls_diff_allowance *out, const ls_diff_sides *d, const ls_
     LS_TRY(before.ref != NULL ? find_noise(noisy, d, run, copy) : LS_OK);
     double most = 0, apart = 0;
     for (size_t i = 0; before.ref != NULL && i < run->count; i++) {
-        most = fmax(most, fabs(of_couple(&after, i, false) - of_couple(&before, i, false)));
+        double step = fabs(of_couple(&after, i, false) - of_couple(&before, i, false));
+        most = isfinite(step) ? fmax(most, step) : most;
     }
     for (size_t i = 0; before.ref != NULL && i < run->count; i++) {
         double off = fabs(of_couple(&before, i, true) - of_couple(&before, i, false));
@@ -251,6 +262,38 @@ static int allow_steps(ls_diff_allowance *out, const ls_diff_sides *d, const ls_
         }
     }
     d->drift->apart = fmax(d->drift->apart, apart);
+    return LS_OK;
+}
+
+// A ReLU passes a gradient where its input is positive. Where the input is so small that rounding
+// decides its sign, the runs' gradients may differ by as much as they have.
+static int allow_flips(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p,
+                       int copy) {
+    const ls_assembled *run = &p->run;
+    const ls_allowance allowed = {.exact = out->exact, .bounds = out->bounds};
+    couple forward, gradient = {.ref = p->wanted[copy], .dtype = run->dtype};
+    size_t step = 0, length = ls_diff__step(&step, run->of->name);
+    LS_TRY(ls_assembled_value(&gradient.run, d->arena, run, copy));
+    if (length == 0 || strncmp(run->of->name + length, "backward ", 9) != 0 ||
+        ratio_of(gradient.run, run, &allowed) <= 1.0) {
+        return LS_OK;
+    }
+    const char *name =
+        ls_arena_printf(d->arena, "step %zu forward %s", step, run->of->name + length + 9);
+    LS_TRY(name != NULL ? LS_OK : LS_ERR_MEMORY);
+    LS_TRY(find_couple(&forward, d, name, copy, run));
+    double largest = largest_of(p->wanted[copy], run), flipped = 0;
+    for (size_t i = 0; forward.ref != NULL && i < run->count; i++) {
+        double off = fabs(of_couple(&gradient, i, true) - of_couple(&gradient, i, false));
+        bool flips = (of_couple(&forward, i, true) > 0) != (of_couple(&forward, i, false) > 0);
+        if (flips && off > out->bounds[i] && off <= largest) {
+            out->bounds[i] = largest;
+            flipped = fmax(flipped, off / largest);
+        }
+    }
+    double before = step == d->drift->step ? d->drift->flipped : 0;
+    d->drift->flipped = fmin(FLIPPED_MAX, fmax(before, flipped));
+    d->drift->step = step;
     return LS_OK;
 }
 
@@ -274,5 +317,6 @@ int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff
                            d->options->tolerance * largest_of(wanted, run));
     }
     LS_TRY(allow_share(out, d->arena, run, wanted, BASIS_NONE, half_of_digits(d, run, wanted)));
+    LS_TRY(allow_flips(out, d, p, copy));
     return allow_steps(out, d, p, copy);
 }

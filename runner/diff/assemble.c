@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "orders/order.h"
+#include "runner/diff/diff_internal.h"
 
 static size_t elements(const ls_shape *shape) {
     size_t count = 1;
@@ -11,78 +12,6 @@ static size_t elements(const ls_shape *shape) {
         count *= (size_t)shape->dim[d];
     }
     return count;
-}
-
-// ---- Where each rank's part lies ----------------------------------------------------------------
-static int set_blocks(ls_assembled_piece *piece, ls_arena *arena, const ls_block *blocks,
-                      size_t count) {
-    ls_block *kept = ls_arena_copy(arena, blocks, count * sizeof *blocks);
-    ls_block *within = ls_arena_alloc(arena, count, sizeof *within);
-    if (kept == NULL || within == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    // Blocks come in the order of the whole; in what the rank has they follow one another along
-    // each dimension.
-    for (size_t b = 0; b < count; b++) {
-        within[b].size = blocks[b].size;
-        within[b].offset.ndim = blocks[b].offset.ndim;
-        for (int d = 0; d < blocks[b].offset.ndim; d++) {
-            for (size_t k = 0; k < count; k++) {
-                int64_t start = blocks[k].offset.dim[d];
-                bool is_new = true;
-                for (size_t j = 0; j < k; j++) {
-                    is_new = is_new && blocks[j].offset.dim[d] != start;
-                }
-                if (is_new && start < blocks[b].offset.dim[d]) {
-                    within[b].offset.dim[d] += blocks[k].size.dim[d];
-                }
-            }
-        }
-    }
-    piece->blocks = kept;
-    piece->within = within;
-    piece->block_count = count;
-    return LS_OK;
-}
-
-static int set_block(ls_assembled_piece *piece, ls_arena *arena, const ls_shape *offset,
-                     const ls_shape *size) {
-    return set_blocks(piece, arena, &(ls_block){*offset, *size}, 1);
-}
-
-// Rows [start, start + size) of the ranks' rows, each where the batch has it.
-static int set_dealt(ls_assembled_piece *piece, ls_arena *arena, const ls_deal *deal,
-                     const ls_shape *whole, int64_t start, const ls_shape *size) {
-    int64_t unit = whole->dim[0] / (int64_t)deal->count;
-    size_t count = (size_t)(size->dim[0] / unit);
-    ls_block *blocks = ls_arena_alloc(arena, count + 1, sizeof *blocks);
-    ls_block *within = ls_arena_alloc(arena, count + 1, sizeof *within);
-    if (blocks == NULL || within == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (size_t i = 0; i < count; i++) {
-        ls_shape part = *size, offset = {.ndim = size->ndim};
-        part.dim[0] = unit;
-        offset.dim[0] = (int64_t)i * unit;
-        within[i] = (ls_block){offset, part};
-        offset.dim[0] = (int64_t)deal->row[(size_t)(start / unit) + i] * unit;
-        blocks[i] = (ls_block){offset, part};
-    }
-    piece->blocks = blocks;
-    piece->within = within;
-    piece->block_count = count;
-    return LS_OK;
-}
-
-// Whether the rows of each rank are whole samples of the batch that was dealt.
-static bool is_dealt(const ls_captured *tensor, const ls_shape *whole, int dim) {
-    bool fits = tensor->deal != NULL && dim == 0 && whole->dim[0] > 0 &&
-                whole->dim[0] % (int64_t)tensor->deal->count == 0;
-    int64_t unit = fits ? whole->dim[0] / (int64_t)tensor->deal->count : 1;
-    for (int i = 0; i < tensor->piece_count; i++) {
-        fits = fits && tensor->pieces[i].size.dim[0] % unit == 0;
-    }
-    return fits;
 }
 
 static const ls_capture_piece *piece_of_rank(const ls_captured *tensor, int rank) {
@@ -94,185 +23,6 @@ static const ls_capture_piece *piece_of_rank(const ls_captured *tensor, int rank
     return NULL;
 }
 
-// The numbers of a rank's copy and term: its coordinates in the mesh dimensions that replicate, and
-// in those that are partial.
-static void number_piece(ls_assembled_piece *piece, const ls_captured *tensor, int index) {
-    int at[LS_MESH_DIMS_MAX];
-    ls_mesh_coordinates(at, &tensor->mesh, index);
-    for (int d = 0; d < tensor->mesh.ndim; d++) {
-        ls_placement_kind kind = tensor->placements.at[d].kind;
-        if (kind == LS_PLACE_REPLICATE) {
-            piece->copy = piece->copy * tensor->mesh.dim[d] + at[d];
-        } else if (kind == LS_PLACE_PARTIAL) {
-            piece->term = piece->term * tensor->mesh.dim[d] + at[d];
-        }
-    }
-}
-
-// The whole's sizes where nothing says them, of even shards.
-static int whole_of(ls_shape *out, const ls_captured *tensor) {
-    *out = tensor->pieces[0].size;
-    for (int d = 0; d < tensor->mesh.ndim; d++) {
-        const ls_placement *at = &tensor->placements.at[d];
-        int dim = at->dim < 0 ? at->dim + out->ndim : at->dim;
-        if (at->kind != LS_PLACE_SHARD) {
-            continue;
-        }
-        if (dim < 0 || dim >= out->ndim) {
-            return LS_FAIL(LS_ERR_MISMATCH, "its placements shard dimension %d of %d", at->dim,
-                           out->ndim);
-        }
-        if (__builtin_mul_overflow(out->dim[dim], (int64_t)tensor->mesh.dim[d], &out->dim[dim])) {
-            return LS_FAIL(LS_ERR_MISMATCH, "its sizes overflow");
-        }
-    }
-    return LS_OK;
-}
-
-// A rank that is in no mesh of a tensor has nothing of it.
-static int check_meshes(const ls_captured *tensor, int size) {
-    for (int p = 0; p < tensor->piece_count; p++) {
-        const ls_capture_piece *piece = &tensor->pieces[p];
-        bool inside = piece->at->count == 0;
-        for (int i = 0; i < tensor->mesh_count * size && !inside; i++) {
-            inside = tensor->mesh_ranks[i] == piece->rank;
-        }
-        if (!inside) {
-            return LS_FAIL(LS_ERR_MISMATCH, "rank %d has it, and is not in its mesh", piece->rank);
-        }
-    }
-    return LS_OK;
-}
-
-static int place_by_placements(ls_assembled *out, ls_arena *arena) {
-    const ls_captured *tensor = out->of;
-    int size = 0;
-    ls_layout layout;
-    LS_TRY(ls_mesh_size(&size, &tensor->mesh));
-    LS_TRY(check_meshes(tensor, size));
-    int status = ls_layout_of_placements(&layout, &tensor->mesh, &out->shape, &tensor->placements);
-    if (status != LS_OK) {
-        return status == LS_ERR_INVALID ? LS_FAIL(LS_ERR_MISMATCH, "%s", ls_error_last()->text)
-                                        : status;
-    }
-    for (int d = 0; d < tensor->mesh.ndim; d++) {
-        const ls_placement *at = &tensor->placements.at[d];
-        out->copies *= at->kind == LS_PLACE_REPLICATE ? tensor->mesh.dim[d] : 1;
-        out->terms *= at->kind == LS_PLACE_PARTIAL ? tensor->mesh.dim[d] : 1;
-        out->op = at->kind == LS_PLACE_PARTIAL ? at->op : out->op;
-    }
-    int copies = out->copies, count = tensor->mesh_count * size;
-    out->copies *= tensor->mesh_count;
-    out->pieces = ls_arena_alloc(arena, (size_t)count, sizeof *out->pieces);
-    status = out->pieces == NULL ? LS_ERR_MEMORY : LS_OK;
-    for (int i = 0; status == LS_OK && i < count; i++) {
-        ls_assembled_piece *piece = &out->pieces[out->piece_count++];
-        int at = i % size;
-        piece->rank = tensor->mesh_ranks[i];
-        number_piece(piece, tensor, at);
-        piece->copy += i / size * copies;
-        status = set_blocks(piece, arena, layout.blocks + layout.first[at],
-                            layout.first[at + 1] - layout.first[at]);
-    }
-    ls_layout_free(&layout);
-    return status;
-}
-
-static int place_by_offsets(ls_assembled *out, ls_arena *arena) {
-    const ls_captured *tensor = out->of;
-    const ls_capture_piece *first = &tensor->pieces[0];
-    out->pieces = ls_arena_alloc(arena, (size_t)tensor->piece_count, sizeof *out->pieces);
-    if (out->pieces == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    if (!tensor->has_shape) {
-        out->shape = first->size;
-        for (int i = 0; i < tensor->piece_count; i++) {
-            const ls_capture_piece *piece = &tensor->pieces[i];
-            for (int d = 0; d < first->size.ndim && piece->size.ndim == first->size.ndim; d++) {
-                int64_t end = 0;
-                if (__builtin_add_overflow(piece->offset.dim[d], piece->size.dim[d], &end)) {
-                    return LS_FAIL(LS_ERR_MISMATCH, "its parts begin beyond all sizes");
-                }
-                out->shape.dim[d] = end > out->shape.dim[d] ? end : out->shape.dim[d];
-            }
-        }
-    }
-    for (int i = 0; i < tensor->piece_count; i++) {
-        const ls_capture_piece *piece = &tensor->pieces[i];
-        if (!piece->placed || piece->size.ndim != out->shape.ndim) {
-            return LS_FAIL(LS_ERR_MISMATCH, "rank %d does not say where its part begins",
-                           piece->rank);
-        }
-        out->pieces[out->piece_count++] = (ls_assembled_piece){.rank = piece->rank};
-        LS_TRY(set_block(&out->pieces[i], arena, &piece->offset, &piece->size));
-    }
-    return LS_OK;
-}
-
-// The one dimension in which ranks' sizes add up to the whole's; -1: all have the whole's sizes.
-// LS_ERR_MISMATCH: neither.
-static int sharded_dim(int *out, const ls_captured *tensor, const ls_shape *whole) {
-    int64_t total = 0;
-    bool same = true;
-    *out = -1;
-    for (int i = 0; i < tensor->piece_count; i++) {
-        const ls_shape *size = &tensor->pieces[i].size;
-        same = same && ls_shape_equal(size, whole);
-        for (int d = 0; d < whole->ndim && size->ndim == whole->ndim; d++) {
-            if (size->dim[d] != whole->dim[d] && *out != d) {
-                *out = *out == -1 ? d : -2;
-            }
-        }
-        *out = size->ndim != whole->ndim ? -2 : *out;
-        if (*out == -2) {
-            break;
-        }
-    }
-    for (int i = 0; *out >= 0 && i < tensor->piece_count; i++) {
-        total += tensor->pieces[i].size.dim[*out];
-    }
-    if (same || (*out >= 0 && total == whole->dim[*out])) {
-        return LS_OK;
-    }
-    char local[LS_SHAPE_TEXT_MAX], all[LS_SHAPE_TEXT_MAX];
-    ls_shape_format(local, sizeof local, &tensor->pieces[0].size);
-    ls_shape_format(all, sizeof all, whole);
-    return LS_FAIL(LS_ERR_MISMATCH,
-                   "%d ranks have it, rank %d of shape %s, which neither is the other run's %s nor "
-                   "adds up to it along one dimension: say how it lies (placements)",
-                   tensor->piece_count, tensor->pieces[0].rank, local, all);
-}
-
-static int place_by_sizes(ls_assembled *out, ls_arena *arena, const ls_shape *like) {
-    const ls_captured *tensor = out->of;
-    int dim = -1;
-    int64_t start = 0;
-    out->shape = like != NULL && tensor->piece_count > 1 ? *like : tensor->pieces[0].size;
-    LS_TRY(sharded_dim(&dim, tensor, &out->shape));
-    out->copies = dim < 0 ? tensor->piece_count : 1;
-    out->pieces = ls_arena_alloc(arena, (size_t)tensor->piece_count, sizeof *out->pieces);
-    if (out->pieces == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    bool dealt = is_dealt(tensor, &out->shape, dim);
-    for (int i = 0; i < tensor->piece_count; i++) {
-        const ls_capture_piece *piece = &tensor->pieces[i];
-        ls_shape offset = {.ndim = out->shape.ndim};
-        if (dim >= 0) {
-            offset.dim[dim] = start;
-        }
-        out->pieces[out->piece_count++] =
-            (ls_assembled_piece){.rank = piece->rank, .copy = dim < 0 ? i : 0};
-        LS_TRY(dealt ? set_dealt(&out->pieces[i], arena, tensor->deal, &out->shape, start,
-                                 &piece->size)
-                     : set_block(&out->pieces[i], arena, &offset, &piece->size));
-        start += dim >= 0 ? piece->size.dim[dim] : 0;
-    }
-    return LS_OK;
-}
-
-// ---- Values -------------------------------------------------------------------------------------
 // Ranks that say where their parts begin may overlap, and must agree there. covered [elements of
 // the whole] is set where a rank has it; block, in the whole at `at`.
 static int cover(size_t *covered_count, unsigned char *covered, ls_assembled *out,
@@ -391,20 +141,7 @@ int ls_assemble(ls_assembled *out, ls_arena *arena, const ls_captured *tensor,
     if (tensor->otherwise != NULL) {
         return LS_FAIL(LS_ERR_MISMATCH, "%s", tensor->otherwise);
     }
-    if (tensor->has_shape) {
-        out->shape = tensor->shape;
-    } else if (tensor->has_placements && like != NULL) {
-        out->shape = *like;
-    } else if (tensor->has_placements) {
-        LS_TRY(whole_of(&out->shape, tensor));
-    }
-    if (tensor->has_placements) {
-        LS_TRY(place_by_placements(out, arena));
-    } else if (tensor->pieces[0].placed) {
-        LS_TRY(place_by_offsets(out, arena));
-    } else {
-        LS_TRY(place_by_sizes(out, arena, like));
-    }
+    LS_TRY(ls_diff__place(out, arena, like));
     return read_values(out, arena);
 }
 

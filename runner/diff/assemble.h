@@ -25,6 +25,7 @@ typedef struct ls_assembled {
     void **whole;  // [copies * terms], each [count] of dtype
     ls_assembled_piece *pieces;
     int piece_count;
+    bool unknown;  // its parts may make a whole, in a way that nothing names
 } ls_assembled;
 
 // Everything in `arena`. like: the sizes of the whole, for tensors that say nothing; NULL: not

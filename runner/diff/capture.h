@@ -28,6 +28,7 @@ typedef enum ls_made_by {
     LS_MADE_EMBEDDING,         // the rows of weight that input names
     LS_MADE_LINEAR_WEIGHT,     // of gradient^T input, the gradient of a weight
     LS_MADE_LINEAR_BIAS,       // the sum of gradient's rows
+    LS_MADE_CHANNEL_BIAS,      // the sum of all but gradient's second dimension, of a convolution
     LS_MADE_EMBEDDING_WEIGHT,  // gradient's rows, added up where input names them
     LS_MADE_UPDATE,            // weight, changed by an optimizer that took gradient
     LS_MADE_ROUNDED,           // rounded to another type before it was added up

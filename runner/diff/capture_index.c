@@ -33,9 +33,15 @@ static const char *read_name(ls_capture *capture, const json_t *object, const ch
 }
 
 static int read_made(ls_captured *tensor, ls_capture *capture, const json_t *entry) {
-    static const char *const ways[LS_MADE_COUNT] = {
-        "",       "linear", "embedding", "linear weight", "linear bias", "embedding weight",
-        "update", "rounded"};
+    static const char *const ways[LS_MADE_COUNT] = {"",
+                                                    "linear",
+                                                    "embedding",
+                                                    "linear weight",
+                                                    "linear bias",
+                                                    "channel bias",
+                                                    "embedding weight",
+                                                    "update",
+                                                    "rounded"};
     const json_t *made = json_object_get(entry, "made"), *parts = json_object_get(entry, "parts");
     const char *by = json_string_value(json_object_get(made, "by"));
     for (int way = 1; by != NULL && way < LS_MADE_COUNT; way++) {

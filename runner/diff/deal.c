@@ -26,16 +26,18 @@ static bool is_turned(const size_t *rows, const ls_assembled *run, const ls_asse
     return same;
 }
 
-// Row i of rank r is row i * ranks + r of the batch.
+// Row i of part p is row i * parts + p of the batch; ranks that share a part count once.
 static bool deal_in_turns(size_t *rows, const ls_assembled *run) {
-    size_t ranks = (size_t)run->piece_count, at = 0;
-    for (size_t r = 0; r < ranks; r++) {
-        if (run->pieces[r].local.dim[0] != run->pieces[0].local.dim[0]) {
+    size_t parts = (size_t)(run->piece_count / run->copies), part = 0, at = 0;
+    for (int p = 0; p < run->piece_count; p++) {
+        const ls_assembled_piece *piece = &run->pieces[p];
+        if (piece->local.dim[0] != run->pieces[0].local.dim[0]) {
             return false;
         }
-        for (size_t i = 0; i < (size_t)run->pieces[r].local.dim[0]; i++) {
-            rows[at++] = i * ranks + r;
+        for (size_t i = 0; piece->copy == 0 && i < (size_t)piece->local.dim[0]; i++) {
+            rows[at++] = i * parts + part;
         }
+        part += piece->copy == 0 ? 1 : 0;
     }
     return true;
 }
@@ -75,9 +77,8 @@ int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
     size_t number = 0, step = ls_diff__step(&number, pair->ref_of->name), count = of->count;
     *found = false;
     if (!is_first_input(ref, pair->ref_of, step) || of->of->has_placements ||
-        of->of->deal != NULL || of->piece_count < 2 || of->copies > 1 || of->terms > 1 ||
-        wanted->copies > 1 || of->shape.ndim == 0 ||
-        of->pieces[0].local.dim[0] == of->shape.dim[0] || count == 0) {
+        of->of->deal != NULL || of->piece_count < 2 || of->terms > 1 || wanted->copies > 1 ||
+        of->shape.ndim == 0 || of->pieces[0].local.dim[0] == of->shape.dim[0] || count == 0) {
         return LS_OK;
     }
     size_t rows = (size_t)of->shape.dim[0], bytes = count / rows * ls_dtype_bytes(of->dtype);

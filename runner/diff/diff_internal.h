@@ -8,9 +8,14 @@
 #include "runner/diff/diff.h"
 
 // How far an optimizer took parameters apart where their gradients were rounding alone, and the
-// largest value of a parameter. What is computed of them differs in proportion.
+// largest value of a parameter. Tensors computed of them differ in proportion.
 typedef struct ls_diff_drift {
     double apart, largest;
+    // Of the step `step`: the share of its largest value by which an activation's gradient differs
+    // where rounding changed the sign of the activation. Gradients computed of it differ by as
+    // much.
+    double flipped;
+    size_t step;
 } ls_diff_drift;
 
 typedef struct ls_diff_sides {
@@ -50,6 +55,9 @@ typedef struct ls_diff_allowance {
     const char *refuted;  // why the reference itself is wrong; NULL: it is not
 } ls_diff_allowance;
 
+// Fills shape, copies, terms and pieces of *out, as ls_assemble() does before it reads values.
+// (place.c)
+int ls_diff__place(ls_assembled *out, ls_arena *arena, const ls_shape *like);
 // Assembles a tensor of both sides. *why: they cannot be compared; NULL: they can. (pair.c)
 int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
                   const ls_captured *ref, const ls_captured *run);

@@ -14,6 +14,7 @@ typedef struct matrix {
     int *row_owner;     // [rows]
     int *column_owner;  // [columns]
     size_t rows, columns, count;
+    ls_shape shape;
     ls_dtype dtype;
 } matrix;
 
@@ -92,6 +93,7 @@ static int load(matrix *out, const expectation *e, const char *name) {
     }
     out->dtype = whole.dtype;
     out->count = whole.count;
+    out->shape = whole.shape;
     out->columns = whole.shape.ndim > 0 ? (size_t)whole.shape.dim[whole.shape.ndim - 1] : 1;
     out->rows = out->columns > 0 ? whole.count / out->columns : 0;
     out->row_owner = ls_arena_alloc(e->arena, out->rows + 1, sizeof(int));
@@ -274,6 +276,30 @@ static int linear_bias(bool *known, expectation *e, ls_made *out) {
     return LS_OK;
 }
 
+// A convolution's: its gradient [batch, channels, ...] has them in the second dimension.
+static int channel_bias(bool *known, expectation *e, ls_made *out) {
+    matrix from = e->gradient, *to = &e->gradient;
+    size_t channels = e->tensor->count;
+    if (from.at == NULL || from.count == 0 || from.shape.ndim < 2 ||
+        (size_t)from.shape.dim[1] != channels) {
+        return LS_OK;
+    }
+    size_t batch = (size_t)from.shape.dim[0], inner = from.count / batch / channels;
+    to->rows = batch * inner;
+    to->columns = channels;
+    to->at = ls_arena_alloc_raw(e->arena, from.count, sizeof *to->at);
+    to->row_owner = ls_arena_alloc(e->arena, to->rows, sizeof *to->row_owner);
+    if (to->at == NULL || to->row_owner == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < from.count; i++) {
+        size_t channel = i / inner % channels, row = i / inner / channels * inner + i % inner;
+        to->at[row * channels + channel] = from.at[i];
+        to->row_owner[row] = from.row_owner[i / from.columns];
+    }
+    return linear_bias(known, e, out);
+}
+
 // The row of `rows` that an id names; rows where it names none.
 static size_t row_named(double id, size_t rows) {
     return id >= 0 && id < (double)rows ? (size_t)id : rows;
@@ -342,6 +368,7 @@ int ls_made_expect(ls_made *out, ls_arena *arena, const ls_capture *capture,
         [LS_MADE_EMBEDDING] = embedding,
         [LS_MADE_LINEAR_WEIGHT] = linear_weight,
         [LS_MADE_LINEAR_BIAS] = linear_bias,
+        [LS_MADE_CHANNEL_BIAS] = channel_bias,
         [LS_MADE_EMBEDDING_WEIGHT] = embedding_weight,
     };
     size_t count = tensor->count + 1;

@@ -82,6 +82,7 @@ class Check:
         """ref: the tensors of one rank; ranks: of each rank of the run."""
         a, b = self.written([ref]), self.written(ranks)
         got, stages, said = diff(a, b, *words)
+        assert name in stages, (stages, said)
         told = stages[name].get("divergence") or ""
         assert got == code and stages[name]["class"] == kind, (got, code, stages, said)
         for text in texts:
@@ -152,9 +153,90 @@ def placements(check):
         check.one(whole, [{"t": ([8, 5], t, {"offset": [0, 0], "shape": [8, 5]})},
                           {"t": (shape, t[:shape[0] * shape[1]], {"offset": offset})}], 1, "wrong", "rank 1 lies outside of the whole")
     check.one(whole, [{"t": ([8, 5], t, {"offset": [0, 0], "shape": [2**36, 5]})}], 1, "wrong", "the ranks have 40 elements of its")
-    check.one(whole, [{"t": ([3, 5], t[:15], {})}, {"t": ([3, 5], t[:15], {})}], 1, "wrong", "say how it lies")
+    check.one(whole, [{"t": ([3, 5], t[:15], {})}, {"t": ([3, 5], t[:15], {})}], 1, "wrong", "name its placements")
     check.one(whole, [{"t": ([4, 5], t[:20], lies_as("S(0)", [2], [8, 5]))}, {}], 1, "wrong", "rank 1 has no part")
     check.one(whole, [{"t": ([40], t, {})}], 1, "wrong", "the reference has f32 [8, 5]")
+
+
+def blocks(check):
+    """Tensors that say nothing, in parts that several ranks have: the ranks of one part are those with equal values."""
+    t = waves(40)
+    one, other = rows(t, 5, 0, 4), rows(t, 5, 4, 8)
+    whole = {"t": ([8, 5], t, {})}
+
+    def parts(*values, **about):
+        return [{"t": ([len(v) // 5, 5], v, about)} for v in values]
+
+    far = [v + 1 for v in other]
+    for order in ((0, 0, 1, 1), (0, 1, 0, 1)):  # tensor parallel ranks beside each other, and apart
+        check.one(whole, parts(*[(one, other)[b] for b in order]), 0, "bit_exact")
+        check.one(whole, parts(*[(one, far)[b] for b in order]), 1, "wrong", "row 4 of the whole [8, 5]")
+        check.one(whole, parts(*[(other, one)[b] for b in order]), 1, "wrong")
+    same = one + one
+    check.one({"t": ([8, 5], same, {})}, parts(one, one, one, one), 0, "bit_exact")
+    eight = [rows(t, 5, 2 * b, 2 * b + 2) for b in range(4)]
+    check.one(whole, parts(*[eight[b] for b in (0, 0, 1, 1, 2, 2, 3, 3)]), 0, "bit_exact")
+    check.one(whole, parts(*[eight[b % 4] for b in range(8)]), 0, "bit_exact")
+    check.one({"t": ([8, 5], same, {})}, parts(*[eight[b] for b in (0, 1, 0, 1, 0, 1, 0, 1)]), 0, "bit_exact")
+    # Ranks of one part must agree about a parameter. An activation is a part of a sum, or in an order that nothing names.
+    for parts_ in ((one, other, one, far), (one, one, other, far)):
+        check.one(whole, parts(*parts_), 1, "wrong", "the ranks of one part have different values")
+        ref, run = check.written([{"t": ([8, 5], t, {"optional": True})}]), check.written(parts(*parts_, optional=True))
+        assert omitted(ref, run) == (5, {"t": "its placements are not known"})
+    square = [column_block(rows(t, 5, 4 * a, 4 * a + 4), 5, b, b + 1) for a in range(2) for b in range(5)]
+    ref, run = check.written([whole]), check.written([{"t": ([4, 1], v, {})} for v in square])
+    assert omitted(ref, run) == (5, {"t": "its placements are not known"})
+    # Parts that are no whole number of blocks, of other sizes, or of other dimensions are wrong.
+    for odd in (parts(one, other, one), parts(one, other, one, one[:5]), parts(rows(t, 5, 0, 3), *[rows(t, 5, 3, 6)] * 2)):
+        check.one(whole, odd, 1, "wrong", "name its placements")
+    # A DTensor on a mesh of some ranks, of which each mesh has a part of the batch.
+    for a, b, verdict in ((one, other, (0, "bit_exact")), (other, one, (1, "wrong")), (one, far, (1, "wrong"))):
+        ranks = [{"t": ([2, 5], v[10 * half:10 * half + 10], lies_as("S(0)", [2], [4, 5], mesh_ranks=group))}
+                 for v, group in ((a, [0, 1]), (b, [2, 3])) for half in range(2)]
+        check.one(whole, ranks, *verdict)
+
+
+def signs(check):
+    """Where rounding changes the sign of an activation, a ReLU passes the gradient in one of the runs."""
+    forward, gradient = [1.0, 1e-9, -1.0, 2.0] * 8, [0.5, 0.0, 0.0, 0.25] * 8
+    ref = {"step 0 forward a": ([4, 8], forward, {"optional": True}), "step 0 backward a": ([4, 8], gradient, {"optional": True}),
+           "step 0 gradient w": ([4], [1.0, 0.5, 0.25, 2.0], {}), "x": ([1], [1.0], {})}
+
+    def run(at, value, sign, w=0.0):
+        changed, passed = list(forward), list(gradient)
+        changed[at], passed[at] = sign, value
+        return [{"step 0 forward a": ([4, 8], changed, {"optional": True}), "step 0 backward a": ([4, 8], passed, {"optional": True}),
+                 "step 0 gradient w": ([4], [1.0, 0.5, 0.25, 2.0 + w], {}), "x": ([1], [1.0], {})}]
+
+    check.one(ref, run(1, 0.3, -1e-9), 0, "unjudged", name="step 0 backward a")
+    check.one(ref, run(1, 0.3, -1e-9, 0.5), 0, "unjudged", name="step 0 gradient w")
+    check.one(ref, run(1, 0.3, 2e-9), 1, "wrong", name="step 0 backward a")  # the sign is the same
+    check.one(ref, run(0, 0.0, 1.0), 1, "wrong", name="step 0 backward a")
+    check.one(ref, run(1, 0.7, -1e-9), 1, "wrong", name="step 0 backward a")  # more than any gradient
+    for off in (-2.0, -4.0, 2.0):  # missing, negated, doubled
+        check.one(ref, run(1, 0.5, -1e-9, off), 1, "wrong", name="step 0 gradient w")
+    check.one(ref, run(1, 0.0, 1e-9, 0.5), 1, "wrong", name="step 0 gradient w")
+
+
+def channels(check):
+    """The gradient of a convolution's bias before a normalisation is rounding alone."""
+    g = waves(2 * 3 * 4)
+    for n in range(2):
+        for c in range(3):
+            at = (n * 3 + c) * 4
+            mean = math.fsum(g[at:at + 4]) / 4
+            g[at:at + 4] = [rounded(v - mean) for v in g[at:at + 4]]
+    of = {"made": {"by": "channel bias", "gradient": "g"}}
+    sums = [math.fsum(g[(n * 3 + c) * 4 + i] for n in range(2) for i in range(4)) for c in range(3)]
+    other = [v + 1e-7 for v in sums]
+    ref = {"g": ([2, 3, 2, 2], g, {}), "t": ([3], sums, of)}
+
+    def ranks(values):
+        return [{"g": ([1, 3, 2, 2], g[12 * r:12 * r + 12], {}), "t": ([3], values, of)} for r in range(2)]
+
+    check.one(ref, ranks(other), 0, "unjudged")
+    check.one(ref, ranks([v + 1e-4 for v in sums]), 1, "wrong")
+    check.one({**ref, "g": ([2, 12], g, {})}, [{**r, "g": ([1, 12], r["g"][1], {})} for r in ranks(other)], 1, "wrong")
 
 
 def factors(check):
@@ -474,7 +556,9 @@ def dealt(check):
 
     turns = [list(range(r, 12, 3)) for r in range(3)]
     mixed = [[7, 1, 0, 11], [3, 2], [4, 5, 6, 8, 9, 10]]
-    for orders, said in ((turns, "rows dealt in turns"), (mixed, "rows in another order")):
+    shared = [order for order in turns for _ in range(2)]  # two tensor-parallel ranks have each part
+    for orders, said in ((turns, "rows dealt in turns"), (mixed, "rows in another order"), (shared, "rows dealt in turns"),
+                         (turns + turns, "rows dealt in turns")):
         a, b = check.written([ref]), check.written(ranks(orders))
         code, stages, text = diff(a, b)
         assert code == 0 and {s["class"] for s in stages.values()} == {"bit_exact"}, (stages, text)
@@ -482,7 +566,7 @@ def dealt(check):
         # Later tensors are dealt alike, or wrong; a row that is there twice is no order.
         other = [list(reversed(o)) for o in orders]
         check.one(ref, ranks(orders, other, also=False), 1, "wrong", name="step 0 forward l")
-        twice = [[orders[0][1], *orders[0][1:]], *orders[1:]]
+        twice = [[o[1], *o[1:]] if o == orders[0] else o for o in orders]
         check.one(ref, ranks(twice), 1, "wrong", name="step 0 input l")
     blocks = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     check.one(ref, ranks(blocks, turns, also=False), 1, "wrong", name="step 0 forward l")
@@ -653,7 +737,7 @@ def steps(check):
 
 
 def main():
-    for part in (steps, placements, factors, bounds, narrow, mixed, everything, headline, dealt, absent, files, checkpoints):
+    for part in (steps, placements, blocks, signs, channels, factors, bounds, narrow, mixed, everything, headline, dealt, absent, files, checkpoints):
         part(Check())
         print(part.__name__, "as it should be")
 
