@@ -131,7 +131,7 @@ static bool tell_moved(ls_text *out, const ls_reason_values *v, const lines *of)
         bad++;
     }
     for (size_t r = 0; bad < of->count && of->length > 1 && r < of->count; r++) {
-        if (r != bad && same_line(v, of, bad, r)) {
+        if (same_line(v, of, bad, r)) {
             ls_text_printf(out,
                            "\n  likely: cut or put together in another order, its %s %zu of %zu "
                            "is %s's %s %zu",
@@ -190,9 +190,8 @@ static bool tell_exchanged(ls_text *out, const ls_reason_output *of, const ls_re
             continue;
         }
         for (int rank = 0; rank < v->ranks && looked_at < OTHERS_MAX; rank++) {
-            const ls_stage_array *array = &entry->ranks[rank];
-            if ((entry == own && rank == of->rank) || !array->present ||
-                !ls_shape_equal(&array->shape, &own->ranks[of->rank].shape)) {
+            // Invariant: `own` differs from its due values, and an absent array has no dimension.
+            if (!ls_shape_equal(&entry->ranks[rank].shape, &own->ranks[of->rank].shape)) {
                 continue;
             }
             looked_at += v->count;

@@ -4,7 +4,7 @@ is run first. A name may select from a Criterion program: "unit/runner: compare|
 row whose pattern fits a file counts; a file that fits none has no mutants: it needs a GPU."""
 import re
 
-COMPARE = ("unit/runner: cells|compare|difference|expect|order_search|outputs|program_oracle|recorded|"
+COMPARE = ("unit/runner: cells|compare|difference|expect|order_search|outputs|program_oracle|reason|recorded|"
            "references|stages|verdict")
 JUDGED = ("cli/run", "cli/orders", "cli/false_passes", "cli/recordings", "scenario/bugs",
           "scenario/recordings")
@@ -45,6 +45,7 @@ ROOMS = (
      (*JUDGED, "mpi/planted", "cli/fuzz")),
     ("judge", "runner/compare/trained", (COMPARE, "scenario/replicas"), JUDGED),
     ("judge", "runner/compare/comparison", (COMPARE,), (*JUDGED, "gdb/stop_at")),
+    ("judge", "runner/compare/(reason|simulate)", (COMPARE, "scenario/reasons"), JUDGED),
     ("judge", "runner/(compare/|program/(\\w*oracle|program_cells))", (COMPARE,), JUDGED),
     ("judge", "embedding/oracle", EMBEDDING, EMBEDDED),
     ("judge", "orders/(bound|exact|explain)", ORDERS,
@@ -120,6 +121,7 @@ NEAREST = (
     ("runner/compare/expect", "unit/runner: expect"),
     ("runner/compare/stages", "unit/runner: stages"),
     ("runner/compare/verdict", "unit/runner: verdict"),
+    ("runner/compare/reason", "unit/runner: reason"),
     ("runner/compare/recorded", "unit/runner: recorded"),
     ("runner/compare/compare_reference", "unit/runner: references"),
     ("runner/compare/compar", "unit/runner: outputs"),
