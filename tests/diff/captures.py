@@ -156,6 +156,15 @@ def placements(check):
     check.one(whole, [{"t": ([3, 5], t[:15], {})}, {"t": ([3, 5], t[:15], {})}], 1, "wrong", "name its placements")
     check.one(whole, [{"t": ([4, 5], t[:20], lies_as("S(0)", [2], [8, 5]))}, {}], 1, "wrong", "rank 1 has no part")
     check.one(whole, [{"t": ([40], t, {})}], 1, "wrong", "the reference has f32 [8, 5]")
+    # Placements without a shape: each side assembles its own parts.
+    def even(ranks):
+        size = 8 // ranks
+        return [{"t": ([size, 5], rows(t, 5, size * r, size * r + size), {"placements": "S(0)", "mesh": [ranks]})} for r in range(ranks)]
+
+    for ref, run in ((1, 2), (2, 4), (4, 2)):
+        names = check.written(even(ref) if ref > 1 else [whole]), check.written(even(run))
+        code, stages, said = diff(*names)
+        assert code == 0 and stages["t"]["class"] == "bit_exact", (ref, run, stages, said)
 
 
 def blocks(check):
@@ -307,6 +316,7 @@ def factors(check):
     check.one(updated(1), [updated(2)], 1, "wrong", "the update is 2 times the reference's", name="step 0 parameter w")
     weighted = {"t": ([6, 4], [0.25 * x + 0.75 * y for x, y in zip(a, b)], {})}
     check.one(weighted, with_parts([(x + y) / 2 for x, y in zip(a, b)], a, b), 1, "wrong", "a mean of means over unequal")
+    check.one({"t": ([6, 4], [0.0] * 24, {})}, with_parts(t, a, b), 1, "wrong", "where the reference is 0 of rank 0, 0 of rank 1")
 
 
 def bounds(check):
@@ -414,6 +424,27 @@ def narrow(check):
     for tensors_ in ranks:
         tensors_["b"] = ([2], [s - p for s, p in zip(sums, parts[2])], of)
     check.one(whole, ranks, 1, "wrong", name="b")
+    # A bias of a sum over ranks counts with its size: the sum with it is rounded again.
+    x, w, bias, y = [1.0] * 8, [0.875] * 8, [7.0], [14.0]
+    of = {**kind, "made": {"by": "linear", "input": "x", "weight": "w", "bias": "bias", "in": "f32"}}
+    layer = {"x": ([1, 8], x, kind), "w": ([1, 8], w, kind), "bias": ([1], bias, kind), "y": ([1, 1], y, of)}
+    halves = [{"x": ([1, 4], x[4 * r:4 * r + 4], kind), "w": ([1, 4], w[4 * r:4 * r + 4], kind),
+               "bias": ([1], bias, kind), "y": ([1, 1], [y[0] + 2**-4], lies_as("R", [2], [1, 1], **of))} for r in range(2)]
+    check.one(layer, halves, 0, "within_bound", name="y")
+    # The narrowest operand counts, also where it is the input alone.
+    x, w = [of_bf16(v) for v in waves(64)], waves(64, 0.7)
+    of = {"made": {"by": "linear", "input": "x", "weight": "w", "bias": None}}
+    y, size = (math.fsum(f(a * b) for a, b in zip(x, w)) for f in (float, abs))
+    for type_, code, verdict in (("BF16", 0, "within_bound"), ("F32", 1, "wrong")):
+        near, ref = [{"x": ([1, 64], x, {"type": type_}), "w": ([1, 64], w, {}), "y": ([1, 1], [v], of)}
+                     for v in (rounded(y + 2 * 64 * 2**-23 * size), rounded(y))]
+        check.one(ref, [near], code, verdict, name="y")
+    # Ids are numbers of rows, in whatever type the rows are.
+    table, ids = [of_bf16(v) for v in waves(600 * 2)], [599, 3, 257]
+    of = {**kind, "made": {"by": "embedding", "input": "ids", "weight": "w"}}
+    y = [v for i in ids for v in rows(table, 2, i, i + 1)]
+    looked_up = {"ids": ([3], ids, {"type": "I64"}), "w": ([600, 2], table, kind), "y": ([3, 2], y, of)}
+    check.one(looked_up, [{**looked_up, "y": ([3, 2], [y[0] * (1 + 2**-7), *y[1:]], of)}], 1, "wrong", name="y")
     # An embedding's kernel adds rows up in bf16: a table of two hot rows is not judged, one of many rows is.
     for rows_, count, verdict in ((2, 2000, "unjudged"), (500, 2500, "within_bound")):
         ids = [i % rows_ for i in range(count)]
@@ -602,19 +633,29 @@ def files(check):
     assert diff(one, other)[1]["a|b"]["class"] == "wrong", diff(one, other)
     tensor_files.write_raw(one, {"t": ("F32", [4, 2], f32(t))})
     os.makedirs(cut)
-    for rank in range(2):
+
+    def shard(rank, sharding):
         path = os.path.join(cut, f"shard-{rank}.safetensors")
-        tensor_files.write_raw(path, {"t": ("F32", [2, 2], f32(rows(t, 2, 2 - 2 * rank, 4 - 2 * rank)))})
+        tensor_files.write_raw(path, {"t": ("F32", [2, 2], f32(rows(t, 2, 2 - 2 * rank, 4 - 2 * rank))),
+                                      f"own {rank}": ("F32", [1], f32([rank]))})
         with open(path, "rb") as file:
             data = file.read()
         size = int.from_bytes(data[:8], "little")
         header = json.loads(data[8:8 + size])
-        header["__metadata__"] = {"DCP_SHARDING_INFO": json.dumps({"t": {"saved_offsets": [2 - 2 * rank, 0]}})}
+        header["__metadata__"] = {"DCP_SHARDING_INFO": json.dumps(sharding)}
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with open(path, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text + data[8 + size:])
+
+    for rank in range(2):
+        shard(rank, {"t": {"saved_offsets": [2 - 2 * rank, 0]}, f"own {rank}": {"saved_offsets": [0]}})
+    tensor_files.write_raw(one, {"t": ("F32", [4, 2], f32(t)), "own 0": ("F32", [1], f32([0])), "own 1": ("F32", [1], f32([1]))})
     assert diff(one, cut)[0] == 0 and diff(cut, one)[0] == 0, diff(one, cut)
+    # A file says where its own parts begin, of all dimensions.
+    for wrong in ({"own 0": {"saved_offsets": [0]}}, {"no such": {"saved_offsets": [0]}}, {"t": {"saved_offsets": [0]}}, {"t": {}}):
+        shard(1, {"t": {"saved_offsets": [0, 0]}, **wrong})
+        assert diff(one, cut)[0] == 2 and "saved_offsets" in diff(one, cut)[2], (wrong, diff(one, cut))
     pickled = check.path()
     os.makedirs(pickled)
     with open(os.path.join(pickled, ".metadata"), "wb"):
