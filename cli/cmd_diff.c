@@ -56,26 +56,14 @@ static const char *reproduce(ls_arena *arena, const char *ref, const char *run) 
     return kept;
 }
 
-// Fills how->ignored with the patterns, in `arena`.
-static int split_patterns(ls_diff_options *how, ls_arena *arena) {
-    size_t length = given.ignore != NULL ? strlen(given.ignore) : 0;
-    const char **patterns = ls_arena_alloc(arena, length + 1, sizeof *patterns);
-    char *words = ls_arena_strdup(arena, length > 0 ? given.ignore : ""), *rest = NULL;
-    if (patterns == NULL || words == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (char *at = strtok_r(words, ",", &rest); at != NULL; at = strtok_r(NULL, ",", &rest)) {
-        patterns[how->ignored_count++] = at;
-    }
-    how->ignored = patterns;
-    return LS_OK;
-}
-
 static int diff(const ls_capture *ref, ls_capture *run) {
     ls_results *results = NULL;
-    ls_diff_options how = {given.all, given.exact, given.has_tolerance, given.tolerance, NULL, 0};
+    ls_diff_options how = {.all = given.all,
+                           .exact = given.exact,
+                           .has_tolerance = given.has_tolerance,
+                           .tolerance = given.tolerance};
     int status = ls_results_create(&results, "diff");
-    status = status == LS_OK ? split_patterns(&how, results->arena) : status;
+    status = status == LS_OK ? ls_diff_ignore(&how, results->arena, given.ignore) : status;
     if (status == LS_OK) {
         const char *again = reproduce(results->arena, ref->path, run->path);
         status = again != NULL ? ls_diff_run(results, ref, run, &how, again) : LS_ERR_MEMORY;

@@ -17,13 +17,6 @@
 #include "exec/coordinator.h"
 #include "runner/launch/keeper.h"
 
-// What is preloaded: stands in for NCCL's library, or comes before it.
-#define FRONT    "liblockstep-nccl-front.so"
-#define OBSERVER "liblockstep-nccl-observe.so"
-// What Python's processes begin with: the backend of torch.distributed.
-#define PYTHON "python/lockstep/hook"
-#define WHEEL  "../hook"  // where this program came inside of the Python package
-
 // What the program runs on once more, to be compared.
 static const char *const others[] = {"gloo", NULL};
 
@@ -108,16 +101,6 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
-// ---- The front ----------------------------------------------------------------------------------
-static int find_front(char *out, size_t bytes, bool observe) {
-    const char *name = observe ? OBSERVER : FRONT;
-    if (!cli_find_beside(out, bytes, name)) {
-        cli_error("%s is not beside this program, nor where it is installed", name);
-        return LS_EXIT_ENVIRONMENT;
-    }
-    return LS_EXIT_OK;
-}
-
 // ---- Options ------------------------------------------------------------------------------------
 typedef struct settings {
     ls_exec_options exec;
@@ -155,10 +138,7 @@ static int options_of(settings *out) {
     out->exec.deadline_given = given.program.deadline_given;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
-    size_t room = sizeof out->python;
-    bool hooks = cli_find_beside(out->python, room, PYTHON) ||
-                 (cli_find_beside(out->python, room, WHEEL "/sitecustomize.py") &&
-                  cli_find_beside(out->python, room, WHEEL));
+    bool hooks = cli_exec_find_python(out->python, sizeof out->python);
     out->exec.python = hooks ? out->python : NULL;
     out->exec.opened = begin_trace;
     out->exec.opened_arg = out;
@@ -204,28 +184,14 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
     return kept;
 }
 
-// What ended the run where no check did; NULL: nothing.
-static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
-    if (result->failed_rank >= 0) {
-        return given.program.ranks > 0
-                   ? ls_arena_printf(arena, "the process of rank %d ended with exit code %d%s%s",
-                                     result->failed_rank, result->failed_code,
-                                     result->failed_line[0] != 0 ? ": " : "", result->failed_line)
-                   : ls_arena_printf(arena, "the program ended with exit code %d",
-                                     result->failed_code);
-    }
-    return result->died ? given.program.ranks > 0 ? "a process of the program was killed"
-                                                  : "the program, or a process of it, was killed"
-                        : ls_arena_strdup(arena, result->why);
-}
-
 // name, backend: of the run's case. *passed: nothing was found.
 static int add_run(bool *passed, ls_results *results, const settings *used, const char *name,
                    const char *backend, const ls_exec_result *result) {
     bool pass = result->status == LS_OK && !result->died && result->failed_rank < 0;
     int count = 0;
     ls_finding *findings = cli_exec_findings(&count, results->arena, result);
-    const char *error = pass || count > 0 ? NULL : error_of(results->arena, result);
+    const char *error =
+        pass || count > 0 ? NULL : cli_exec_error(results->arena, result, given.program.ranks);
     ls_case_result row = {
         .name = name,
         .file = used->name,
@@ -393,8 +359,9 @@ static int run(const cli_args *args) {
     code = code == LS_EXIT_OK ? tell_plan() : code;
     code = code == LS_EXIT_OK ? options_of(&used) : code;
     size_t room = sizeof used.front;
-    code = code == LS_EXIT_OK ? find_front(used.front, room, given.observe) : code;
-    code = code == LS_EXIT_OK && given.compare ? find_front(used.observer, room, true) : code;
+    code = code == LS_EXIT_OK ? cli_exec_find_front(used.front, room, given.observe) : code;
+    code =
+        code == LS_EXIT_OK && given.compare ? cli_exec_find_front(used.observer, room, true) : code;
     // Without a trace the machine is the plan's alone.
     bool clock = cli_options_common.trace != NULL || given.torchrec_plan == NULL;
     code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, clock ? given.machine : NULL) : code;

@@ -23,6 +23,7 @@
     X(show)                                                                                        \
     X(traffic)                                                                                     \
     X(diff)                                                                                        \
+    X(prove)                                                                                       \
     X(reshard)                                                                                     \
     X(calibrate)                                                                                   \
     X(fuzz)                                                                                        \

@@ -6,7 +6,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "cli/programs.h"
+
+#define FRONT    "liblockstep-nccl-front.so"
+#define OBSERVER "liblockstep-nccl-observe.so"
+#define PYTHON   "python/lockstep/hook"
+#define WHEEL    "../hook"  // where this program came inside of the Python package
+
+int cli_exec_find_front(char *out, size_t bytes, bool observe) {
+    const char *name = observe ? OBSERVER : FRONT;
+    if (!cli_find_beside(out, bytes, name)) {
+        cli_error("%s is not beside this program, nor where it is installed", name);
+        return LS_EXIT_ENVIRONMENT;
+    }
+    return LS_EXIT_OK;
+}
+
+bool cli_exec_find_python(char *out, size_t bytes) {
+    return cli_find_beside(out, bytes, PYTHON) ||
+           (cli_find_beside(out, bytes, WHEEL "/sitecustomize.py") &&
+            cli_find_beside(out, bytes, WHEEL));
+}
+
+const char *cli_exec_error(ls_arena *arena, const ls_exec_result *result, int ranks) {
+    if (result->failed_rank >= 0) {
+        return ranks > 0
+                   ? ls_arena_printf(arena, "the process of rank %d ended with exit code %d%s%s",
+                                     result->failed_rank, result->failed_code,
+                                     result->failed_line[0] != 0 ? ": " : "", result->failed_line)
+                   : ls_arena_printf(arena, "the program ended with exit code %d",
+                                     result->failed_code);
+    }
+    return result->died ? ranks > 0 ? "a process of the program was killed"
+                                    : "the program, or a process of it, was killed"
+                        : ls_arena_strdup(arena, result->why);
+}
 
 // The words of Python's options that have one more behind them.
 static bool takes_a_word(const char *option) {

@@ -5,6 +5,14 @@
 
 #include "exec/coordinator.h"
 
+// The path of what is preloaded, which stands in for NCCL's library or, to observe, comes before
+// it. Where there is none says so on stderr. Returns an exit code.
+int cli_exec_find_front(char *out, size_t bytes, bool observe);
+// The folder that Python's processes begin with: the backend of torch.distributed.
+bool cli_exec_find_python(char *out, size_t bytes);
+// What ended a run where no check did; NULL: nothing. ranks: that were started; 0: a launcher.
+const char *cli_exec_error(ls_arena *arena, const ls_exec_result *result, int ranks);
+
 // The program's name: of an interpreter that of its script or module.
 const char *cli_exec_name(const char *const *argv);
 ls_call_row *cli_exec_calls(ls_arena *arena, const ls_exec_result *result);

@@ -16,11 +16,12 @@ extern "C" {
 // Verdict classes, best first: a case's class is its worst stage's. pass is 1 where the class alone
 // does not fail a case. "unjudged" is none of the verdicts: nothing was compared with anything, so
 // it comes before them all and a case of nothing else does not pass. "checked": the calls of all
-// ranks agreed, and no values were compared.
+// ranks agreed, and no values were compared. "proved": equal in exact arithmetic.
 #define LS_CLASS_MAP(X)                                                                            \
     X(LS_CLASS_UNJUDGED, "unjudged", 0)                                                            \
     X(LS_CLASS_CHECKED, "checked", 1)                                                              \
     X(LS_CLASS_BIT_EXACT, "bit_exact", 1)                                                          \
+    X(LS_CLASS_PROVED, "proved", 1)                                                                \
     X(LS_CLASS_REORDERED, "reordered", 1)                                                          \
     X(LS_CLASS_WITHIN_BOUND, "within_bound", 1)                                                    \
     X(LS_CLASS_BY_DESIGN, "by_design", 1)                                                          \

@@ -113,7 +113,12 @@ class _Finder:
 
 def hook():
     """Prepares torch's modules, loaded already or not."""
-    for module, prepare in ((_MODULE, install), (_RULES, skip)):
+    wanted = [(_MODULE, install), (_RULES, skip)]
+    if "LOCKSTEP_PROVE" in os.environ:
+        from lockstep import proof
+
+        wanted.append(("torch", proof.start))
+    for module, prepare in wanted:
         if module in sys.modules:
             prepare()
         else:

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from lockstep import tensor_files
+from lockstep import proof, tensor_files
 
 PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
 ROUNDED = {"bf16": "bf16", "fp16": "f16"}  # by torch's communication hooks: the types to which they round gradients
@@ -137,6 +137,11 @@ class Capture:
     """
 
     def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None):
+        if proof.on():
+            from lockstep.proof import models
+
+            folder = models.folder(os.path.basename(os.path.normpath(folder)))
+            models.add(self)
         self._rank = dist.get_rank() if dist.is_initialized() else 0
         self._ranks = dist.get_world_size() if dist.is_initialized() else 1
         self._folder, self._placements, self._mesh = folder, placements if self._ranks > 1 and placements else {}, mesh
@@ -160,6 +165,8 @@ class Capture:
             if os.path.exists(self._path(ending)):
                 os.remove(self._path(ending))
         for name, parameter in self._parameters():
+            if proof.on():
+                models.draw(name, parameter)
             self._note_parameter(f"parameter {name}", name, parameter, moves=True)
             if parameter.requires_grad and self._terms and not _fused(parameter):
                 self._hooks.append(parameter.register_hook(self._local_gradient(name)))
@@ -214,7 +221,7 @@ class Capture:
     def _keep(self, name, tensor, of=None, **about):
         name = name.replace("/", "|")
         if name in self._tensors:
-            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or raw(tensor) != self._tensors[name]:
+            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}) != self._tensors[name]:
                 self._not_kept.setdefault(name, "there are several of this name; the first is compared")
             return
         if not isinstance(tensor, torch.Tensor):
@@ -236,12 +243,22 @@ class Capture:
         if tensor.is_meta or (_type(tensor.dtype) is None and not tensor.is_complex()):
             self._not_kept.setdefault(name, "it has no values" if tensor.is_meta else f"safetensors has no type {tensor.dtype}")
             return
-        kept, before = raw(tensor), self._state.get(of)
+        kept, before = self._raw(tensor, entry), self._state.get(of)
         if before is not None and self._tensors.get(before) == kept:
             entry["as"] = before  # the values of an earlier name are written once
         else:
             self._tensors[name] = kept
         self._index.append(entry)
+
+    def _raw(self, tensor, entry):
+        """What is kept of a tensor; of one that is proved, its value in the field."""
+        if not proof.on() or not tensor.is_floating_point():
+            return raw(tensor)
+        from lockstep.proof import field, mode, shadows
+
+        with mode.quiet():
+            entry["modulus"], entry["opaque"] = field.P, shadows.opaque(tensor)
+            return raw(shadows.get(tensor).long())
 
     def _note_state(self, name, of, tensor, **about):
         """A parameter or a buffer."""

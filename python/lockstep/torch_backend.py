@@ -140,11 +140,19 @@ class Issued:
 
     def __init__(self, slot, sent, got, title):
         self.slot, self._sent, self.got, self.title = slot, sent, got, title
+        self.beside = self.then = None  # a call that goes with this one; what is done when it ends
+
+    def slots(self):
+        return [self.slot] if self.beside is None else [self.slot, *self.beside.slots()]
 
     def end(self, done):
         if done and self.got is not None:
             self.got.read(self.slot)
         self.give()
+        if self.beside is not None:
+            self.beside.end(done)
+        if self.then is not None:
+            self.then(done)
 
     def give(self):
         for buffer in (self._sent, self.got):
@@ -202,6 +210,7 @@ def same_type(tensors, what):
 
 class ProcessGroup(dist.ProcessGroup):
     observed = False  # another library moves the data
+    beside = None  # makes a call that goes with each call (proof/collectives.py)
 
     def __init__(self, rank, size, name="", members=()):
         super().__init__(rank, size)
@@ -246,7 +255,17 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- Calls ----
     def _issue(self, kind, like, send=None, recv=None, count=0, op=0, root=0, send_counts=None, recv_counts=None,
                reduces=False, tag=0):
-        """One call; counts are in elements of `like`."""
+        """One call, and what goes with it; counts are in elements of `like`."""
+        options = {"count": count, "op": op, "root": root, "send_counts": send_counts, "recv_counts": recv_counts, "tag": tag}
+        issued = self._issue_one(kind, like, send, recv, reduces=reduces, **options)
+        if self.beside is not None and like is not None:
+            issued.beside = self.beside(
+                self, lambda kind=kind, **changed: self._issue_one(kind, reduces=reduces, **{**options, **changed}),
+                send, recv, reduces, options)
+        return issued
+
+    def _issue_one(self, kind, like, send=None, recv=None, count=0, op=0, root=0, send_counts=None, recv_counts=None,
+                   reduces=False, tag=0):
         if self._comm is None:
             raise client.Error(f"lockstep: {kind} on a process group that was destroyed")
         dtype, times = element(like, reduces) if like is not None else (U8, 1)
@@ -293,7 +312,7 @@ class ProcessGroup(dist.ProcessGroup):
                 work.finish()
 
         profiled = Profiled(f"{self.asked}:{calls[0].title if calls else ''}")
-        work = Work([call.slot for call in calls], finish, tensors, profiled)
+        work = Work([slot for call in calls for slot in call.slots()], finish, tensors, profiled)
         self._pending = [other for other in self._pending if not other.is_completed()]
         self._pending.append(work)  # a result comes even where nobody keeps the work
         return work

@@ -5,6 +5,7 @@
 
 #include "orders/order.h"
 #include "runner/diff/diff_internal.h"
+#include "runner/diff/field.h"
 
 static size_t elements(const ls_shape *shape) {
     size_t count = 1;
@@ -162,6 +163,9 @@ int ls_assembled_value(const void **value, ls_arena *arena, const ls_assembled *
                                     .op = tensor->op,
                                     .count = tensor->count};
     *value = sum;
+    if (tensor->of->modulus > 0) {
+        return ls_field_sum(sum, terms, tensor);
+    }
     return ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, sum, &reduction, 0, 0, tensor->count);
 }
 

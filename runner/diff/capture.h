@@ -48,12 +48,14 @@ typedef struct ls_captured {
     ls_dtype dtype;
     ls_capture_piece *pieces;  // [piece_count], at most one a rank, ascending
     int piece_count;
-    int said_count;  // with those of ranks that have no element, which are behind the others
-    bool optional;   // an activation: other modules may make it elsewhere, or not at all
-    bool part;       // a rank's term of a sum: not compared itself
-    bool moves;      // nothing computed it: every bit counts
-    bool fused;      // the backward itself updates it
-    const char *as;  // the name of the tensor whose values it still had; NULL: it has its own
+    int said_count;      // with those of ranks that have no element, which are behind the others
+    bool optional;       // an activation: other modules may make it elsewhere, or not at all
+    bool part;           // a rank's term of a sum: not compared itself
+    bool moves;          // nothing computed it: every bit counts
+    bool fused;          // the backward itself updates it
+    const char *as;      // the name of the tensor whose values it still had; NULL: it has its own
+    uint64_t modulus;    // its values are integers modulo this prime; 0: they are what they are
+    const char *opaque;  // an operation before it that has no rule in the field; NULL: all have one
     // Of what it was computed, by names; NULL: nothing.
     ls_made_by made;
     bool wide;         // narrow floats were added up in f32 and rounded once

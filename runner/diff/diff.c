@@ -11,6 +11,7 @@
 #include "runner/compare/compare.h"
 #include "runner/diff/diff_internal.h"
 #include "runner/diff/explain.h"
+#include "runner/diff/field.h"
 
 #define SEARCH_ELEMENTS_MAX                                                                        \
     (UINT64_C(1) << 30)  // of inputs, in all searches for the orders of sums
@@ -151,8 +152,9 @@ static int compare_values(diff *d, const char *stage, const ls_diff_pair *p,
 // Where in the whole the first wrong element is, and why it may be so.
 static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
                    const ls_diff_allowance *allowed) {
-    static const char *const why[] = {
-        [BASIS_MOVED] = "every bit counts",
+    const ls_assembled *run = &p->run;
+    const char *const why[] = {
+        [BASIS_MOVED] = run->of->modulus > 0 ? "exact arithmetic in a field" : "every bit counts",
         [BASIS_MADE] = "what the run's own inputs give, in any order",
         [BASIS_PARTS] = "what the sum of the ranks' parts gives, in any order",
         [BASIS_TOLERANCE] = "--tolerance",
@@ -160,7 +162,6 @@ static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
     };
     const ls_divergence_place *place = &d->comparison.places[stage - d->comparison.stages];
     const ls_assembled_piece *piece = NULL;
-    const ls_assembled *run = &p->run;
     ls_text text = {0};
     ls_text_puts(&text, stage->divergence);
     for (int i = 0; i < run->piece_count && piece == NULL; i++) {
@@ -212,6 +213,10 @@ static int find_order(diff *d, ls_stage_result *stage, const ls_diff_pair *p) {
 // plainly another.
 static int settle(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
                   const ls_diff_allowance *allowed) {
+    const char *opaque = p->run.of->opaque != NULL ? p->run.of->opaque : p->ref_of->opaque;
+    if (stage->class_ == LS_CLASS_WRONG && p->run.of->modulus > 0 && opaque != NULL) {
+        return ls_field_leave(stage, d->comparison.arena, opaque);
+    }
     if (stage->class_ == LS_CLASS_WRONG) {
         d->wrong = true;
         return explain(d, stage, p, allowed);
@@ -318,7 +323,8 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     }
     if (same) {
         ls_stage_result_compared(stage, elements);
-        stage->class_ = LS_CLASS_BIT_EXACT;  // without elements, too
+        // Without elements, too.
+        stage->class_ = p->run.of->modulus > 0 ? LS_CLASS_PROVED : LS_CLASS_BIT_EXACT;
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
             stage->order = deal->in_turns ? "rows dealt in turns" : "rows in another order";
@@ -433,6 +439,20 @@ static int count_unjudged(const char **out, const ls_comparison *comparison) {
     return *out != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
+int ls_diff_ignore(ls_diff_options *options, ls_arena *arena, const char *patterns) {
+    size_t length = patterns != NULL ? strlen(patterns) : 0;
+    const char **ignored = ls_arena_alloc(arena, length + 1, sizeof *ignored);
+    char *words = ls_arena_strdup(arena, length > 0 ? patterns : ""), *rest = NULL;
+    if (ignored == NULL || words == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (char *at = strtok_r(words, ",", &rest); at != NULL; at = strtok_r(NULL, ",", &rest)) {
+        ignored[options->ignored_count++] = at;
+    }
+    options->ignored = ignored;
+    return LS_OK;
+}
+
 int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
                 const ls_diff_options *options, const char *reproduce) {
     diff d = {.search = SEARCH_ELEMENTS_MAX,
@@ -449,10 +469,13 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
     const char *unproven = NULL;
     LS_TRY(count_unjudged(&unproven, &d.comparison));
     ls_case_result result = {
-        .name = ls_arena_printf(results->arena, "%s (%d ranks) against %s (%d)", run->path,
-                                run->ranks, ref->path, ref->ranks),
-        .file = ls_arena_strdup(results->arena, run->path),
-        .real = "recording",
+        .name = options->name != NULL
+                    ? options->name
+                    : ls_arena_printf(results->arena, "%s (%d ranks) against %s (%d)", run->path,
+                                      run->ranks, ref->path, ref->ranks),
+        .file = ls_arena_strdup(results->arena, options->file != NULL ? options->file : run->path),
+        .note = options->note,
+        .real = options->name != NULL ? NULL : "recording",
         .class_ = ls_comparison_class(&d.comparison),
         .pass = !d.wrong,
         .stages = d.comparison.stages,

@@ -13,7 +13,12 @@ typedef struct ls_diff_options {
     double tolerance;            // of a tensor's largest value, for tensors without a derived bound
     const char *const *ignored;  // [ignored_count] patterns of names that are not compared
     size_t ignored_count;
+    // Of the case; borrowed. NULL: the captures' paths, and no note.
+    const char *name, *file, *note;
 } ls_diff_options;
+
+// Sets the patterns of names that are not compared, separated by commas, in `arena`. NULL: none.
+int ls_diff_ignore(ls_diff_options *options, ls_arena *arena, const char *patterns);
 
 // Adds a case whose stages are the tensors; `reproduce` is borrowed. The captures must stay until
 // the results were reported.

@@ -1,0 +1,31 @@
+// See field.h.
+#include "runner/diff/field.h"
+
+int ls_field_sum(int64_t *sum, const void *const *terms, const ls_assembled *tensor) {
+    uint64_t p = tensor->of->modulus, factor = 1;
+    if (tensor->op != LS_SUM && tensor->op != LS_AVG) {
+        return LS_FAIL(LS_ERR_MISMATCH, "it is a %s of parts, which is no operation of a field",
+                       ls_op_name(tensor->op));
+    }
+    for (uint64_t left = p - 2, n = (uint64_t)tensor->terms % p; tensor->op == LS_AVG && left > 0;
+         left /= 2, n = n * n % p) {
+        factor = left % 2 == 1 ? factor * n % p : factor;  // n^(p - 2) is 1 / n
+    }
+    for (size_t i = 0; i < tensor->count; i++) {
+        uint64_t total = 0;
+        for (int t = 0; t < tensor->terms; t++) {
+            total = (total + (uint64_t)((const int64_t *)terms[t])[i] % p) % p;
+        }
+        sum[i] = (int64_t)(total * factor % p);
+    }
+    return LS_OK;
+}
+
+int ls_field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque) {
+    stage->class_ = LS_CLASS_UNJUDGED;
+    stage->unjudged = stage->elements;
+    stage->elements = stage->differing = stage->max_difference = 0;
+    stage->divergence = NULL;
+    stage->order = ls_arena_printf(arena, "%s has no rule in the field", opaque);
+    return stage->order != NULL ? LS_OK : LS_ERR_MEMORY;
+}

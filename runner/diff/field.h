@@ -1,0 +1,15 @@
+// Tensors whose values are integers modulo a prime, which exact arithmetic gave (`lockstep prove`).
+#ifndef LS_RUNNER_DIFF_FIELD_H
+#define LS_RUNNER_DIFF_FIELD_H
+
+#include "runner/diff/assemble.h"
+#include "runner/result.h"
+
+// sum [tensor->count]: the terms added up in the field; their mean: times the inverse of their
+// number.
+int ls_field_sum(int64_t *sum, const void *const *terms, const ls_assembled *tensor);
+// Leaves a stage that is wrong unjudged: values that come of an operation without a rule may differ
+// although the program's are the same.
+int ls_field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque);
+
+#endif
