@@ -188,21 +188,27 @@ size_t ls_edit_distance(const char *a, const char *b, size_t limit) {
     if (a_length > EDIT_LENGTH_MAX || b_length > EDIT_LENGTH_MAX) {
         return limit + 1;
     }
-    size_t row[EDIT_LENGTH_MAX + 1];
+    size_t rows[3][EDIT_LENGTH_MAX + 1];  // of the last two letters of a, and of this one
     for (size_t j = 0; j <= b_length; j++) {
-        row[j] = j;
+        rows[0][j] = j;
     }
     for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i - 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
-            size_t change = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
-            size_t least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = change < least ? change : least;
+            size_t change = above[j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0);
+            size_t least = above[j] < row[j - 1] ? above[j] + 1 : row[j - 1] + 1;
+            least = change < least ? change : least;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                size_t swap = rows[(i - 2) % 3][j - 2] + 1;
+                least = swap < least ? swap : least;
+            }
+            row[j] = least;
         }
     }
-    return row[b_length] <= limit ? row[b_length] : limit + 1;
+    size_t distance = rows[a_length % 3][b_length];
+    return distance <= limit ? distance : limit + 1;
 }
 
 static size_t word_length(const char *name) {

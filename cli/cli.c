@@ -262,3 +262,16 @@ bool cli_find_beside(char *out, size_t bytes, const char *name) {
     }
     return false;
 }
+
+bool cli_find_program(char *out, size_t bytes, const char *name) {
+    const char *path = getenv("PATH");
+    while (path != NULL && *path != 0) {
+        size_t length = strcspn(path, ":");
+        int used = snprintf(out, bytes, "%.*s/%s", (int)length, path, name);
+        if (used > 0 && (size_t)used < bytes && access(out, X_OK) == 0) {
+            return true;
+        }
+        path += length + (path[length] == ':' ? 1 : 0);
+    }
+    return false;
+}

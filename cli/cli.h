@@ -54,5 +54,7 @@ void cli_progress_end(void);
 
 // Whether a file of this program is beside it, or where it is installed; *out is its path.
 bool cli_find_beside(char *out, size_t bytes, const char *name);
+// Whether a program of this name is in PATH; *out is its path.
+bool cli_find_program(char *out, size_t bytes, const char *name);
 
 #endif

@@ -236,6 +236,7 @@ const cli_command cli_cmd_bench = {
         "elements are tables; 'first plan' is the time until there is one, beside all of "
         "TorchRec's search, and the other rows are the plan's cost beside the lower bound "
         "or the cost of TorchRec's plan.",
+    .example = "lockstep bench --json bench.json",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -206,6 +206,7 @@ const cli_command cli_cmd_calibrate = {
         "type and several counts, whether products are fused into sums, and how wide the "
         "accumulator is; and fits latency and bandwidth of the collectives. The file is what "
         "--order measured:FILE and the planner's --machine FILE read.",
+    .example = "lockstep calibrate --backend nccl --out machine.json",
     .common = 0,
     .options = options,
     .run = run,

@@ -105,6 +105,7 @@ const cli_command cli_cmd_compare = {
                "real run), and compares every output of every stage on every rank: bit_exact, "
                "within_bound with its ratio, or wrong with the first element that differs. "
                "Real processes run under a deadline and are all ended with it.",
+    .example = "lockstep compare scenarios/sharding_tutorial/mixed.yaml --real mpi",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -95,6 +95,7 @@ const cli_command cli_cmd_diff = {
                "wrong. For the first that is wrong it also reports where, by how much, and a "
                "likely reason: a factor, a missing sum, a shard left out. The report lists the "
                "tensors that were not compared.",
+    .example = "lockstep diff one many",
     .common = CLI_COMMON_REPORTS,
     .options = options,
     .run = run,

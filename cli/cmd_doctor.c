@@ -47,20 +47,6 @@ static void add(checks *list, const char *kind, const char *name, bool available
     va_end(args);
 }
 
-// Looks `program` up in PATH. Returns whether it is there.
-static bool find_program(char *out, size_t out_bytes, const char *program) {
-    const char *path = getenv("PATH");
-    while (path != NULL && *path != 0) {
-        size_t length = strcspn(path, ":");
-        int used = snprintf(out, out_bytes, "%.*s/%s", (int)length, path, program);
-        if (used > 0 && (size_t)used < out_bytes && access(out, X_OK) == 0) {
-            return true;
-        }
-        path += length + (path[length] == ':' ? 1 : 0);
-    }
-    return false;
-}
-
 // Makes every run of spaces one.
 static void squeeze(char *text) {
     char *to = text;
@@ -112,7 +98,7 @@ static void program_line(char *out, size_t out_bytes, const char *program, const
 static void check_tool(checks *list, const char *name, const char *package, const char *use) {
     char path[PATH_MAX];
     char version[128];
-    if (!find_program(path, sizeof path, name)) {
+    if (!cli_find_program(path, sizeof path, name)) {
         add(list, "tool", name, false, "not in PATH; for %s: apt-get install %s", use, package);
         return;
     }
@@ -139,7 +125,7 @@ static void check_processes(checks *list, const ls_backend_kind *kind) {
         return;
     }
     char launcher[PATH_MAX];
-    if (!find_program(launcher, sizeof launcher, "mpiexec.mpich")) {
+    if (!cli_find_program(launcher, sizeof launcher, "mpiexec.mpich")) {
         add(list, "backend", kind->name, false,
             "mpiexec.mpich is not in PATH: apt-get install mpich");
         return;
@@ -317,6 +303,7 @@ const cli_command cli_cmd_doctor = {
     .summary = "Say what this build and this machine can do, and why not",
     .details = "Lists the backends, the machine and the tools. A missing backend is no error: the "
                "exit code is 0 whenever the list could be made.",
-    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .example = "lockstep doctor",
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED_UNUSED,
     .run = run,
 };

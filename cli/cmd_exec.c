@@ -1,5 +1,6 @@
 // lockstep exec [-n RANKS] -- PROGRAM [ARGUMENTS]: a program written for NCCL, as it is, with every
 // call of its ranks checked.
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -353,9 +354,21 @@ static int check_options(void) {
     return LS_EXIT_OK;
 }
 
+static int check_program(const char *name) {
+    char path[PATH_MAX];
+    if (strchr(name, '/') != NULL ? access(name, X_OK) == 0
+                                  : cli_find_program(path, sizeof path, name)) {
+        return LS_EXIT_OK;
+    }
+    cli_error("cannot start '%.200s': %s", name,
+              strchr(name, '/') != NULL ? strerror(errno) : "no such program in PATH");
+    return LS_EXIT_USAGE;
+}
+
 static int run(const cli_args *args) {
     static settings used;
     int code = check_options();
+    code = code == LS_EXIT_OK ? check_program(args->values[0]) : code;
     code = code == LS_EXIT_OK ? tell_plan() : code;
     code = code == LS_EXIT_OK ? options_of(&used) : code;
     size_t room = sizeof used.front;
@@ -397,6 +410,7 @@ const cli_command cli_cmd_exec = {
                "mpiexec) that starts the ranks itself. A library that stands in for NCCL's is "
                "preloaded into all of its processes, and their calls meet here, where they are "
                "checked and their data is moved and reduced, so that ranks may share a GPU.",
+    .example = "lockstep exec -n 4 -- python3 train.py",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

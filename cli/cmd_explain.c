@@ -124,5 +124,6 @@ const cli_command cli_cmd_explain = {
     .summary = "Explain a finding: what it means, an example, how to fix it",
     .details = "Without a name it lists all findings, one a line.",
     .options = options,
+    .example = "lockstep explain collective.op_mismatch",
     .run = run,
 };

@@ -183,6 +183,7 @@ const cli_command cli_cmd_fuzz = {
         "tables cut otherwise and in another order, and with --real mpi beside real processes. A "
         "share has a defect planted, which must be found or change nothing. What fails is made as "
         "small as it still fails in the same way. With FILEs, tries these instead.",
+    .example = "lockstep fuzz --count 50 --seed 7 --keep found",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

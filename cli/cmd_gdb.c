@@ -119,5 +119,6 @@ const cli_command cli_cmd_gdb = {
         "Options of gdb's own go before the file or the program: -tui, -ex COMMAND, -x FILE, "
         "--interpreter=mi, ... "
         "The environment variable LOCKSTEP_GDB names another gdb.",
+    .example = "lockstep gdb scenarios/bugs/collective_under_if_rank_0.yaml",
     .run = run,
 };

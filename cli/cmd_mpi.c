@@ -341,6 +341,7 @@ const cli_command cli_cmd_mpi = {
     .details = "PROGRAM is what lockstep-cc or lockstep-c++ has linked: they take the words of "
                "mpicc. Every rank has globals of its own. What MPI forbids, and what it lets "
                "happen only by luck, is a finding with the line of the call.",
+    .example = "lockstep-cc ring.c -o ring && lockstep mpi -n 4 ./ring",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -55,6 +55,7 @@ const cli_command cli_cmd_mutate = {
                "something misrouted or out of order, stale buffers, a shard off by one. Says by "
                "kind what notices it, and of each that survives which check would. Exit code 1: "
                "one survives.",
+    .example = "lockstep mutate scenarios/sharded_embedding/row_wise.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -469,6 +469,7 @@ const cli_command cli_cmd_plan = {
                "short by how much and which single changes would help. Exit code 0: a plan; 1: "
                "none (or, with --diff, a difference, with --validate, bytes that differ, with "
                "--measured, a wrong result); 2: a file is unusable.",
+    .example = "lockstep plan tables.yaml --out plan.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -323,6 +323,7 @@ const cli_command cli_cmd_prove = {
                "random values make other formulas differ: a tensor is proved or wrong, without a "
                "tolerance. The report names for the first wrong tensor its step, module, rank and "
                "element, and a likely reason.",
+    .example = "lockstep prove -n 1,4 -- python3 train.py",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

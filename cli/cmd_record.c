@@ -75,6 +75,7 @@ const cli_command cli_cmd_record = {
                "'lockstep compare --real DIR' can compare with it on a machine that has neither "
                "the processes nor the GPUs; of the simulator, what every rank computed, for a "
                "model of your own to be held against. It appears complete or not at all.",
+    .example = "lockstep record table.yaml --backend mpi --out kept",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

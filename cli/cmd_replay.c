@@ -247,6 +247,7 @@ const cli_command cli_cmd_replay = {
         "each of them. "
         "The trace has the calls of recordings as they were recorded, and what reproduces others' "
         "results.",
+    .example = "lockstep replay kept --junit results.xml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

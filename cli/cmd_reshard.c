@@ -117,6 +117,7 @@ const cli_command cli_cmd_reshard = {
                "the plan cuts them, for as many ranks as it has. Elements are copied bit for bit; "
                "a state of one number per row is kept where the columns of its shards stay "
                "together, and averaged over them by their width where shards are joined.",
+    .example = "lockstep reshard before after --plan eight.plan",
     .common = CLI_COMMON_REPORTS,
     .options = options,
     .run = run,

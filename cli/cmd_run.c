@@ -258,6 +258,7 @@ const cli_command cli_cmd_run = {
         "real processes), "
         "judges each stage by the unsharded oracle, and meets the scenario's expectations. "
         "Exit code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
+    .example = "lockstep run scenarios/training/*.yaml --junit results.xml --report results.html",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

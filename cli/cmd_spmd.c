@@ -226,6 +226,7 @@ const cli_command cli_cmd_spmd = {
                "LOCKSTEP_SEED, LOCKSTEP_SCHEDULE, LOCKSTEP_DELAYED_RANK, LOCKSTEP_EXPLORE, "
                "LOCKSTEP_CHECKS, LOCKSTEP_FAULTS, LOCKSTEP_LOOKAHEAD, LOCKSTEP_DEADLINE, "
                "LOCKSTEP_STACK and LOCKSTEP_HISTORY.",
+    .example = "lockstep spmd -n 4 ./mine.so",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

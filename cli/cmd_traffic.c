@@ -125,6 +125,7 @@ const cli_command cli_cmd_traffic = {
     .details = "Simulates the scenario and sums, over all its collectives and messages, the bytes "
                "of each rank's input that each other rank's result depends on, whatever the "
                "algorithm: a matrix, as text, JSON (--json) and SVG.",
+    .example = "lockstep traffic scenarios/sharding_tutorial/mixed.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -1,5 +1,6 @@
 // What is made of the command and option tables for people: --help and the man page. What shells
 // get is made in completion.c.
+#include <ctype.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -47,9 +48,19 @@ static void option_names(ls_text *out, const cli_option *option) {
     }
 }
 
+// Whether the sentence names each of the choices.
+static bool names_choices(const cli_option *option) {
+    for (size_t i = 0; option->choices[i] != NULL; i++) {
+        if (strstr(option->help, option->choices[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void option_text(ls_text *out, const cli_option *option) {
     ls_text_puts(out, option->help);
-    if (option->choices != NULL) {
+    if (option->choices != NULL && !names_choices(option)) {
         ls_text_puts(out, ": ");
         for (size_t i = 0; option->choices[i] != NULL; i++) {
             ls_text_printf(out, "%s%s", i == 0 ? "" : ", ", option->choices[i]);
@@ -84,9 +95,40 @@ void cli_help_command(ls_text *out, const cli_command *command) {
         ls_text_puts(out, "\n");
         wrap(out, command->details, 0, 0);
     }
-    ls_text_puts(out, "\noptions:\n");
+    ls_text_printf(out, "\nexample:\n  %s\n\noptions:\n", command->example);
     cli_options_each(command, help_option, out);
 }
+
+typedef struct help_row {
+    const char *name, *text;
+} help_row;
+
+static const help_row environment[] = {
+    {"TMPDIR", "folder for temporary files and sockets; default: /tmp"},
+    {"NO_COLOR", "if set to any text, --color auto prints no colours"},
+    {"LOCKSTEP_SCHEDULE", "of programs that call ls_spmd_run: the schedule, as --schedule of spmd"},
+    {"LOCKSTEP_SEED", "their seed"},
+    {"LOCKSTEP_DELAYED_RANK", "the rank that the schedule delay holds back"},
+    {"LOCKSTEP_EXPLORE", "number of schedules to try"},
+    {"LOCKSTEP_LOOKAHEAD", "calls that a rank may be ahead of the others"},
+    {"LOCKSTEP_HISTORY", "calls of each rank that a finding lists"},
+    {"LOCKSTEP_STACK", "stack of a rank in KiB"},
+    {"LOCKSTEP_DEADLINE", "seconds without a call after which a rank is ended"},
+    {"LOCKSTEP_CHECKS", "their checks, as --checks of spmd"},
+    {"LOCKSTEP_FAULTS", "their faults, as --faults of spmd"},
+    {"LOCKSTEP_GDB", "gdb executable for 'lockstep gdb'; default: gdb in PATH"},
+    {"LOCKSTEP_NCCL_LIBRARY", "path of libnccl.so for real NCCL runs"},
+    {"LOCKSTEP_EXEC_DEVICE", "bytes from which exec keeps a call in GPU memory; default: 4 MiB"},
+    {"HYDRA_HOST_FILE", "hosts of MPICH's mpiexec for real MPI runs"},
+    {NULL, NULL},
+};
+
+static const help_row files[] = {
+    {"PREFIX/share/doc/lockstep/docs", "the documentation"},
+    {"PREFIX/share/doc/lockstep/docs/scenario.schema.json", "JSON schema of scenario files"},
+    {"PREFIX/share/lockstep/gdb/lockstep-gdb.py", "the gdb extension"},
+    {NULL, NULL},
+};
 
 static const char exit_codes[] = "0 everything asked holds; 1 a finding; 2 the call or an input "
                                  "file is unusable; 3 the environment failed; 5 nothing ran";
@@ -99,7 +141,11 @@ void cli_help_program(ls_text *out, const cli_command *const *commands) {
         ls_text_printf(out, "  %-12s %s\n", (*commands)->name, (*commands)->summary);
     }
     ls_text_puts(out, "\n'lockstep COMMAND --help' explains a command, 'lockstep --version' names "
-                      "this build.\n\nexit codes:\n  ");
+                      "this build.\n\nenvironment:\n");
+    for (const help_row *row = environment; row->name != NULL; row++) {
+        ls_text_printf(out, "  %-22s %s\n", row->name, row->text);
+    }
+    ls_text_puts(out, "\nexit codes:\n  ");
     wrap(out, exit_codes, 2, 2);
 }
 
@@ -137,24 +183,82 @@ static void man_option(void *arg, const cli_option *option) {
     ls_text_free(&text);
 }
 
-void cli_help_man(ls_text *out, const cli_command *const *commands) {
-    ls_text_printf(out, ".TH LOCKSTEP 1 \"\" \"lockstep %s\"\n", LOCKSTEP_VERSION);
-    ls_text_puts(out, ".SH NAME\nlockstep \\- every rank of an SPMD program in one process, proven "
-                      "against real runs\n.SH SYNOPSIS\n.B lockstep\n.I COMMAND\n[options] "
-                      "[arguments]\n.SH COMMANDS\n");
-    for (; *commands != NULL; commands++) {
-        const cli_command *command = *commands;
-        ls_text_printf(out, ".SS lockstep %s [options] %s\n", command->name, command->arguments);
-        roff(out, command->summary);
+static void man_rows(ls_text *out, const char *title, const help_row *row) {
+    ls_text_printf(out, ".SH %s\n", title);
+    for (; row->name != NULL; row++) {
+        ls_text_puts(out, ".TP\n.B ");
+        roff(out, row->name);
+        ls_text_puts(out, "\n");
+        roff(out, row->text);
         ls_text_puts(out, ".\n");
-        if (command->details != NULL) {
-            ls_text_puts(out, ".PP\n");
-            roff(out, command->details);
-            ls_text_puts(out, "\n");
-        }
-        cli_options_each(command, man_option, out);
     }
+}
+
+static void man_example(ls_text *out, const cli_command *command) {
+    LS_ASSERT(command->example != NULL);
+    ls_text_puts(out, ".PP\n.nf\n");
+    roff(out, command->example);
+    ls_text_puts(out, "\n.fi\n");
+}
+
+static void man_body(ls_text *out, const cli_command *command) {
+    roff(out, command->summary);
+    ls_text_puts(out, ".\n");
+    if (command->details != NULL) {
+        ls_text_puts(out, ".PP\n");
+        roff(out, command->details);
+        ls_text_puts(out, "\n");
+    }
+}
+
+static void man_end(ls_text *out, const char *see_also) {
     ls_text_puts(out, ".SH EXIT STATUS\n");
     roff(out, exit_codes);
     ls_text_puts(out, ".\n");
+    man_rows(out, "ENVIRONMENT", environment);
+    man_rows(out, "FILES", files);
+    ls_text_printf(out, ".SH SEE ALSO\n%s\n", see_also);
+}
+
+void cli_help_man_command(ls_text *out, const cli_command *command) {
+    ls_text_puts(out, ".TH LOCKSTEP-");
+    for (const char *c = command->name; *c != 0; c++) {
+        ls_text_printf(out, "%c", toupper((unsigned char)*c));
+    }
+    ls_text_printf(out, " 1 \"\" \"lockstep %s\"\n.SH NAME\nlockstep\\-%s \\- ", LOCKSTEP_VERSION,
+                   command->name);
+    roff(out, command->summary);
+    ls_text_printf(out, "\n.SH SYNOPSIS\n.B lockstep %s\n[options] ", command->name);
+    roff(out, command->arguments);
+    ls_text_puts(out, "\n.SH DESCRIPTION\n");
+    man_body(out, command);
+    ls_text_puts(out, ".SH OPTIONS\n");
+    cli_options_each(command, man_option, out);
+    ls_text_puts(out, ".SH EXAMPLES\n");
+    man_example(out, command);
+    man_end(out, ".BR lockstep (1)");
+}
+
+void cli_help_man(ls_text *out, const cli_command *const *commands) {
+    ls_text_printf(out, ".TH LOCKSTEP 1 \"\" \"lockstep %s\"\n", LOCKSTEP_VERSION);
+    ls_text_puts(out, ".SH NAME\nlockstep \\- run and check every rank of an SPMD program\n"
+                      ".SH SYNOPSIS\n.B lockstep\n.I COMMAND\n[options] [arguments]\n"
+                      ".SH COMMANDS\n");
+    for (const cli_command *const *each = commands; *each != NULL; each++) {
+        ls_text_printf(out, ".SS lockstep %s [options] %s\n", (*each)->name, (*each)->arguments);
+        man_body(out, *each);
+        cli_options_each(*each, man_option, out);
+    }
+    ls_text_puts(out, ".SH EXAMPLES\n");
+    for (const cli_command *const *each = commands; *each != NULL; each++) {
+        man_example(out, *each);
+    }
+    ls_text see = {0};
+    for (const cli_command *const *each = commands; *each != NULL; each++) {
+        ls_text_printf(&see, ".BR lockstep\\-%s (1),\n", (*each)->name);
+    }
+    ls_text_puts(&see, ".BR lockstep (3)");
+    man_end(out, ls_text_string(&see));
+    out->failed = out->failed || see.failed;
+    ls_text_free(&see);
 }

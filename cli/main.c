@@ -98,6 +98,22 @@ static int run_completion(const char *shell) {
     return code;
 }
 
+// The manual page of a command, or of the program where `name` is NULL.
+static int run_man_page(const char *name) {
+    if (name == NULL) {
+        return print(cli_help_man);
+    }
+    const cli_command *command = find_command(name);
+    if (command == NULL) {
+        return LS_EXIT_USAGE;
+    }
+    ls_text text = {0};
+    cli_help_man_command(&text, command);
+    int code = cli_output("-", &text);
+    ls_text_free(&text);
+    return code;
+}
+
 // Options of the program itself, before any command; `next` follows, or is NULL.
 static int run_program_option(const char *word, const char *next) {
     static const char *const names[] = {"--help", "--version", "--man-page", "--completion"};
@@ -108,7 +124,7 @@ static int run_program_option(const char *word, const char *next) {
         return print(make_version);
     }
     if (strcmp(word, "--man-page") == 0) {
-        return print(cli_help_man);
+        return run_man_page(next);
     }
     if (strcmp(word, "--completion") == 0) {
         return run_completion(next != NULL ? next : "bash");
@@ -150,5 +166,8 @@ int main(int argc, char **argv) {
         return run_help(argc - 2, argv + 2);
     }
     const cli_command *command = find_command(argv[1]);
+    if (command != NULL && argv[2] != NULL && strcmp(argv[2], "--version") == 0) {
+        return print(make_version);
+    }
     return command != NULL ? run_command(command, argc - 2, argv + 2) : LS_EXIT_USAGE;
 }

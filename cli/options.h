@@ -45,9 +45,10 @@ typedef struct cli_option {
 #define CLI_SECONDS_MAX 1e9  // of options that say for how long: 31 years
 
 // Which of the common options a command takes. --help, --quiet and --color: all of them.
-#define CLI_COMMON_REPORTS 1u  // --json, --junit, --report
-#define CLI_COMMON_TRACE   4u  // --trace
-#define CLI_COMMON_SEED    8u  // --seed
+#define CLI_COMMON_REPORTS     1u   // --json, --junit, --report
+#define CLI_COMMON_TRACE       4u   // --trace
+#define CLI_COMMON_SEED        8u   // --seed
+#define CLI_COMMON_SEED_UNUSED 16u  // --seed of a command that draws nothing
 
 typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
 
@@ -82,6 +83,7 @@ typedef struct cli_command {
     int output_argument;               // the number of that which is written; 0: all are inputs
     const char *summary;               // one line, for the list of commands
     const char *details;               // a paragraph or more for --help and the man page
+    const char *example;               // one command line
     unsigned common;                   // CLI_COMMON_ bits
     const cli_option *options;         // the command's own; NULL: none
     bool passes_options;               // what is no option here is an argument: another program's
@@ -104,8 +106,9 @@ void cli_options_each(const cli_command *command,
 // What --help prints.
 void cli_help_command(ls_text *out, const cli_command *command);
 void cli_help_program(ls_text *out, const cli_command *const *commands);
-// lockstep(1) in man's own language.
+// lockstep(1), and lockstep-COMMAND(1), in man's own language.
 void cli_help_man(ls_text *out, const cli_command *const *commands);
+void cli_help_man_command(ls_text *out, const cli_command *command);
 // A completion script for "bash", "zsh" or "fish"; LS_ERR_NOT_FOUND for another shell.
 int cli_completion(ls_text *out, const cli_command *const *commands, const char *shell);
 

@@ -83,8 +83,20 @@ if(TARGET lockstep)
         COMMAND lockstep --completion fish > "${pages}/lockstep.fish"
         COMMAND lockstep run --json-schema > "${PROJECT_BINARY_DIR}/docs/scenario.schema.json"
         DEPENDS lockstep VERBATIM)
-    add_custom_target(lockstep_pages ALL DEPENDS "${pages}/lockstep.1")
-    install(FILES "${pages}/lockstep.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+    set(manuals "${pages}/lockstep.1")
+    # A page for each command that cli/commands.h lists.
+    file(STRINGS cli/commands.h command_rows REGEX "^ +[xX]\\([a-z]+\\)")
+    string(REGEX MATCHALL "[(][a-z]+[)]" commands "${command_rows}")
+    string(REGEX REPLACE "[()]" "" commands "${commands}")
+    list(REMOVE_ITEM commands rank)
+    foreach(command IN LISTS commands)
+        add_custom_command(OUTPUT "${pages}/lockstep-${command}.1"
+            COMMAND lockstep --man-page ${command} > "${pages}/lockstep-${command}.1"
+            DEPENDS lockstep VERBATIM)
+        list(APPEND manuals "${pages}/lockstep-${command}.1")
+    endforeach()
+    add_custom_target(lockstep_pages ALL DEPENDS ${manuals})
+    install(FILES ${manuals} DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
     install(FILES "${pages}/lockstep.bash" RENAME lockstep
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
     install(FILES "${pages}/lockstep.zsh" RENAME _lockstep

@@ -191,6 +191,20 @@ static void explain_passing(ls_text *out, const ls_case_result *result, const ch
     }
 }
 
+// The command that explains each finding, once for those of one name.
+static void explain_commands(ls_text *out, const ls_case_result *result, const char *indent) {
+    for (int f = 0; f < result->finding_count; f++) {
+        ls_finding_id id = result->findings[f].id;
+        bool repeated = false;
+        for (int e = 0; e < f && !repeated; e++) {
+            repeated = result->findings[e].id == id;
+        }
+        if (!repeated) {
+            ls_text_printf(out, "%sexplain: lockstep explain %s\n", indent, ls_finding_name(id));
+        }
+    }
+}
+
 void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent) {
     char deeper[32];
     (void)snprintf(deeper, sizeof deeper, "%s  ", indent);
@@ -221,6 +235,7 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
         put_lines(out, finding->text != NULL ? finding->text : "", deeper);
     }
     explain_passing(out, result, indent);
+    explain_commands(out, result, indent);
     if (result->reproduce != NULL) {
         ls_text_printf(out, "%sreproduce: ", indent);
         put_lines(out, result->reproduce, "");

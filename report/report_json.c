@@ -44,6 +44,11 @@ static void write_finding(ls_json *json, const ls_finding *finding) {
     ls_json_array_close(json);
     ls_json_member_string(json, "where", finding->where);
     ls_json_member_string(json, "text", finding->text);
+    ls_text explain = {0};
+    ls_text_printf(&explain, "lockstep explain %s", ls_finding_name(finding->id));
+    ls_json_member_string(json, "explain", ls_text_string(&explain));
+    json->out->failed = json->out->failed || explain.failed;
+    ls_text_free(&explain);
     ls_json_object_close(json);
 }
 

@@ -92,8 +92,7 @@ void ls_schema_describe(ls_text *out, const ls_schema_field *field) {
         ls_text_puts(out, "true");
         return;
     case LS_FIELD_RANGE:
-        ls_text_printf(out, "a list of two %s, the smaller first,",
-                       integers ? "integers" : "numbers");
+        ls_text_printf(out, "a list of two ascending %s", integers ? "integers" : "numbers");
         range(out, field);
         return;
     case LS_FIELD_INTS:

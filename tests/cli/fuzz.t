@@ -59,6 +59,7 @@ $ w() { printf "lockstep: 1\nname: x\nmesh: {shape: [2]}\nprogram: {steps: [{all
 $ printf 'lockstep: 1\nname: alone\nmesh: {shape: [1]}\nprogram:\n  tensors: [{name: a, shape: [3, 5], dtype: i64, placements: R, source: 0}]\n  steps: [{full: {tensor: a}}]\nfaults: [{type: wrong_count, rank: 0, index: 7}]\n' > alone.yaml; lockstep run alone.yaml | grep buffer
 >   buffer.too_small, rank 0, at alone.yaml:5
 >     rank 0, broadcast of 22 i64 from rank 0 on world: it needs 176 bytes of send buffer, which has 120
+>   explain: lockstep explain buffer.too_small
 # A row of which the oracle knows nothing but the likeliest, and a max_norm that it may exceed: found as a false alarm.
 $ printf 'lockstep: 1\nname: norm\nmesh: {shape: [1]}\ntables: [{name: t0, rows: 3, dim: 3, pooling: max, features: [f0_0], sharding: {type: column_wise, ranks: [0, 0]}, max_norm: 1}]\ninputs: {batch: 1, features: {f0_0: {lengths: {constant: 2}}}}\nsteps: [forward, backward, update]\noptimizer: {type: lamb}\ntrain: {steps: 3}\n' > norm.yaml; lockstep run --quiet norm.yaml
 > run: 1 passed, 0 failed, 0 skipped

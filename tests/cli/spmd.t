@@ -22,6 +22,7 @@ $ lockstep spmd $(dirname $(which lockstep))/tests/cli/libspmd_program.so:exits
 >   rank.died, rank 1
 >     rank 1 called exit(0) before its first call: a rank is a thread, which ends by returning
 >     rank 1 has made no call
+>   explain: lockstep explain rank.died
 >   reproduce: ...
 > 
 > spmd: 0 passed, 1 failed, 0 skipped
@@ -35,7 +36,7 @@ $ lockstep spmd --quiet --explore 20 --checks all $(dirname $(which lockstep))/t
 $ lockstep spmd --quiet --explore 1 $(dirname $(which lockstep))/tests/cli/libspmd_program.so:tests
 > spmd: 1 passed, 0 failed, 0 skipped
 ! lockstep: note: explored 1 schedule: what ls_test was told, 9 times, depends on the schedule, so there may be others
-$ lockstep spmd --quiet --faults die@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so | grep -c rank.died
+$ lockstep spmd --quiet --faults die@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so | grep -c "rank.died, "
 > 1
 $ lockstep spmd --faults dye@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so
 ! lockstep: error: there is no fault 'dye'; did you mean 'die'?

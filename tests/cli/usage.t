@@ -16,6 +16,9 @@ $ lockstep --help
 >
 > 'lockstep COMMAND --help' explains a command, 'lockstep --version' names this build.
 >
+> environment:
+> ...
+>
 > exit codes:
 >   0 everything asked holds; 1 a finding; 2 the call or an input file is unusable; 3 the
 >   environment failed; 5 nothing ran
@@ -120,3 +123,31 @@ $ lockstep exec --simulate --observe -- true
 $ lockstep exec --compare gloo --observe -- true
 ! lockstep: error: --compare excludes --observe, --payload and --hash
 ? 2
+# Two letters that are swapped, the version after a command, and a program that is not there.
+$ lockstep rnu; lockstep run --version; lockstep exec -- no-such-program; lockstep exec -n 2 -- ./missing
+> lockstep 0.2.0
+! lockstep: error: unknown command 'rnu'; did you mean 'run'?
+! lockstep: error: cannot start 'no-such-program': no such program in PATH
+! lockstep: error: cannot start './missing': No such file or directory
+? 2
+# A manual page for each command, with the sections of the program's own.
+$ lockstep --man-page doctor | grep -E '^\.(TH|SH)'; lockstep --man-page | grep -c '^.BR lockstep'; lockstep --man-page nothing
+> .TH LOCKSTEP-DOCTOR 1 "" "lockstep 0.2.0"
+> .SH NAME
+> .SH SYNOPSIS
+> .SH DESCRIPTION
+> .SH OPTIONS
+> .SH EXAMPLES
+> .SH EXIT STATUS
+> .SH ENVIRONMENT
+> .SH FILES
+> .SH SEE ALSO
+> 21
+! lockstep: error: unknown command 'nothing'; 'lockstep --help' lists the commands
+? 2
+# No choice is listed twice, and no sentence of the schema has two commas.
+$ lockstep run --help | grep -A1 -e --device; (lockstep run --explain-schema; lockstep run --help) | grep -c ',,'
+>       --device NAME       Where the simulator computes: host (default), or cuda: all ranks on
+>                           one GPU
+> 0
+? 1

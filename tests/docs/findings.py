@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 
 program, source = sys.argv[1:]
 
@@ -34,6 +35,28 @@ def main():
             with open(f"{source}/{scenario}", encoding="utf-8") as stream:
                 assert re.search(rf"finding: {re.escape(name)}\b", stream.read()), (name, scenario)
             subprocess.run([program, "run", "--quiet", f"{source}/{scenario}"], check=True)
+    check_reports()
+
+
+def check_reports():
+    """The command that a report names for a finding explains it, in every format of the report."""
+    text = "lockstep: 1\nname: f\nmesh: {shape: [2]}\nprogram:\n  steps:\n" \
+           "    - all_reduce: {count: 4, except: [{ranks: [1], op: max}]}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/f.yaml", "w", encoding="utf-8") as stream:
+            stream.write(text)
+        run = subprocess.run([program, "run", "f.yaml", "--json", "f.json", "--junit", "f.xml",
+                              "--report", "f.html"], text=True, capture_output=True, cwd=folder,
+                             check=False)
+        assert run.returncode == 1, run
+        reports = [run.stdout]
+        for name in ("f.xml", "f.html", "f.json"):
+            with open(f"{folder}/{name}", encoding="utf-8") as stream:
+                reports.append(stream.read())
+    for report in reports:
+        commands = set(re.findall(r"lockstep explain ([\w.]+)", report))
+        assert commands == {"collective.op_mismatch"}, (commands, report)
+    assert explain(*commands).startswith("collective.op_mismatch: ")
 
 
 main()

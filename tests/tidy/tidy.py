@@ -13,7 +13,7 @@ C_ENDINGS = (".c", ".h", ".cu", ".cuh", ".inc")
 TEXT_ENDINGS = C_ENDINGS + (".md", ".txt", ".cmake", ".in", ".py", ".sh", ".yaml", ".yml", ".t")
 DATA_ENDINGS = (".json", ".npy", ".safetensors", ".svg", ".supp", ".bin", ".sum", ".S")
 PLAIN_NAMES = {".gitignore", ".clang-format", ".editorconfig", "bootstrap", ".ci/run", "LICENSE",
-               "VERSION", "pyproject.toml"}
+               "VERSION", "pyproject.toml", "examples/ci/Jenkinsfile"}
 SKIPPED_FOLDERS = {".git", "build", "__pycache__", ".carry", "shared"}
 
 # A folder may include the folders in its row, itself, and what lies under them.
