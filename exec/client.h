@@ -132,4 +132,14 @@ LS_API void ls_client_launched(int *rank, int *ranks);
 #ifdef __cplusplus
 }
 #endif
+// Arithmetic in a field, for Python (kernels/field.h).
+struct ls_field_product;
+struct ls_field_pairs;
+LS_API void ls_client_field_matmul(const struct ls_field_product *product);
+LS_API void ls_client_field_pairwise(const struct ls_field_pairs *pairs, int op);
+LS_API void ls_client_field_inverse(int32_t *out, const int32_t *a, size_t count);
+LS_API void ls_client_field_hash(int32_t *out, const int32_t *a, size_t count, uint64_t key);
+LS_API void ls_client_field_sum(int32_t *out, const int32_t *a, size_t outer, size_t middle,
+                                size_t inner);
+
 #endif

@@ -164,7 +164,7 @@ int ls_assembled_value(const void **value, ls_arena *arena, const ls_assembled *
                                     .count = tensor->count};
     *value = sum;
     if (tensor->of->modulus > 0) {
-        return ls_field_sum(sum, terms, tensor);
+        return ls_diff__field_sum(sum, terms, tensor);
     }
     return ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, sum, &reduction, 0, 0, tensor->count);
 }

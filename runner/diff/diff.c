@@ -215,7 +215,7 @@ static int settle(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
                   const ls_diff_allowance *allowed) {
     const char *opaque = p->run.of->opaque != NULL ? p->run.of->opaque : p->ref_of->opaque;
     if (stage->class_ == LS_CLASS_WRONG && p->run.of->modulus > 0 && opaque != NULL) {
-        return ls_field_leave(stage, d->comparison.arena, opaque);
+        return ls_diff__field_leave(stage, d->comparison.arena, opaque);
     }
     if (stage->class_ == LS_CLASS_WRONG) {
         d->wrong = true;

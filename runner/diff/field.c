@@ -1,7 +1,7 @@
 // See field.h.
 #include "runner/diff/field.h"
 
-int ls_field_sum(int64_t *sum, const void *const *terms, const ls_assembled *tensor) {
+int ls_diff__field_sum(int64_t *sum, const void *const *terms, const ls_assembled *tensor) {
     uint64_t p = tensor->of->modulus, factor = 1;
     if (tensor->op != LS_SUM && tensor->op != LS_AVG) {
         return LS_FAIL(LS_ERR_MISMATCH, "it is a %s of parts, which is no operation of a field",
@@ -21,7 +21,7 @@ int ls_field_sum(int64_t *sum, const void *const *terms, const ls_assembled *ten
     return LS_OK;
 }
 
-int ls_field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque) {
+int ls_diff__field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque) {
     stage->class_ = LS_CLASS_UNJUDGED;
     stage->unjudged = stage->elements;
     stage->elements = stage->differing = stage->max_difference = 0;

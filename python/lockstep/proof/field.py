@@ -12,10 +12,21 @@ import os
 
 import torch
 
+from lockstep.proof import kernels
+
 P = (1 << 31) - 1
 TYPE = torch.int32
 _HALF = 16
 _MIX = (-49064778989728563, -4265267296055464877)  # splitmix64's multipliers
+
+
+_kernels = kernels.load()  # None: the process was not started by lockstep
+
+
+def plainly(yes=True):
+    """Lets torch compute what the kernels do: the reference of tests."""
+    global _kernels
+    _kernels = None if yes else kernels.load()
 
 
 def wide(a):
@@ -27,36 +38,121 @@ def narrow(a):
     return torch.remainder(a, P).to(TYPE) if isinstance(a, torch.Tensor) else a % P
 
 
+def _dense(a):
+    """As int32 in one piece."""
+    return a.to(TYPE).contiguous()
+
+
+_one_of = {}
+
+
+def _scalar(number):
+    made = _one_of.get(number)
+    if made is None:
+        if len(_one_of) > 4096:
+            _one_of.clear()
+        made = _one_of[number] = torch.tensor(number % P, dtype=TYPE)
+    return made
+
+
+def _full(one, shape):
+    """Its sizes with as many dimensions, and which of them it is not spread over: [first, last)."""
+    full = (1,) * (len(shape) - one.dim()) + tuple(one.shape)
+    wide_dims = [d for d in range(len(shape)) if full[d] != 1]
+    return full, wide_dims[0], wide_dims[-1] + 1
+
+
+def _split(a, b, shape):
+    """Rows and columns of the result, so that an operand that is spread is so over the rows or the columns alone."""
+    for one in (a, b):
+        if one.numel() == 1 or one.shape == shape:
+            continue
+        full, first, last = _full(one, shape)
+        if full[first:] == tuple(shape[first:]):
+            return math.prod(shape[:first]), math.prod(shape[first:])
+        if full[:last] == tuple(shape[:last]):
+            return math.prod(shape[:last]), math.prod(shape[last:])
+    return 1, math.prod(shape)
+
+
+def _steps(one, shape, rows, columns):
+    """The steps between rows and columns of an operand; None: it is not so laid out."""
+    if one.numel() == 1:
+        return 0, 0
+    if not one.is_contiguous():
+        return None
+    if one.shape == shape:
+        return columns, 1
+    full, first, last = _full(one, shape)
+    if full[first:] == tuple(shape[first:]) and math.prod(shape[first:]) == columns:
+        return 0, 1
+    return (1, 0) if full[:last] == tuple(shape[:last]) and math.prod(shape[:last]) == rows else None
+
+
+def _pairwise(op, a, b):
+    """op: the number of an operation of kernels/field.h."""
+    a = a if isinstance(a, torch.Tensor) else _scalar(a)
+    b = b if isinstance(b, torch.Tensor) else _scalar(b)
+    a, b = a if a.dtype is TYPE else a.to(TYPE), b if b.dtype is TYPE else b.to(TYPE)
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    out = torch.empty(shape, dtype=TYPE)
+    if out.numel() == 0:
+        return out
+    rows, columns = _split(a, b, shape)
+    steps = []
+    for i, one in enumerate((a, b)):
+        step = _steps(one, shape, rows, columns)
+        if step is None:
+            one = one.expand(shape).contiguous()
+            step = (columns, 1)
+        a, b = (one, b) if i == 0 else (a, one)
+        steps += step
+    _kernels["pairwise"](kernels.Pairs(out.data_ptr(), a.data_ptr(), b.data_ptr(), rows, columns, *steps), op)
+    return out
+
+
 def add(a, b):
-    return narrow(wide(a) + wide(b))
+    if _kernels is None or not (isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor)):
+        return narrow(wide(a) + wide(b))
+    return _pairwise(0, a, b)
 
 
 def sub(a, b):
-    return narrow(wide(a) - wide(b))
+    if _kernels is None or not (isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor)):
+        return narrow(wide(a) - wide(b))
+    return _pairwise(1, a, b)
 
 
 def mul(a, b):
-    return narrow(wide(a) * wide(b))
+    if _kernels is None or not (isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor)):
+        return narrow(wide(a) * wide(b))
+    return _pairwise(2, a, b)
 
 
 def neg(a):
-    return narrow(-wide(a))
+    return sub(0, a)
 
 
 def power(a, exponent):
     if isinstance(a, int):
         return pow(a, exponent, P)
-    base, result = wide(a), None
+    base, result = a, None
     while exponent:
         if exponent & 1:
-            result = base if result is None else result * base % P
-        base, exponent = base * base % P, exponent >> 1
-    return torch.ones_like(a) if result is None else narrow(result)
+            result = base if result is None else mul(result, base)
+        exponent >>= 1
+        base = mul(base, base) if exponent else base
+    return torch.ones_like(a) if result is None else result
 
 
 def inv(a):
     """1 / a; of 0 it is 0."""
-    return power(a, P - 2)
+    if _kernels is None or isinstance(a, int):
+        return power(a, P - 2)
+    a = _dense(a)
+    out = torch.empty_like(a)
+    _kernels["inverse"](out.data_ptr(), a.data_ptr(), a.numel())
+    return out
 
 
 def div(a, b):
@@ -65,20 +161,50 @@ def div(a, b):
 
 def total(a, dims=None, keep=False):
     """The sum over dimensions, or over all."""
-    wide_sum = a.long().sum() if dims is None else a.long().sum(dims, keep)
-    return narrow(wide_sum)
+    dims = list(range(a.dim())) if dims is None else [dims] if isinstance(dims, int) else list(dims)
+    dims = sorted(d % a.dim() for d in dims) if a.dim() else []
+    if _kernels is None or not dims or dims != list(range(dims[0], dims[-1] + 1)):
+        return narrow(a.long().sum(dims, keep) if dims else a.long())
+    a = _dense(a)
+    outer, middle, inner = (math.prod(a.shape[d] for d in part) for part in (
+        range(dims[0]), dims, range(dims[-1] + 1, a.dim())))
+    shape = [1 if d in dims else size for d, size in enumerate(a.shape) if keep or d not in dims]
+    out = torch.empty(shape, dtype=TYPE)
+    if out.numel():
+        _kernels["sum"](out.data_ptr(), a.data_ptr(), outer, middle, inner)
+    return out
 
 
-def matmul(a, b):
-    """As torch.matmul, of matrices or stacks of them: halves of 16 bits, whose products are exact in float64."""
+def _plain_matmul(a, b):
+    """Halves of 16 bits, whose products are exact in float64."""
     most = 1 << 18  # products of 34 bits in a sum of 53
     if a.shape[-1] > most:
-        return add(matmul(a[..., :most], b[..., :most, :]), matmul(a[..., most:], b[..., most:, :]))
+        return add(_plain_matmul(a[..., :most], b[..., :most, :]), _plain_matmul(a[..., most:], b[..., most:, :]))
     low, high = (a & 0xFFFF).double(), (a >> _HALF).double()
     low_b, high_b = (b & 0xFFFF).double(), (b >> _HALF).double()
     cross = ((low + high) @ (low_b + high_b)).long()
     ll, hh = (low @ low_b).long(), (high @ high_b).long()
     return narrow(ll + ((cross - ll - hh) % P << _HALF) + hh % P * 2)  # 2^32 is 2
+
+
+def matmul(a, b):
+    """As torch.matmul, of matrices or stacks of them."""
+    a, b = a.to(TYPE), b.to(TYPE)
+    if _kernels is None:
+        return _plain_matmul(a, b)
+    stack = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    out = torch.empty(*stack, m, n, dtype=TYPE)
+    if len(stack) > 1:  # the stack as one dimension
+        a, b = a.expand(*stack, m, k).reshape(-1, m, k), b.expand(*stack, k, n).reshape(-1, k, n)
+    elif stack:
+        a, b = a.expand(*stack, m, k), b.expand(*stack, k, n)
+    batch = math.prod(stack)
+    if out.numel():
+        _kernels["matmul"](kernels.Product(
+            out.data_ptr(), a.data_ptr(), b.data_ptr(), batch, m, k, n, *(a.stride() if stack else (0, *a.stride())),
+            *(b.stride() if stack else (0, *b.stride()))))
+    return out
 
 
 # ---- Numbers ----
@@ -126,6 +252,11 @@ def mix(z):
 
 def function(name, *arguments):
     """Of tensors and ints that broadcast."""
+    if len(arguments) == 1 and _kernels is not None and isinstance(arguments[0], torch.Tensor) and arguments[0].dtype is TYPE:
+        given = _dense(arguments[0])
+        out = torch.empty_like(given)
+        _kernels["hash"](out.data_ptr(), given.data_ptr(), given.numel(), key(name) & (1 << 64) - 1)
+        return out
     h = key(name)
     for argument in arguments:
         argument = argument if isinstance(argument, torch.Tensor) else torch.tensor(argument)

@@ -14,6 +14,7 @@ from lockstep.proof.shadows import Value, is_float
 
 quiet = _disable_current_modes  # torch's operations within it have no values
 OPAQUE = collections.Counter()  # operators without a rule: how often, and where first
+FAILED = {}  # operators whose rule does not take the arguments, with the error
 _where = {}
 _OPTIONS = {"out", "memory_format", "device", "layout", "pin_memory", "non_blocking", "copy"}
 _BESIDE = {"FakeTensor", "FunctionalTensor"}  # tensors without values
@@ -127,6 +128,13 @@ class Field(TorchDispatchMode):
 
     def _ruled(self, name, args, options, out, mover=None, inputs=()):
         """The value by the table's rule; NotImplemented: it has none for these arguments."""
+        try:
+            return self._by_table(name, args, options, out, mover, inputs)
+        except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+            FAILED.setdefault(name, f"{type(error).__name__}: {error}".splitlines()[0])
+            return NotImplemented
+
+    def _by_table(self, name, args, options, out, mover, inputs):
         arguments = numbers.known(args) if numbers.any() else args
         if name in rules.LATE:
             return rules.LATE[name](out, *arguments, **options)
@@ -285,6 +293,8 @@ def enter():
 
 
 def _report():
+    for name, error in FAILED.items():
+        print(f"lockstep prove: the rule of {name} failed: {error}", file=sys.stderr)
     if OPAQUE and int(os.environ.get("RANK") or 0) == 0:
         listed = ", ".join(f"{name} {count} times (first at {_where[name]})" for name, count in OPAQUE.most_common())
         print(f"lockstep prove: operators without a rule: {listed}", file=sys.stderr)

@@ -142,13 +142,16 @@ def put(tensor, given, why_opaque=None):
         held = _held[storage._cdata] = Held(storage, fresh)
         _sweep(fresh.nbytes)
     value = torch.as_tensor(given.of(tensor), dtype=field.TYPE)
-    _view(held.value, tensor).copy_(value.expand(tensor.shape) if value.dim() <= tensor.dim() else value.view(tensor.shape))
+    value = value.reshape(tensor.shape) if value.numel() == tensor.numel() else value.expand(tensor.shape)
+    _view(held.value, tensor).copy_(value)
     if given.ratio is not None and held.ratio is None:
         held.ratio = torch.ones(count, dtype=field.TYPE)
     if held.ratio is not None:
         if given.ratio is None and whole:
             held.ratio = None
         else:
-            _view(held.ratio, tensor).copy_(torch.as_tensor(1 if given.ratio is None else given.ratio, dtype=field.TYPE))
+            ratio = torch.as_tensor(1 if given.ratio is None else given.ratio, dtype=field.TYPE)
+            ratio = ratio.reshape(tensor.shape) if ratio.numel() == tensor.numel() else ratio.expand(tensor.shape)
+            _view(held.ratio, tensor).copy_(ratio)
     held.peak = given.peak if whole else held.peak or given.peak
     held.opaque = why_opaque if whole or why_opaque is not None else held.opaque
