@@ -46,7 +46,8 @@ static void ask(ls_exec *exec, double now) {
     const char byte = LS_WIRE_ASK;
     exec->asked = now;
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        if (!at->gone && at->socket >= 0) {
+        // The first byte that a process reads is the answer to its greeting.
+        if (!at->gone && at->socket >= 0 && at->control != NULL) {
             (void)send(at->socket, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         }
     }

@@ -442,7 +442,8 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
     }
     int status = 0;
     bool known = ls_exec__child_status(exec, process->pid, &status);
-    bool died = !process->bye && !(known && WIFEXITED(status));
+    bool greeted = process->control != NULL;
+    bool died = greeted && !process->bye && !(known && WIFEXITED(status));
     if (!process->bye && known && WIFEXITED(status)) {
         process->status = WEXITSTATUS(status);
     }
