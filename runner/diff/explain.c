@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runner/compare/reason.h"
+#include "runner/diff/field.h"
 
 #define WEIGHTS_MAX 16  // of ranks' parts that are weighed against each other
 
@@ -372,6 +373,9 @@ bool ls_diff_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pai
     const ls_assembled *run = &pair->run;
     vectors v = {.count = run->count, .ranks = sides->run->ranks};
     int ranks_of[WEIGHTS_MAX] = {0}, other = 0;
+    if (run->of->modulus > 0) {
+        return ls_diff__field_explain(out, sides, pair, copy);
+    }
     if (!ls_dtype_is_float(run->dtype) ||
         !fill(&v, sides->arena, pair->wanted[copy], run, pair->has_parts ? &pair->parts : NULL)) {
         return false;

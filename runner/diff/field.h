@@ -2,7 +2,7 @@
 #ifndef LS_RUNNER_DIFF_FIELD_H
 #define LS_RUNNER_DIFF_FIELD_H
 
-#include "runner/diff/assemble.h"
+#include "runner/diff/diff_internal.h"
 #include "runner/result.h"
 
 // sum [tensor->count]: the terms added up in the field; their mean: times the inverse of their
@@ -11,5 +11,9 @@ int ls_diff__field_sum(int64_t *sum, const void *const *terms, const ls_assemble
 // Leaves a stage that is wrong unjudged: values that come of an operation without a rule may differ
 // although the program's are the same.
 int ls_diff__field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque);
+
+// Appends why a tensor differs, if that is found; as ls_diff_explain(). (field_explain.c)
+bool ls_diff__field_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
+                            int copy);
 
 #endif

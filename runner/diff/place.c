@@ -260,7 +260,7 @@ static int count_blocks(int *dim, const ls_captured *tensor, const ls_shape *who
         }
     }
     for (int d = 0; d < whole->ndim && part->ndim == whole->ndim; d++) {
-        if (part->dim[d] == 0 || whole->dim[d] % part->dim[d] != 0 ||
+        if (part->dim[d] == 0 || whole->dim[d] == 0 || whole->dim[d] % part->dim[d] != 0 ||
             whole->dim[d] / part->dim[d] > tensor->piece_count / blocks) {
             return 0;
         }

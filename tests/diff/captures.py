@@ -106,7 +106,13 @@ def lies_as(placements, mesh, shape, **more):
     return {"placements": placements, "mesh": mesh, "shape": shape, **more}
 
 
+def empty_whole(check):
+    """Parts with elements of a whole that has none."""
+    check.one({"t": ([0, 2], [], {})}, [{"t": ([1, 2], [1, 2], {})}] * 2, 1, "wrong", "neither is the other run's")
+
+
 def placements(check):
+    empty_whole(check)
     t = waves(40)  # 8 x 5
     whole = {"t": ([8, 5], t, {})}
     # Rows, uneven as torch.chunk cuts; columns; copies; strided rows; by sizes alone; by offsets.
