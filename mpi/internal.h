@@ -256,7 +256,8 @@ typedef struct mpi_state {
     ls_spmd *run;
     mpi_rank *ranks;  // [rank_count]
     int rank_count;
-    void *pending;  // communicators that are being made, see comm_make.c
+    const char *folder;  // for temporary files
+    void *pending;       // communicators that are being made, see comm_make.c
     int window_count;
     int made_comms;
     int choice_count;
@@ -266,6 +267,12 @@ typedef struct mpi_state {
 } mpi_state;
 extern mpi_state ls_mpi__state;
 extern const ls_front ls_mpi__front;
+
+// ---- launch.c: copies of files ------------------------------------------------------------------
+// A file without a name, so that no end of this process leaves it behind. Its path through /proc
+// holds the bits of `number`: the loader takes two libraries of one path for one.
+int ls_mpi__unnamed_file(char *path, size_t bytes, const char *folder, int number);
+int ls_mpi__copy_file(int out, const char *to, const char *from);
 extern _Thread_local const char *ls_mpi__file;
 extern _Thread_local int ls_mpi__line;
 

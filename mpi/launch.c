@@ -38,7 +38,7 @@ typedef struct launch {
 } launch;
 
 // ---- Images -------------------------------------------------------------------------------------
-static int copy_file(int out, const char *to, const char *from) {
+int ls_mpi__copy_file(int out, const char *to, const char *from) {
     struct stat about;
     int in = open(from, O_RDONLY | O_CLOEXEC);
     if (in < 0 || fstat(in, &about) != 0) {
@@ -110,10 +110,7 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *arg) {
     return 1;
 }
 
-// A file without a name, so that no end of this process leaves it behind. Its path through /proc is
-// each rank's own, since the loader takes two libraries of one path for one: the bits of the rank's
-// number are written in it.
-static int nameless(char *path, size_t bytes, const char *folder, int rank) {
+int ls_mpi__unnamed_file(char *path, size_t bytes, const char *folder, int number) {
     int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0700);
     if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
         file = memfd_create("lockstep-mpi", MFD_CLOEXEC);
@@ -121,10 +118,10 @@ static int nameless(char *path, size_t bytes, const char *folder, int rank) {
     if (file < 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "no temporary file in %s: %s", folder, strerror(errno));
     }
-    size_t used = (size_t)snprintf(path, bytes, "/proc/self/fd");
-    for (int bit = 0; bit < 17; bit++) {
-        used +=
-            (size_t)snprintf(path + used, bytes - used, "%s", (rank >> bit) % 2 != 0 ? "/." : "//");
+    size_t used = (size_t)snprintf(path, bytes, "/proc/thread-self/fd");
+    for (int bit = 0; bit < 24; bit++) {
+        used += (size_t)snprintf(path + used, bytes - used, "%s",
+                                 (number >> bit) % 2 != 0 ? "/." : "//");
     }
     (void)snprintf(path + used, bytes - used, "/%d", file);
     return file;
@@ -132,7 +129,7 @@ static int nameless(char *path, size_t bytes, const char *folder, int rank) {
 
 static int load_image(launch *l, int rank, int file) {
     image *made = &l->images[rank];
-    LS_TRY(copy_file(file, l->folder, l->options->image));
+    LS_TRY(ls_mpi__copy_file(file, l->folder, l->options->image));
     LS_TRY(open_executable(file, l->options->image));
     made->library = dlopen(made->path, RTLD_NOW | RTLD_LOCAL);
     if (made->library == NULL) {
@@ -165,7 +162,7 @@ static int open_image(launch *l, int rank) {
         file = open(made->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
         file = file >= 0 ? file : LS_FAIL(LS_ERR_RESOURCE, "%s: %s", made->path, strerror(errno));
     } else {
-        file = nameless(made->path, sizeof made->path, l->folder, rank);
+        file = ls_mpi__unnamed_file(made->path, sizeof made->path, l->folder, rank);
     }
     if (file < 0) {
         return file;
@@ -183,6 +180,7 @@ static int open_images(launch *l) {
     if (l->options->keep_images && mkdtemp(l->folder) == NULL) {
         return LS_FAIL(LS_ERR_RESOURCE, "%s: %s", l->folder, strerror(errno));
     }
+    ls_mpi__state.folder = l->folder;
     // OpenMP's threads sleep where they would spin, as a rank waits for those that run. libgomp
     // reads it when it is loaded, with the first image.
     bool own = getenv("OMP_WAIT_POLICY") == NULL;

@@ -29,7 +29,7 @@ static int lists_of(list out[8], mpi_record *record) {
             {(any_list *)&of->types, blocks * sizeof(MPI_Datatype), MPI_INT},
         };
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-            if (*all[i].at != NULL && ls_mpi__has_data(of) && blocks > 0) {
+            if (*all[i].at != NULL && of->buf != MPI_IN_PLACE && blocks > 0) {
                 out[n++] = all[i];
             }
         }

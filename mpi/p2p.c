@@ -164,7 +164,8 @@ static int start(mpi_where at, MPI_Request *handle) {
                              "the request of %s, made at %s:%d, is started and not yet complete",
                              request->record.function, request->file, request->line);
     }
-    if (request->kind == MPI_REQUEST_SEND && request->record.mode == MPI_MODE_BUFFERED) {
+    if (request->kind == MPI_REQUEST_SEND && request->record.mode == MPI_MODE_BUFFERED &&
+        !ls_mpi__request_to_nobody(request)) {
         MPI_TRY(take_buffer(at, &request->record));
     }
     return ls_mpi__request_start(at.me, request);

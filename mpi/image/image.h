@@ -6,6 +6,9 @@
 typedef int (*ls_mpi_image_main_function)(int argc, char **argv, char **environment);
 
 __attribute__((visibility("default"))) void ls_mpi_exit(int status, int at_once);
+// dlopen, for the rank whose image `caller` lies in.
+__attribute__((visibility("default"))) void *ls_mpi_open_library(const char *path, int mode,
+                                                                 const void *caller);
 // Memory that the program allocates has so many bytes of that value behind it, where it is guarded.
 #define LS_MPI_GUARD      32
 #define LS_MPI_GUARD_BYTE 0xa7

@@ -144,6 +144,12 @@ void __wrap_error(int status, int number, const char *format, ...) {
     }
 }
 
+// ---- Libraries that the program opens: a copy for each rank -------------------------------------
+// Also those that it has opened find this function, not the C library's.
+__attribute__((visibility("default"))) void *dlopen(const char *path, int mode) {
+    return ls_mpi_open_library(path, mode, (const void *)(uintptr_t)&ls_mpi_image_main);
+}
+
 // ---- The lock of OpenMP's unnamed critical sections, of which libgomp has one for all ranks -----
 static pthread_mutex_t critical = PTHREAD_MUTEX_INITIALIZER;
 
@@ -194,7 +200,8 @@ int __wrap_dup2(int from, int to) {
 }
 
 // ---- Memory that the C library touches ----------------------------------------------------------
-void *__real_memcpy(void *to, const void *from, size_t bytes);
+// These stand in where the program's reads and writes are watched, and the others are there.
+__attribute__((weak)) void *__real_memcpy(void *to, const void *from, size_t bytes);
 void *__wrap_memcpy(void *to, const void *from, size_t bytes);
 void *__wrap_memcpy(void *to, const void *from, size_t bytes) {
     ls_mpi_accessed(from, bytes, 0, __builtin_return_address(0));
@@ -202,7 +209,7 @@ void *__wrap_memcpy(void *to, const void *from, size_t bytes) {
     return __real_memcpy(to, from, bytes);
 }
 
-void *__real_memmove(void *to, const void *from, size_t bytes);
+__attribute__((weak)) void *__real_memmove(void *to, const void *from, size_t bytes);
 void *__wrap_memmove(void *to, const void *from, size_t bytes);
 void *__wrap_memmove(void *to, const void *from, size_t bytes) {
     ls_mpi_accessed(from, bytes, 0, __builtin_return_address(0));
@@ -210,7 +217,7 @@ void *__wrap_memmove(void *to, const void *from, size_t bytes) {
     return __real_memmove(to, from, bytes);
 }
 
-void *__real_memset(void *to, int value, size_t bytes);
+__attribute__((weak)) void *__real_memset(void *to, int value, size_t bytes);
 void *__wrap_memset(void *to, int value, size_t bytes);
 void *__wrap_memset(void *to, int value, size_t bytes) {
     ls_mpi_accessed(to, bytes, 1, __builtin_return_address(0));
@@ -250,7 +257,8 @@ static void *reallocate(void *at, size_t bytes, const void *caller) {
     size_t room = ls_mpi_room(at, caller);
     if (ls_mpi_freed(at, 0, caller) != 0) {
         void *copy = bytes > 0 ? allocate(bytes, caller) : NULL;
-        return copy != NULL ? __real_memcpy(copy, at, room < bytes ? room : bytes) : NULL;
+        (void)(copy != NULL ? mempcpy(copy, at, room < bytes ? room : bytes) : NULL);
+        return copy;
     }
     if (bytes == 0 || bytes > SIZE_MAX - LS_MPI_GUARD) {
         return __real_realloc(at, bytes);
@@ -302,7 +310,7 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes) {
 static char *duplicate(const char *text, size_t length, const void *caller) {
     char *made = allocate(length + 1, caller);
     if (made != NULL) {
-        __real_memcpy(made, text, length);
+        (void)mempcpy(made, text, length);  // which nobody stands in for
         made[length] = 0;
     }
     return made;

@@ -129,6 +129,16 @@ static void store_to_places(void) {
     wait_if(wrong);
 }
 
+// Where nothing is received, the lists are still read.
+static void store_to_counts_of_nothing(void) {
+    int *counts = calloc(6, sizeof *counts);
+    MPI_Iallgatherv(NULL, 0, MPI_INT, NULL, counts, counts + 3, MPI_INT, WORLD, &request);
+    wait_if(!wrong);
+    counts[1] = 98;  // wrong: buffer.use_before_wait, that MPI_Iallgatherv
+    wait_if(wrong);
+    free(counts);
+}
+
 static void free_of_a_window(void) {
     int *memory = calloc(4, sizeof *memory);
     MPI_Win_create(memory, 16, 4, MPI_INFO_NULL, WORLD, &window);
@@ -162,4 +172,5 @@ CASES({"free_of_what_is_received", free_of_what_is_received},
       {"free_beside_a_receive", free_beside_a_receive},
       {"free_of_a_collective", free_of_a_collective}, {"free_of_counts", free_of_counts},
       {"store_to_counts", store_to_counts}, {"store_to_places", store_to_places},
+      {"store_to_counts_of_nothing", store_to_counts_of_nothing},
       {"free_of_a_window", free_of_a_window}, {"free_of_attached_memory", free_of_attached_memory})

@@ -148,6 +148,23 @@ static void freed_after_its_message(void) {
     SAY("freed", in);
 }
 
+// A persistent buffered send to nobody takes no room.
+static void buffered_to_nobody(void) {
+    char *room = malloc(256), *back;
+    int size;
+    MPI_Request request;
+    MPI_Buffer_attach(room, 256);
+    MPI_Bsend_init(&me, 1, MPI_INT, MPI_PROC_NULL, 0, WORLD, &request);
+    for (int i = 0; i < 3; i++) {
+        MPI_Start(&request);
+        MPI_Wait(&request, STATUS);
+    }
+    MPI_Request_free(&request);
+    MPI_Buffer_detach(&back, &size);
+    SAY("nobody", back == room);
+    free(room);
+}
+
 static void lists_of_a_collective(void) {
     int *counts = malloc(3 * sizeof *counts), *places = malloc(3 * sizeof *places), got[6];
     MPI_Request request;
@@ -221,6 +238,7 @@ int main(void) {
     in_place();
     again_and_again();
     freed_after_its_message();
+    buffered_to_nobody();
     lists_of_a_collective();
     window_on_the_stack();
     window_on_the_heap();
