@@ -299,6 +299,8 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
             LS_TRY(is_same(&same, &elements, d, p));
         }
     }
+    bool parts = !same && ls_diff__field_is_parts(&d->sides, p);
+    same = same || parts;
     ls_diff_allowance *allowed =
         ls_arena_alloc(d->sides.arena, (size_t)p->run.copies, sizeof *allowed);
     if (allowed == NULL) {
@@ -325,6 +327,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         ls_stage_result_compared(stage, elements);
         // Without elements, too.
         stage->class_ = p->run.of->modulus > 0 ? LS_CLASS_PROVED : LS_CLASS_BIT_EXACT;
+        stage->order = parts ? "parts of a sum" : NULL;
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
             stage->order = deal->in_turns ? "rows dealt in turns" : "rows in another order";

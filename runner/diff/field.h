@@ -12,7 +12,10 @@ int ls_diff__field_sum(int64_t *sum, const void *const *terms, const ls_assemble
 // although the program's are the same.
 int ls_diff__field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque);
 
-// Appends why a tensor differs, if that is found; as ls_diff_explain(). (field_explain.c)
+// Whether the copies of an activation's gradient add up to the reference's: each rank has the part
+// of its own samples. (field_explain.c, as the next)
+bool ls_diff__field_is_parts(const ls_diff_sides *sides, const ls_diff_pair *pair);
+// Appends why a tensor differs, if that is found; as ls_diff_explain().
 bool ls_diff__field_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                             int copy);
 

@@ -366,6 +366,14 @@ static bool fill_sides(numbers *v, ls_arena *arena, const ls_assembled *of) {
     return true;
 }
 
+bool ls_diff__field_is_parts(const ls_diff_sides *sides, const ls_diff_pair *pair) {
+    const ls_assembled *run = &pair->run;
+    numbers v = {.due = pair->wanted[0], .count = run->count, .p = run->of->modulus};
+    return v.p > 0 && run->of->optional && run->copies > 1 && pair->same &&
+           strstr(run->of->name, " backward ") != NULL && fill_sides(&v, sides->arena, run) &&
+           v.sides > 1 && sums_to_due(&v, 1);
+}
+
 bool ls_diff__field_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                             int copy) {
     const ls_assembled *run = &pair->run;

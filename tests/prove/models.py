@@ -6,6 +6,13 @@ import sys
 LOCKSTEP, PROGRAM = sys.argv[1:3]
 
 
+REASONS = {  # of a defect: its first wrong tensor, and what is said of it
+    "wrong not reduced": ("gradient 3.bias", "not averaged, the mean of what the ranks have is the reference"),
+    "wrong bias": ("forward model", "parameter layer.bias is added 1 times too often"),
+    "wrong eps": ("forward 2",), "wrong decay": ("step 0 parameter 2.weight", "of the 2 ranks only 0 has"),
+    "wrong scale": ("backward 3",)}
+
+
 def prove(ranks, *words):
     done = subprocess.run([LOCKSTEP, "prove", "-n", ranks, "--all", "--json", "-", "--", sys.executable, PROGRAM, *words],
                           capture_output=True, text=True, check=False)
@@ -24,6 +31,9 @@ def main():
             assert case["verdict"] == "pass" and classes == {"proved"} or classes == {"proved", "bit_exact"}, (name, case, said)
         else:
             assert case["verdict"] == "fail" and "wrong" in classes, (name, case, said)
+            first = next(stage for stage in case["stages"] if stage["class"] == "wrong")
+            for text in REASONS.get(name, ()):
+                assert text in first["name"] + first["divergence"], (name, first)
     assert "without a rule" not in said, said
 
 

@@ -19,6 +19,19 @@ def start():
     from lockstep.proof import collectives, mode, models
 
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    _plain_recurrent_layers()
     collectives.install()
     models.install()
     mode.enter()
+
+
+def _plain_recurrent_layers():
+    """Lets LSTM and GRU consist of matrix products: oneDNN's layer is one operator."""
+    import torch
+
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        def plain(*arguments, of=getattr(torch._VF, name)):
+            with torch.backends.mkldnn.flags(enabled=False):
+                return of(*arguments)
+
+        setattr(torch._VF, name, plain)

@@ -5,7 +5,7 @@ import contextlib
 import torch
 
 from lockstep.proof import field, shadows
-from lockstep.proof.mode import quiet
+from lockstep.proof.mode import OPAQUE, quiet
 from lockstep.proof.shadows import is_float
 
 SUM, PRODUCT, MAX, MIN, AVG = range(5)
@@ -29,6 +29,9 @@ def _send_values(send):
 
 
 def _opaque(send):
+    """The operator without a rule that a result comes of: of a rank that only receives, one that this process ran."""
+    if send is None:
+        return next(iter(OPAQUE), None)
     return next((why for why in map(shadows.opaque, send) if why is not None), None)
 
 
@@ -38,10 +41,10 @@ def _beside(group, call, send, recv, reduces, options):
     if like is None or not is_float(like):
         return None
     with quiet():
-        op = options["op"]
+        op, why = options["op"], _opaque(send)
         values = None if send is None else [value.long().contiguous() for value in _send_values(send)]
         if reduces and op in (MAX, MIN, PRODUCT):
-            return _chosen(group, call, op, values, send, recv)
+            return _chosen(group, call, op, values, send, recv, why)
         got = None if recv is None else [torch.zeros(tensor.shape, dtype=torch.long) for tensor in recv]
         issued = call(like=(values or got)[0], send=values, recv=got, op=SUM if reduces else op)
 
@@ -51,13 +54,13 @@ def _beside(group, call, send, recv, reduces, options):
                     value = field.narrow(value)
                     if reduces and op == AVG:
                         value = field.mul(value, field.inv(group.size()))
-                    shadows.put(tensor, value)
+                    shadows.put(tensor, value, why)
 
         issued.then = end
         return issued
 
 
-def _chosen(group, call, op, values, send, recv):
+def _chosen(group, call, op, values, send, recv, why):
     """A maximum's value is that of the rank that has it; of a product, the product."""
     if recv is None or len(recv) != 1 or len(send) != 1 or send[0].shape != recv[0].shape:
         return None
@@ -76,10 +79,10 @@ def _chosen(group, call, op, values, send, recv):
                 made = all_values[0].to(field.TYPE)
                 for value in all_values[1:]:
                     made = field.mul(made, value)
-                shadows.put(recv[0], made)
+                shadows.put(recv[0], made, why)
                 return
             at = all_floats.argmax(0, keepdim=True) if op == MAX else all_floats.argmin(0, keepdim=True)
-            shadows.put(recv[0], shadows.Value(all_values.gather(0, at)[0].to(field.TYPE), peak=op == MAX))
+            shadows.put(recv[0], shadows.Value(all_values.gather(0, at)[0].to(field.TYPE), peak=op == MAX), why)
 
     issued.then = end
     return issued

@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from lockstep.proof import field, rules, shadows
+from lockstep.proof import field, layers, rules, shadows
 from lockstep.proof.shadows import Value, is_float
 
 quiet = _disable_current_modes  # torch's operations within it have no values
@@ -71,6 +71,10 @@ class Field(TorchDispatchMode):
             return func(*args, **kwargs)
         if space == "fsdp":
             return _fsdp(name, func, args, kwargs)
+        if name in layers.FUSED:
+            done = layers.fused(name, func, args, kwargs)
+            if done is not NotImplemented:
+                return done[0]
         if name.startswith("_foreach_"):
             return self._foreach(name, func, args, kwargs)
         return self._apply(name, func, args, kwargs, [t for t in tensors if is_float(t)])
@@ -264,9 +268,10 @@ numbers = _Numbers()
 
 def _fsdp(name, func, args, kwargs):
     """FSDP2's copies into and out of its buffers."""
+    why = next((w for leaf in pytree.tree_leaves(args) if (w := shadows.opaque(leaf))), None)
     if name == "all_gather_copy_in":
         out = func(*args, **kwargs)
-        shadows.put(out[0], torch.cat([shadows.get(tensor).reshape(-1) for tensor in args[0]]).view(out[0].shape))
+        shadows.put(out[0], torch.cat([shadows.get(tensor).reshape(-1) for tensor in args[0]]).view(out[0].shape), why)
         return out
     target = kwargs.get("out")
     if name in ("split_with_sizes_copy", "chunk_cat") and target is not None:
@@ -278,7 +283,7 @@ def _fsdp(name, func, args, kwargs):
             *given, **options)
         out = func(*args, **kwargs)
         for tensor, value in zip(_outputs(target), _outputs(made)):
-            shadows.put(tensor, value)
+            shadows.put(tensor, value, why)
         return out
     return func(*args, **kwargs)
 
