@@ -113,7 +113,7 @@ bool cli_stdout_taken(void) {
 int cli_output(const char *path, const ls_text *text) {
     LS_ASSERT(path != NULL);
     if (text->failed) {
-        cli_error("out of memory while '%s' was put together", path);
+        cli_error("out of memory while '%s' was assembled", path);
         return LS_EXIT_ENVIRONMENT;
     }
     if (!is_stdout(path)) {

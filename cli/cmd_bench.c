@@ -26,7 +26,7 @@ static const cli_option options[] = {
      .value = &backend,
      .value_name = "NAME",
      .choices = ls_backend_names_timed,
-     .help = "What to time, sim by default; of nccl, collectives and kernels on the GPUs"},
+     .help = "Backend to time: sim (default), or nccl: collectives and kernels on the GPUs"},
     {.type = CLI_INT,
      .long_name = "repetitions",
      .value = &repetitions,
@@ -50,18 +50,18 @@ static const cli_option options[] = {
      .long_name = "count",
      .value = &count,
      .value_name = "N",
-     .help = "... of N elements in the larger of a rank's buffers",
+     .help = "Elements in the larger of a rank's two buffers",
      .int_min = 1,
      .int_max = 1 << 30},
     {.type = CLI_STRING,
      .long_name = "dtype",
      .value = &dtype,
      .value_name = "TYPE",
-     .help = "... of this type; of --lookup: f32, f16, bf16 or int8 (default: f32 and int8)"},
+     .help = "Element type; with --lookup f32, f16, bf16 or int8 (default: f32 and int8)"},
     {.type = CLI_SWITCH,
      .long_name = "lookup",
      .value = &lookup,
-     .help = "Measure pooled lookups alone, of these sizes:"},
+     .help = "Measure only pooled lookups, of the sizes below"},
     {.type = CLI_INT,
      .long_name = "rows",
      .value = &rows,
@@ -100,11 +100,11 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "planner",
      .value = &planner,
-     .help = "Measure the planner instead, which takes minutes"},
+     .help = "Measure the planner only; takes minutes"},
     {.type = CLI_SWITCH,
      .long_name = "check",
      .value = &check,
-     .help = "Exit with 1 when a row is over its limit"},
+     .help = "Exit with code 1 if a row exceeds its limit"},
     {.long_name = NULL},
 };
 
@@ -222,20 +222,16 @@ const cli_command cli_cmd_bench = {
     .name = "bench",
     .arguments = "",
     .arguments_max = 0,
-    .summary = "Time the simulator, or GPUs, beside a yardstick measured in the same run",
+    .summary = "Time the simulator or GPUs beside a yardstick measured in the same run",
     .details =
-        "Times are medians; the ratio is of the least times, which other "
-        "processes disturb least. 'elements' is what each rank has in the larger of its two "
-        "buffers. 'memcpy' is a memcpy with as much traffic: half of the bytes that the "
-        "operation has to read once and write once. 'memory of shards' is the peak of the "
-        "whole process over what the ranks' buffers take. What the checks cost is measured "
-        "in processor time, beside the same calls with every check off; so are collectives, and "
-        "lookups, of all threads together. A 'cold' result goes to pages that nobody has "
-        "touched, and so does the memcpy of it. Of the planner's "
-        "rows the "
-        "elements are tables; 'first plan' is the time until there is one, beside all of "
-        "TorchRec's search, and the other rows are the plan's cost beside the lower bound "
-        "or the cost of TorchRec's plan.",
+        "Times are medians. Ratios use the least times, which other processes disturb least. The "
+        "column elements counts the larger of a rank's two buffers. The yardstick memcpy copies "
+        "half of the bytes that the operation must read and write once. The row 'memory of shards' "
+        "is the peak of the process divided by the ranks' buffers. The cost of checks, collectives "
+        "and lookups is processor time of all threads. A 'cold' result is written to untouched "
+        "pages, and so is its memcpy. In the planner's rows the elements are tables. The row "
+        "'first plan' is a time beside TorchRec's whole search. The other rows are the plan's cost "
+        "beside the lower bound or TorchRec's cost.",
     .example = "lockstep bench --json bench.json",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

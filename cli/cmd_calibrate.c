@@ -33,13 +33,13 @@ static const cli_option options[] = {
      .given = &given.backend_given,
      .value_name = "NAME",
      .choices = ls_backend_names_timed,
-     .help = "What to ask, nccl by default; sim, to try the probes on an order that is known"},
+     .help = "Backend to probe: nccl (default), or sim, which tries the probes on a known order"},
     {.type = CLI_STRING,
      .long_name = "out",
      .value = &given.out,
      .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
-     .help = "Where the machine file goes; -: stdout"},
+     .help = "Path of the machine file; -: stdout"},
     {.type = CLI_STRING,
      .long_name = "order",
      .value = &given.order,
@@ -202,10 +202,9 @@ const cli_command cli_cmd_calibrate = {
     .arguments_max = 0,
     .summary = "Measure reduction orders, bandwidth and latency of this machine",
     .details =
-        "Finds by probing which rank's term is added to which, for each reduction, element "
-        "type and several counts, whether products are fused into sums, and how wide the "
-        "accumulator is; and fits latency and bandwidth of the collectives. The file is what "
-        "--order measured:FILE and the planner's --machine FILE read.",
+        "Probes each reduction, element type and several counts: the order of the ranks' terms, "
+        "fused products, and the width of the accumulator. It also fits latency and bandwidth of "
+        "the collectives. --order measured:FILE and --machine FILE read the file.",
     .example = "lockstep calibrate --backend nccl --out machine.json",
     .common = 0,
     .options = options,

@@ -20,7 +20,7 @@ static const cli_option options[] = {
      .long_name = "real",
      .value = &given.real,
      .value_name = "nccl|mpi|DIR",
-     .help = "What to compare with: a live backend, or the recordings in a directory"},
+     .help = "Backend or recording to compare with: nccl, mpi or a directory"},
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
@@ -101,10 +101,10 @@ const cli_command cli_cmd_compare = {
     .arguments_min = 1,
     .arguments_max = -1,
     .summary = "Compare the simulation with a real run, stage by stage",
-    .details = "Simulates each scenario, runs it for real (or reads the recording of an earlier "
-               "real run), and compares every output of every stage on every rank: bit_exact, "
-               "within_bound with its ratio, or wrong with the first element that differs. "
-               "Real processes run under a deadline and are all ended with it.",
+    .details =
+        "Simulates each scenario and runs it for real, or reads a recording. Every output of every "
+        "stage on every rank is compared: bit_exact, within_bound with its ratio, or wrong with "
+        "the first differing element. Real processes run under a deadline and are ended with it.",
     .example = "lockstep compare scenarios/sharding_tutorial/mixed.yaml --real mpi",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

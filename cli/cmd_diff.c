@@ -22,7 +22,7 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "exact",
      .value = &given.exact,
-     .help = "Every bit of every tensor counts, as after a checkpoint was resharded"},
+     .help = "Require equal bits of every tensor, as after a checkpoint was resharded"},
     {.type = CLI_STRING,
      .long_name = "ignore",
      .value = &given.ignore,
@@ -89,12 +89,11 @@ const cli_command cli_cmd_diff = {
     .arguments_min = 2,
     .arguments_max = 2,
     .summary = "Compare a model's tensors from a multi-rank run with a single-rank run",
-    .details = "Reads what lockstep.capture() kept of two runs of a program, or checkpoints as "
-               ".safetensors, assembles each tensor by its placements, and reports for each, in "
-               "program order, whether it is bit exact, within its derived bound, unjudged, or "
-               "wrong. For the first that is wrong it also reports where, by how much, and a "
-               "likely reason: a factor, a missing sum, a shard left out. The report lists the "
-               "tensors that were not compared.",
+    .details = "Reads two runs kept by lockstep.capture(), or checkpoints as .safetensors, and "
+               "assembles each tensor by its placements. In program order it reports whether a "
+               "tensor is bit exact, within its derived bound, unjudged, or wrong. For the first "
+               "wrong one it reports the place, the distance, and a likely reason: a factor, a "
+               "missing sum, a shard left out. It lists the tensors that were not compared.",
     .example = "lockstep diff one many",
     .common = CLI_COMMON_REPORTS,
     .options = options,

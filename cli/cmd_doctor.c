@@ -300,9 +300,10 @@ const cli_command cli_cmd_doctor = {
     .name = "doctor",
     .arguments = "",
     .arguments_max = 0,
-    .summary = "Say what this build and this machine can do, and why not",
-    .details = "Lists the backends, the machine and the tools. A missing backend is no error: the "
-               "exit code is 0 whenever the list could be made.",
+    .summary =
+        "List what this build and this machine can do, with the reason for each missing part",
+    .details = "Lists the backends, the machine and the tools. A missing backend is not an error: "
+               "the exit code is 0.",
     .example = "lockstep doctor",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED_UNUSED,
     .run = run,

@@ -30,51 +30,51 @@ static const cli_option options[] = {
      .int_min = 1,
      .int_max = 1000000000,
      .value_name = "N",
-     .help = "So many random scenarios (default 200, or as many as there is time for)"},
+     .help = "Number of random scenarios (default 200, or as many as there is time for)"},
     {.type = CLI_DOUBLE,
      .long_name = "minutes",
      .double_max = 1e7,
      .value = &given.minutes,
      .given = &given.minutes_given,
      .value_name = "M",
-     .help = "Begin no other scenario after so long"},
+     .help = "Start no scenario after so many minutes"},
     {.type = CLI_DOUBLE,
      .long_name = "seconds",
      .double_max = CLI_SECONDS_MAX,
      .value = &given.seconds,
      .given = &given.seconds_given,
      .value_name = "S",
-     .help = "The same in seconds"},
+     .help = "Start no scenario after so many seconds"},
     {.type = CLI_INT,
      .long_name = "first",
      .value = &given.first,
      .int_min = 0,
      .int_max = 1000000000,
      .value_name = "N",
-     .help = "The number of the first scenario (default 0)"},
+     .help = "Number of the first scenario (default 0)"},
     {.type = CLI_CHOICE,
      .long_name = "real",
      .value = &given.real,
      .value_name = "NAME",
      .choices = reals,
-     .help = "Hold each scenario against real processes, too"},
+     .help = "Compare each scenario with real processes, too"},
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
      .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
-     .help = "Write what failed, shrunk, into DIR, a file each"},
+     .help = "Write each minimised failure to a file in DIR"},
     {.type = CLI_INT,
      .long_name = "runs",
      .value = &given.runs,
      .int_min = 0,
      .int_max = 1000000,
      .value_name = "N",
-     .help = "Shrink a failure with at most so many runs (default 400; 0: leave it as it is)"},
+     .help = "Minimise a failure with at most N runs (default 400; 0: do not minimise)"},
     {.type = CLI_SWITCH,
      .long_name = "print",
      .value = &given.print,
-     .help = "Print the scenario of --first, and try nothing"},
+     .help = "Print the scenario of --first and run nothing"},
     CLI_OUTSIDE_OPTION(given.allow_outside),
     {.long_name = NULL},
 };
@@ -94,8 +94,8 @@ static void progress(void *arg, int done, int total) {
 
 static void tell_counts(const ls_fuzz_counts *counts) {
     const double mib = 1024.0 * 1024.0;
-    cli_note("%llu cases, %llu runs; %llu planted: %llu found, %llu change no bit, %llu within "
-             "rounding, %llu come to nothing",
+    cli_note("%llu cases, %llu runs; %llu injected: %llu found, %llu change no bit, %llu within "
+             "rounding, %llu without effect",
              (unsigned long long)counts->cases, (unsigned long long)counts->trials,
              (unsigned long long)counts->planted, (unsigned long long)counts->found,
              (unsigned long long)counts->harmless, (unsigned long long)counts->rounding,
@@ -174,15 +174,13 @@ const cli_command cli_cmd_fuzz = {
     .name = "fuzz",
     .arguments = "[FILE...]",
     .arguments_max = -1,
-    .summary = "Try random scenarios in many ways, and shrink what fails",
+    .summary = "Fuzz random scenarios and minimise failures",
     .details =
-        "Makes random scenarios of everything that scenario files can say, the same for a seed, "
-        "and "
-        "tries each as it is, under another reduction order, other schedules of its ranks, with "
-        "its "
-        "tables cut otherwise and in another order, and with --real mpi beside real processes. A "
-        "share has a defect planted, which must be found or change nothing. What fails is made as "
-        "small as it still fails in the same way. With FILEs, tries these instead.",
+        "Generates random scenarios, the same ones for a seed. Each runs as it is, under another "
+        "reduction order, under other schedules, with other shardings and another order of its "
+        "tables, and with --real mpi beside real processes. A share of them has an injected "
+        "defect, which must be found or change nothing. A failure is minimised as long as it fails "
+        "in the same way. With FILEs, these run in place of random ones.",
     .example = "lockstep fuzz --count 50 --seed 7 --keep found",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

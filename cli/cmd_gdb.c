@@ -111,14 +111,12 @@ const cli_command cli_cmd_gdb = {
     .arguments = "[GDB OPTIONS] FILE | [GDB OPTIONS] -- PROGRAM [ARGUMENTS]",
     .arguments_max = -1,
     .passes_options = true,
-    .summary = "Debug a scenario, or a program of yours, rank by rank",
-    .details =
-        "Starts gdb on `lockstep run FILE`, or on a program linked with lockstep, with the "
-        "commands ranks, rank, next-collective, goto-collective, catch finding, waitgraph, "
-        "shard, diff-ranks and others loaded; docs/debugging.md shows them at work. "
-        "Options of gdb's own go before the file or the program: -tui, -ex COMMAND, -x FILE, "
-        "--interpreter=mi, ... "
-        "The environment variable LOCKSTEP_GDB names another gdb.",
+    .summary = "Debug a scenario or a program in gdb, rank by rank",
+    .details = "Starts gdb on `lockstep run FILE`, or on a program linked with lockstep. The "
+               "commands ranks, rank, next-collective, goto-collective, catch finding, waitgraph, "
+               "shard, diff-ranks and others are loaded; docs/debugging.md shows them. Options of "
+               "gdb itself go before the file or the program: -tui, -ex COMMAND, -x FILE, "
+               "--interpreter=mi, ... The environment variable LOCKSTEP_GDB names another gdb.",
     .example = "lockstep gdb scenarios/bugs/collective_under_if_rank_0.yaml",
     .run = run,
 };

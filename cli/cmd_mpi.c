@@ -37,43 +37,43 @@ static const cli_option options[] = {
      .value = &given.explore,
      .given = &given.explore_given,
      .value_name = "N",
-     .help = "Try every class of interleavings that receives from MPI_ANY_SOURCE make, "
-             "at most N runs",
+     .help =
+         "Explore every class of interleavings of receives from MPI_ANY_SOURCE, in at most N runs",
      .int_min = 1,
      .int_max = INT_MAX},
     {.type = CLI_STRING,
      .long_name = "choices",
      .value = &given.choices,
      .value_name = "LIST",
-     .help = "Which match each such receive makes, as a finding of --explore says"},
+     .help = "Match of each such receive, as a finding of --explore prints it"},
     {.type = CLI_CHOICE,
      .long_name = "buffering",
      .value = &given.buffering,
      .value_name = "HOW",
      .choices = bufferings,
-     .help = "Whether standard sends wait for their receive (none, default) or never (all)"},
+     .help = "Standard sends wait for their receive (none, default) or never (all)"},
     {.type = CLI_CHOICE,
      .long_name = "compare",
      .value = &compare_with,
      .given = &given.compare,
      .value_name = "MPI",
      .choices = comparisons,
-     .help = "Run it as real processes, too, and compare what each rank prints and returns"},
+     .help = "Run it as real processes, too, and compare stdout and exit code of each rank"},
     {.type = CLI_STRING,
      .long_name = "real",
      .value = &given.real,
      .value_name = "FILE",
-     .help = "The same program as mpicc has built it (default: PROGRAM.mpich)"},
+     .help = "The program as built by mpicc (default: PROGRAM.mpich)"},
     {.type = CLI_STRING,
      .long_name = "ignore",
      .value = &given.ignore,
      .value_name = "REGEX",
-     .help = "What of each line is not compared: times, dates"},
+     .help = "Ignore the parts of lines that match, such as times"},
     {.type = CLI_STRING,
      .long_name = "files",
      .value = &given.files,
      .value_name = "GLOB",
-     .help = "Files that the ranks write, to compare, too: 'out.*'"},
+     .help = "Also compare the files of this pattern that the ranks write: 'out.*'"},
     CLI_SCHEDULE_OPTIONS(given.program),
     CLI_CHECKS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -199,8 +199,8 @@ static void say_explored(const ls_mpi_explored *e, int status) {
         cli_note("explored %d run%s: all interleavings: %d class%s", e->runs, runs, e->classes,
                  classes);
     } else {
-        cli_note("explored %d run%s: every match of receives from MPI_ANY_SOURCE: %d class%s; what "
-                 "MPI_Test and its like were told, %llu times, depends on more than that",
+        cli_note("explored %d run%s: every match of receives from MPI_ANY_SOURCE: %d class%s; the "
+                 "results of MPI_Test and its like, %llu times, depend on more than that",
                  e->runs, runs, e->classes, classes, (unsigned long long)e->observed);
     }
 }
@@ -337,10 +337,10 @@ const cli_command cli_cmd_mpi = {
     .arguments = "PROGRAM [-- ARGUMENTS]",
     .arguments_min = 1,
     .arguments_max = -1,
-    .summary = "Run a program written for MPI, every process a rank",
-    .details = "PROGRAM is what lockstep-cc or lockstep-c++ has linked: they take the words of "
-               "mpicc. Every rank has globals of its own. What MPI forbids, and what it lets "
-               "happen only by luck, is a finding with the line of the call.",
+    .summary = "Run an MPI program with every process as a rank in one process",
+    .details = "PROGRAM was linked by lockstep-cc or lockstep-c++, which take the arguments of "
+               "mpicc. Every rank has its own globals. A violation of MPI's rules is a finding "
+               "with the line of the call, also if the run survives by luck.",
     .example = "lockstep-cc ring.c -o ring && lockstep mpi -n 4 ./ring",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

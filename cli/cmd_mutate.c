@@ -15,7 +15,7 @@ static const cli_option options[] = {
      .int_min = 1,
      .int_max = 1000000,
      .value_name = "N",
-     .help = "Plant at most so many defects in a scenario (default 1000)"},
+     .help = "Inject at most N defects into a scenario (default 1000)"},
     CLI_OUTSIDE_OPTION(given.allow_outside),
     {.long_name = NULL},
 };
@@ -49,12 +49,11 @@ const cli_command cli_cmd_mutate = {
     .arguments = "FILE...",
     .arguments_min = 1,
     .arguments_max = -1,
-    .summary = "Plant defects in scenarios, and say which their checks notice",
-    .details = "Runs each scenario again and again, each time with one defect planted: a call left "
-               "out or made twice, a bit flipped, a wrong count, operation, root or divisor, "
-               "something misrouted or out of order, stale buffers, a shard off by one. Says by "
-               "kind what notices it, and of each that survives which check would. Exit code 1: "
-               "one survives.",
+    .summary = "Inject defects into scenarios and show which checks catch them",
+    .details = "Runs each scenario once per injected defect: a call left out or made twice, a "
+               "flipped bit, a wrong argument, misrouted or reordered data, stale buffers, a shard "
+               "off by one. The report has, by kind, the checks that catch it. For each survivor "
+               "it names a check that would. Exit code 1: a defect survives.",
     .example = "lockstep mutate scenarios/sharded_embedding/row_wise.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

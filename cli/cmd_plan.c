@@ -38,41 +38,40 @@ static const cli_option options[] = {
      .value = &given.out,
      .output = CLI_OUTPUT_FILE,
      .value_name = "PLAN",
-     .help = "Write the plan file that scenarios name"},
+     .help = "Write the plan to a file that scenarios name"},
     {.type = CLI_STRING,
      .long_name = "machine",
      .value = &given.machine,
      .value_name = "NAME|FILE",
-     .help = "The machine planned for: v100_torchrec, a100, h100, h200, or a YAML "
-             "file (default: the scenario's machine)"},
+     .help = "Machine: v100_torchrec, a100, h100, h200, or a YAML file (default: the scenario's "
+             "machine)"},
     {.type = CLI_CHOICE,
      .long_name = "model",
      .value = &given.model,
      .value_name = "NAME",
      .choices = models,
-     .help = "Costs: lockstep (default) or torchrec (TorchRec's, as a baseline)"},
+     .help = "Cost model: lockstep (default) or torchrec (TorchRec's, as a baseline)"},
     {.type = CLI_U64,
      .long_name = "nodes",
      .value = &given.nodes,
      .given = &given.nodes_given,
      .value_name = "N",
      .help = "Stop the search after N nodes (default 10000000; 0: at the first plan). The plan "
-             "depends on this count alone, not on the machine"},
+             "depends on this count, not on the machine"},
     {.type = CLI_DOUBLE,
      .long_name = "seconds",
      .double_max = CLI_SECONDS_MAX,
      .value = &given.seconds,
      .given = &given.seconds_given,
      .value_name = "S",
-     .help = "Stop by the clock, S seconds after the start, where the nodes are not spent before "
-             "(default: never; 0: at the first plan). The report says when it did: another run may "
-             "then end with another plan"},
+     .help = "Stop S seconds after the start (default: never; 0: at the first plan). The report "
+             "says if it did; another run may then end with another plan"},
     {.type = CLI_DOUBLE,
      .long_name = "gap",
      .double_max = 1000,
      .value = &given.gap,
      .value_name = "X",
-     .help = "Stop when the plan is proven within X of the best, 0.01 being 1 % (default 0)"},
+     .help = "Stop if the plan is proven within X of the best; 0.01 is 1 % (default 0)"},
     {.type = CLI_DOUBLE,
      .long_name = "reserve",
      .double_max = 1,
@@ -83,7 +82,7 @@ static const cli_option options[] = {
      .long_name = "explain",
      .value = &given.explain,
      .value_name = "TABLE",
-     .help = "Say why a table went where it went, and what the next best was"},
+     .help = "Explain the place of each table and its next best choice"},
     {.type = CLI_STRING,
      .long_name = "svg",
      .value = &given.svg,
@@ -100,7 +99,7 @@ static const cli_option options[] = {
      .long_name = "from-torchrec",
      .value = &given.from_torchrec,
      .value_name = "FILE",
-     .help = "Take the plan that TorchRec's planner made of all tables, check it and cost it"},
+     .help = "Check and cost a plan of TorchRec's planner for all tables"},
     {.type = CLI_STRING,
      .long_name = "lp",
      .value = &given.lp,
@@ -110,23 +109,24 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "validate",
      .value = &given.validate,
-     .help = "Run the plan in the simulator; planned and moved bytes per rank and stage"},
+     .help =
+         "Run the plan in the simulator and compare planned and moved bytes per rank and stage"},
     {.type = CLI_STRING,
      .long_name = "measured",
      .value = &given.measured,
      .value_name = "nccl|sim|FILE",
-     .help = "Predicted against measured time per rank and stage: runs the plan on the GPUs "
-             "(sim: on this CPU, to try it), or takes the times and their plan from FILE"},
+     .help = "Compare predicted and measured times per rank and stage: runs the plan on the GPUs "
+             "(sim: on this CPU), or reads times and plan from FILE"},
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
      .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
-     .help = "With --measured nccl: keep the times as a file"},
+     .help = "With --measured nccl: write the times to a file"},
     {.type = CLI_SWITCH,
      .long_name = "diff",
      .value = &given.diff,
-     .help = "Compare two plan files instead"},
+     .help = "Compare two plan files"},
     CLI_OUTSIDE_OPTION(given.allow_outside),
     {.long_name = NULL},
 };
@@ -462,13 +462,12 @@ const cli_command cli_cmd_plan = {
     .name = "plan",
     .arguments = "FILE | --diff PLAN PLAN",
     .arguments_max = 2,
-    .summary = "Plan how tables are sharded, with a proof of how good the plan is",
-    .details = "Measures the scenario's inputs, tries every way to cut its tables that their "
-               "sharding keys leave open, and prints the plan's cost, a lower bound that no plan "
-               "can be under, and the gap between them. When nothing fits it says which memory is "
-               "short by how much and which single changes would help. Exit code 0: a plan; 1: "
-               "none (or, with --diff, a difference, with --validate, bytes that differ, with "
-               "--measured, a wrong result); 2: a file is unusable.",
+    .summary = "Find a sharding plan for tables, with a lower bound on its cost",
+    .details = "Reads the scenario's inputs and searches all placements that its sharding keys "
+               "allow. It prints the plan's cost, a lower bound of all plans, and the gap. If "
+               "nothing fits, it names the missing memory and the single changes that help. Exit "
+               "code 0: a plan; 1: none, a difference (--diff), bytes that differ (--validate) or "
+               "a wrong result (--measured); 2: a file is unusable.",
     .example = "lockstep plan tables.yaml --out plan.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

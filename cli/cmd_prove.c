@@ -34,8 +34,8 @@ static const cli_option options[] = {
      .long_name = "ranks",
      .value = &given.ranks,
      .value_name = "N,M...",
-     .help = "Run the program on N ranks, the reference, and on M ranks and so on (default: 1,2); "
-             "one number: on 1 and on so many"},
+     .help = "Run the program on N ranks, the reference, then on M ranks and so on (default: 1,2). "
+             "One number: on 1 and on that many"},
     {.type = CLI_SWITCH,
      .long_name = "all",
      .value = &given.all,
@@ -50,7 +50,7 @@ static const cli_option options[] = {
      .value = &given.keep,
      .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
-     .help = "Keep what the runs computed in the field in a new folder, which diff reads"},
+     .help = "Keep the runs' values of the field in a new folder, which diff reads"},
     {.type = CLI_DOUBLE,
      .long_name = "deadline",
      .double_max = CLI_SECONDS_MAX,

@@ -30,12 +30,12 @@ static const cli_option options[] = {
      .value = &given.backend,
      .value_name = "NAME",
      .choices = ls_backend_names,
-     .help = "What moves the data"},
+     .help = "Backend that moves the data"},
     {.type = CLI_STRING,
      .long_name = "runs",
      .value = &given.runs,
      .value_name = "DIR",
-     .help = "Where this process hears of its runs"},
+     .help = "File by which this process receives its runs"},
     {.long_name = NULL},
 };
 

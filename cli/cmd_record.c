@@ -23,7 +23,7 @@ static const cli_option options[] = {
      .value = &given.out,
      .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
-     .help = "Where the recordings go, one directory per scenario"},
+     .help = "Folder of the recordings, one directory per scenario"},
     CLI_RUN_OPTIONS(given.run),
     {.long_name = NULL},
 };
@@ -71,10 +71,10 @@ const cli_command cli_cmd_record = {
     .arguments_min = 1,
     .arguments_max = -1,
     .summary = "Run scenarios and keep the recordings",
-    .details = "A recording holds every stage output and every call of every rank, so that "
-               "'lockstep compare --real DIR' can compare with it on a machine that has neither "
-               "the processes nor the GPUs; of the simulator, what every rank computed, for a "
-               "model of your own to be held against. It appears complete or not at all.",
+    .details = "A recording holds every stage output and every call of every rank. 'lockstep "
+               "compare --real DIR' compares with it on a machine without the processes or GPUs. A "
+               "recording of the simulator can be compared with a model of your own. It appears "
+               "complete or not at all.",
     .example = "lockstep record table.yaml --backend mpi --out kept",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

@@ -30,11 +30,11 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "resharded",
      .value = &given.resharded,
-     .help = "Replay training also with the tables cut in other ways"},
+     .help = "Also replay training with the tables sharded in other ways"},
     {.type = CLI_SWITCH,
      .long_name = "verbose",
      .value = &given.verbose,
-     .help = "Name every skipped case, also where many are skipped for one reason"},
+     .help = "Name every skipped case, also if many have the same reason"},
     {.long_name = NULL},
 };
 
@@ -236,17 +236,13 @@ const cli_command cli_cmd_replay = {
     .arguments = "DIR...",
     .arguments_min = 1,
     .arguments_max = -1,
-    .summary = "Repeat everything recorded in a directory in the simulator, and compare",
+    .summary = "Repeat all recordings of a directory in the simulator and compare",
     .details =
-        "Reads recordings made by 'lockstep record', results of NCCL collectives "
-        "(manifest.json and *.bin), of torch (dtensor_*.json, embedding*.safetensors) and of "
-        "TorchRec (trained collections), also in folders of DIR, each once however many links lead "
-        "there. "
-        "What is not supported counts as skipped, never as passed; what cannot be read fails. "
-        "Cases that are skipped for the same reason are counted in one line; the JSON report has "
-        "each of them. "
-        "The trace has the calls of recordings as they were recorded, and what reproduces others' "
-        "results.",
+        "Reads recordings of 'lockstep record' and 'lockstep exec', and results of NCCL "
+        "collectives (manifest.json and *.bin), torch (dtensor_*.json, embedding*.safetensors) and "
+        "TorchRec. It searches all folders below DIR, each once. Unsupported results are skipped "
+        "and never pass; unreadable ones fail. Cases with the same reason to be skipped share one "
+        "line; the JSON report has each of them.",
     .example = "lockstep replay kept --junit results.xml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

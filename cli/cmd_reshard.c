@@ -15,7 +15,7 @@ static const cli_option options[] = {
      .long_name = "plan",
      .value = &plan_file,
      .value_name = "PLAN",
-     .help = "The plan file to cut up by (lockstep plan --out writes one); needed"},
+     .help = "Plan file of the new shards (lockstep plan --out writes one); required"},
     {.long_name = NULL},
 };
 
@@ -111,12 +111,11 @@ const cli_command cli_cmd_reshard = {
     .arguments_min = 2,
     .arguments_max = 2,
     .output_argument = 2,
-    .summary = "Cut a checkpoint of embedding tables up by another plan",
-    .details = "FROM is a checkpoint: weights and optimizer states of sharded tables, as "
-               "run --checkpoint leaves it. TO, which must not exist, gets the same tables as "
-               "the plan cuts them, for as many ranks as it has. Elements are copied bit for bit; "
-               "a state of one number per row is kept where the columns of its shards stay "
-               "together, and averaged over them by their width where shards are joined.",
+    .summary = "Reshard an embedding checkpoint to a new plan",
+    .details = "FROM is a checkpoint of run --checkpoint: weights and optimizer states of sharded "
+               "tables. TO must not exist; it gets the same tables in the shards of the plan. "
+               "Elements are copied bit for bit. A state of one number per row is copied for "
+               "narrower blocks and averaged by width for joined ones.",
     .example = "lockstep reshard before after --plan eight.plan",
     .common = CLI_COMMON_REPORTS,
     .options = options,

@@ -33,38 +33,37 @@ static const cli_option options[] = {
      .value = &given.backend,
      .value_name = "NAME",
      .choices = ls_backend_names,
-     .help = "Where to run, sim by default"},
+     .help = "Backend: sim (default), mpi or nccl"},
     {.type = CLI_CHOICE,
      .long_name = "on",
      .value = &given.on,
      .given = &given.run.spread,
      .value_name = "NAME",
      .choices = carriers,
-     .help =
-         "Spread the simulation over processes, each with a block of the ranks: the results are "
-         "the same. They are started by"},
+     .help = "Spread the simulation over processes, each with a block of the ranks; the results "
+             "are the same. They are started by"},
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
      .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
-     .help = "Keep the stage outputs of every rank as recordings in DIR, one directory per "
-             "scenario"},
+     .help =
+         "Keep the stage outputs of every rank as recordings in DIR, one directory per scenario"},
     {.type = CLI_STRING,
      .long_name = "checkpoint",
      .value = &given.checkpoint,
      .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
-     .help = "Save the simulated tables and their optimizers' states after the last step in DIR, "
-             "which must not exist; lockstep reshard cuts it up anew"},
+     .help = "Save tables and optimizer states after the last step in the new folder DIR; lockstep "
+             "reshard moves it to another plan"},
     CLI_DEVICE_OPTION(given.device),
     {.type = CLI_CHOICE,
      .long_name = "schedule",
      .value = &given.schedule,
      .value_name = "NAME",
      .choices = schedules,
-     .help = "Who runs next, each rank by itself: round-robin (default), random (by the seed), "
-             "delay (rank 0 last)"},
+     .help =
+         "Schedule of the ranks: round-robin (default), random (by the seed), delay (rank 0 last)"},
     {.type = CLI_INT,
      .long_name = "explore",
      .value = &given.explore,
@@ -76,13 +75,13 @@ static const cli_option options[] = {
      .long_name = "checks",
      .value = &given.checks,
      .value_name = "GLOBS",
-     .help = "Checks of the ranks' calls by name, as \"-value.*\", \"-*,p2p.*\" or "
-             "\"collective.order_mismatch=strict\""},
+     .help =
+         "Checks by name, as \"-value.*\", \"-*,p2p.*\" or \"collective.order_mismatch=strict\""},
     {.type = CLI_SWITCH,
      .long_name = "shape-only",
      .value = &given.run.shape_only,
-     .help = "No data: match the calls of programs on buffers, find what is wrong with them, and "
-             "tell counts, bytes and time; what they compute is unjudged"},
+     .help = "Match the calls of programs on buffers without data, and report counts, bytes and "
+             "time; values are unjudged"},
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding",
@@ -120,7 +119,7 @@ static int check_checkpoint(const cli_scenarios *scenarios) {
         cli_error("--checkpoint saves what the simulator leaves, not %s",
                   ls_backend_names[given.backend]);
     } else if (scenario->is_program || ls_scenario_plants(scenario)) {
-        cli_error("%s: --checkpoint needs tables, and no planted defects", scenario->file);
+        cli_error("%s: --checkpoint needs tables without injected defects", scenario->file);
     } else if (ls_scenario_quantises(scenario)) {
         cli_error("%s: --checkpoint has no quantised rows", scenario->file);
     } else if (access(given.checkpoint, F_OK) == 0) {
@@ -254,10 +253,9 @@ const cli_command cli_cmd_run = {
     .arguments_max = -1,
     .summary = "Run scenarios on one backend and check them against the oracle",
     .details =
-        "Simulates every rank in this process (or, with --on, in several; with --backend, runs "
-        "real processes), "
-        "judges each stage by the unsharded oracle, and meets the scenario's expectations. "
-        "Exit code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
+        "Simulates every rank in this process (--on: in several; --backend: in real processes), "
+        "judges each stage by the unsharded oracle, and checks the scenario's expectations. Exit "
+        "code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
     .example = "lockstep run scenarios/training/*.yaml --junit results.xml --report results.html",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

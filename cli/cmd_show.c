@@ -117,7 +117,7 @@ const cli_command cli_cmd_show = {
     .arguments_max = 1,
     .summary = "Draw which rank holds which block of each table and tensor",
     .details = "Every cell of the drawing names the ranks that hold it. Beyond two dimensions each "
-               "slice is drawn. A plan that leaves holes or overlaps is drawn as it is.",
+               "slice is drawn. A plan with gaps or overlaps is drawn as it is.",
     .example = "lockstep show scenarios/sharded_embedding/row_wise.yaml --svg rows.svg",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

@@ -41,7 +41,7 @@ static const cli_option options[] = {
      .long_name = "lookahead",
      .value = &given.lookahead,
      .value_name = "N",
-     .help = "Calls that ranks go on for after a mismatch, to name a call left out",
+     .help = "Calls for which ranks continue after a mismatch, to name a missing call",
      .int_min = 0,
      .int_max = 4096},
     CLI_HISTORY_OPTION(given.program),
@@ -143,7 +143,7 @@ static int explore(ls_spmd_result **out, uint64_t *seed, program *p, const setti
                  "calls: 1 class",
                  given.explore, ending);
     } else if (status == LS_OK) {
-        cli_note("explored %d schedule%s: what ls_test was told, %llu times, depends on the "
+        cli_note("explored %d schedule%s: the results of ls_test, %llu times, depend on the "
                  "schedule, so there may be others",
                  given.explore, ending, (unsigned long long)observed);
     }
@@ -219,7 +219,7 @@ const cli_command cli_cmd_spmd = {
     .arguments = "PROGRAM.so[:FUNCTION] [-- ARGUMENTS]",
     .arguments_min = 1,
     .arguments_max = -1,
-    .summary = "Run a C program of your own, every rank a thread",
+    .summary = "Run a C program with every rank as a thread",
     .details = "FUNCTION (spmd_main unless named) is an ls_spmd_program of ranks/ranks.h in a "
                "shared library; it receives the words after '--' as ls_spmd_arguments. A program "
                "with a main of its own takes the same from the environment: "

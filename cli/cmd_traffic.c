@@ -121,10 +121,10 @@ const cli_command cli_cmd_traffic = {
     .arguments = "FILE",
     .arguments_min = 1,
     .arguments_max = 1,
-    .summary = "Show how many bytes go from rank to rank",
-    .details = "Simulates the scenario and sums, over all its collectives and messages, the bytes "
-               "of each rank's input that each other rank's result depends on, whatever the "
-               "algorithm: a matrix, as text, JSON (--json) and SVG.",
+    .summary = "Show the bytes from rank to rank",
+    .details = "Simulates the scenario. For all collectives and messages it sums the bytes of each "
+               "rank's input on which each other rank's result depends, whatever the algorithm. "
+               "The matrix is printed as text, JSON (--json) and SVG.",
     .example = "lockstep traffic scenarios/sharding_tutorial/mixed.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

@@ -31,7 +31,7 @@ typedef struct cli_stop_options {
 #define CLI_STOP_OPTIONS(options, name, help_)                                                     \
     {.type = CLI_SWITCH, .long_name = (name), .value = &(options).stop, .help = (help_)}, {        \
         .type = CLI_SWITCH, .long_name = "wait-for-debugger", .value = &(options).wait,            \
-        .help = "Print the process id and wait for a debugger to attach, then go on"               \
+        .help = "Print the process id, wait for a debugger to attach, then continue"               \
     }
 
 // Does what these options ask before the command runs: starts gdb with the commands catches

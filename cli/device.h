@@ -11,7 +11,7 @@ extern const char *const cli_devices[];  // "host", "cuda"
     {                                                                                              \
         .type = CLI_CHOICE, .long_name = "device", .value = &(given), .value_name = "NAME",        \
         .choices = cli_devices,                                                                    \
-        .help = "Where the simulator computes: host (default), or cuda: all ranks on one GPU"      \
+        .help = "Device of the simulator: host (default), or cuda with all ranks on one GPU"       \
     }
 
 // Opens a device; *out NULL for the host. A program without CUDA goes on as the one with it. An

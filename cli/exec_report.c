@@ -82,12 +82,11 @@ ls_call_row *cli_exec_calls(ls_arena *arena, const ls_exec_result *result) {
 
 const char *cli_exec_unchecked(ls_arena *arena, const ls_exec_result *result) {
     if (result->calls == 0) {
-        return ls_arena_printf(
-            arena,
-            "%d of its processes connected, and none made a collective call; calls of NCCL and "
-            "torch.distributed are seen, those of other libraries (JAX's own gloo, TensorPipe "
-            "beneath RPC, MPI) are not",
-            result->processes);
+        return ls_arena_printf(arena,
+                               "%d of its processes connected, and none made a collective call; "
+                               "calls of NCCL and torch.distributed are seen, those of other "
+                               "libraries (JAX's own gloo, TensorPipe under RPC, MPI) are not",
+                               result->processes);
     }
     if (result->widest == 1 && result->processes > 1) {
         return ls_arena_printf(

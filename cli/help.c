@@ -134,9 +134,9 @@ static const char exit_codes[] = "0 everything asked holds; 1 a finding; 2 the c
                                  "file is unusable; 3 the environment failed; 5 nothing ran";
 
 void cli_help_program(ls_text *out, const cli_command *const *commands) {
-    ls_text_puts(out, "usage: lockstep COMMAND [options] [arguments]\n\n"
-                      "Runs every rank of an SPMD program in one process, and compares the result "
-                      "with real\nruns bit for bit.\n\ncommands:\n");
+    ls_text_puts(out, "usage: lockstep COMMAND [options] [arguments]\n\nRuns and checks every rank "
+                      "of an SPMD program on one machine, and compares the results\nwith real runs "
+                      "bit for bit.\n\ncommands:\n");
     for (; *commands != NULL; commands++) {
         ls_text_printf(out, "  %-12s %s\n", (*commands)->name, (*commands)->summary);
     }

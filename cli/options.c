@@ -33,7 +33,7 @@ static const common_row common_rows[] = {
       .long_name = "seed",
       .value = &cli_options_common.seed,
       .value_name = "N",
-      .help = "Accepted as by all commands; has no effect"}},
+      .help = "Accepted for uniformity; has no effect"}},
     {CLI_COMMON_REPORTS,
      {.type = CLI_STRING,
       .long_name = "json",

@@ -54,7 +54,7 @@ void cli_program_notes(const ls_spmd_result *result, int fault_count) {
     for (int i = 0; result != NULL && i < fault_count; i++) {
         const char *missed = ls_spmd_fault_missed(result, i);
         if (missed != NULL) {
-            cli_note("fault %d was not planted: %s", i, missed);
+            cli_note("fault %d was not injected: %s", i, missed);
         }
     }
 }

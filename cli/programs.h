@@ -29,7 +29,7 @@ typedef struct cli_program_options {
      .given = &(program).schedule_given,                                                           \
      .value_name = "NAME",                                                                         \
      .choices = ls_spmd__schedules,                                                                \
-     .help = "Who runs next: round-robin by default, random by --seed, delay or parallel"},        \
+     .help = "Schedule: round-robin (default), random (by --seed), delay or parallel"},            \
     {                                                                                              \
         .type = CLI_INT, .long_name = "delayed-rank", .value = &(program).delayed_rank,            \
         .given = &(program).delayed_given, .value_name = "R",                                      \
@@ -41,20 +41,20 @@ typedef struct cli_program_options {
     {                                                                                              \
         .type = CLI_STRING, .long_name = "checks", .value = &(program).checks,                     \
         .value_name = "GLOBS",                                                                     \
-        .help = "Which checks are on: 'all', '-value.*', 'buffer.*,-handle.leak'"                  \
+        .help = "Checks that are on: 'all', '-value.*', 'buffer.*,-handle.leak'"                   \
     }
 
 #define CLI_FAULTS_OPTION(program)                                                                 \
     {                                                                                              \
         .type = CLI_STRING, .long_name = "faults", .value = &(program).faults,                     \
         .value_name = "LIST",                                                                      \
-        .help = "What goes wrong: TYPE@RANK:CALL[:AMOUNT],... with types as in scenarios"          \
+        .help = "Faults to inject, as TYPE@RANK:CALL[:AMOUNT],... with types as in scenarios"      \
     }
 
 #define CLI_HISTORY_OPTION(program)                                                                \
     {                                                                                              \
         .type = CLI_INT, .long_name = "history", .value = &(program).history, .value_name = "N",   \
-        .help = "Calls of each rank that are kept for findings (default: 16)", .int_min = 1,       \
+        .help = "Calls of each rank that a finding lists (default: 16)", .int_min = 1,             \
         .int_max = 4096                                                                            \
     }
 

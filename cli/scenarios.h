@@ -42,7 +42,7 @@ typedef struct cli_run_options {
          .long_name = "memory",                                                                    \
          .value = &(options).memory,                                                               \
          .value_name = "BYTES",                                                                    \
-         .help = "Refuse scenarios that need more, as 16G (default: doctor says)"},                \
+         .help = "Refuse scenarios that need more memory, as 16G (default: see doctor)"},          \
         {.type = CLI_INT,                                                                          \
          .long_name = "processes",                                                                 \
          .value = &(options).processes,                                                            \
@@ -59,7 +59,7 @@ typedef struct cli_run_options {
 #define CLI_OUTSIDE_OPTION(value_)                                                                 \
     {                                                                                              \
         .type = CLI_SWITCH, .long_name = "allow-outside", .value = &(value_),                      \
-        .help = "Let paths in scenarios leave their folder"                                        \
+        .help = "Allow paths in scenarios outside of their folder"                                 \
     }
 
 // Loads every file; prints all errors of all files. Returns an exit code; on LS_EXIT_OK the caller

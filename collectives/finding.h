@@ -18,22 +18,23 @@ extern "C" {
     X(LS_FINDING_KIND_MISMATCH, "collective.kind_mismatch", true, "calls",                         \
       "ranks of one communicator make different collectives at the same place")                    \
     X(LS_FINDING_COUNT_MISMATCH, "collective.count_mismatch", true, "calls",                       \
-      "they disagree about the number of elements")                                                \
+      "ranks disagree about the number of elements")                                               \
     X(LS_FINDING_DTYPE_MISMATCH, "collective.dtype_mismatch", true, "calls",                       \
-      "about the element type")                                                                    \
+      "ranks disagree about the element type")                                                     \
     X(LS_FINDING_OP_MISMATCH, "collective.op_mismatch", true, "calls",                             \
-      "about the reduce operation")                                                                \
-    X(LS_FINDING_ROOT_MISMATCH, "collective.root_mismatch", true, "calls", "about the root")       \
+      "ranks disagree about the reduce operation")                                                 \
+    X(LS_FINDING_ROOT_MISMATCH, "collective.root_mismatch", true, "calls",                         \
+      "ranks disagree about the root")                                                             \
     X(LS_FINDING_SPLIT_MISMATCH, "collective.split_mismatch", true, "calls",                       \
-      "what one sends to another is not what that one expects")                                    \
+      "a rank sends another count than the receiver expects")                                      \
     X(LS_FINDING_GROUP_MISMATCH, "collective.group_mismatch", true, "calls",                       \
-      "about who belongs to the communicator")                                                     \
+      "ranks disagree about the members of the communicator")                                      \
     X(LS_FINDING_PURPOSE_MISMATCH, "collective.purpose_mismatch", true, "calls",                   \
-      "about what it is for: equal calls that move different data")                                \
+      "equal calls that move different data")                                                      \
     X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch", true, "calls",                       \
       "the same calls in different order")                                                         \
     X(LS_FINDING_REDUNDANT_REDUCE, "collective.redundant_reduce", true, "calls, bytes",            \
-      "a sum of what is the sum already: all ranks bring what an earlier one gave them")           \
+      "a sum of an earlier sum, which all ranks already have")                                     \
     X(LS_FINDING_MISSING_RANK, "collective.missing_rank", true, "calls, waiting",                  \
       "a rank never makes the call that the others wait in")                                       \
     X(LS_FINDING_EXTRA_CALL, "collective.extra_call", true, "calls, waiting",                      \
@@ -52,7 +53,8 @@ extern "C" {
       "ranks wait for each other in a circle")                                                     \
     X(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, "deadlock.cross_communicator", true,                 \
       "calls, waiting",                                                                            \
-      "two communicators are used in different orders on different ranks; told also when "         \
+      "two communicators are used in different orders on different ranks; also reported when the " \
+      "run happened to finish"                                                                     \
       "the run happened to finish")                                                                \
     X(LS_FINDING_BUFFER_OVERLAP, "buffer.overlap", true, "memory",                                 \
       "buffers of concurrent calls share memory in a way that the collective does not "            \
@@ -82,7 +84,7 @@ extern "C" {
       "where the first infinity came from")                                                        \
     X(LS_FINDING_RANK_DIED, "rank.died", true, "processes",                                        \
       "a rank's process ended by a signal or an error; code 3, unless the scenario "               \
-      "planted it")                                                                                \
+      "injected it")                                                                                \
     X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early", true, "waiting",                          \
       "a rank returned while others still wait for it")                                            \
     X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range", true, "ids",                      \

@@ -91,7 +91,7 @@ static int exchange_counts(side *sides, const ls_functional *f, ls_call *calls) 
         for (int m = 0; m < ls_functional__comm(f, i)->size; m++) {
             if (s->count_in[m] < 0) {
                 return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[i].rank,
-                                    "rank %d is told of a negative number of ids", calls[i].rank);
+                                    "rank %d receives a negative number of ids", calls[i].rank);
             }
             s->recvs[m] = (size_t)s->count_in[m];
             s->received += s->recvs[m];

@@ -151,8 +151,8 @@ static int find_columns(columns *out, const ls_keyed_tensor *const *tensors, int
         }
     }
     return out->of ? LS_OK
-                   : LS_FAIL(LS_ERR_NOT_FOUND, "none of %d keyed tensors has key %s", tensor_count,
-                             key);
+                   : LS_FAIL(LS_ERR_NOT_FOUND, "%d keyed tensors: no tensor has key %s",
+                             tensor_count, key);
 }
 
 static void copy_columns(keyed_tensor_owner *owner, const columns *from) {

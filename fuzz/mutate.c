@@ -188,7 +188,7 @@ static int add_case(mutating *m, int kind, const char *what, const ls_fuzz_outco
 static int try_defect(mutating *m, int kind, const char *what, json_t *planted, bool failed) {
     ls_fuzz_outcome outcome = {.end = LS_FUZZ_UNFIT};
     int status =
-        planted == NULL || failed ? LS_FAIL(LS_ERR_MEMORY, "cannot plant a defect") : LS_OK;
+        planted == NULL || failed ? LS_FAIL(LS_ERR_MEMORY, "cannot inject a defect") : LS_OK;
     if (status == LS_OK && m->left > 0) {
         status = ls_fuzz_try(&outcome, planted, m->file, 0, m->options);
     }

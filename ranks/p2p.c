@@ -321,7 +321,7 @@ bool ls_p2p__choose(ls_spmd *run) {
     }
     int chosen = run->options.front->choose(run, choices, count);
     if (chosen < 0) {
-        ls_spmd__fail(run, LS_ERR_UNSUPPORTED, "what this run would do has been tried");
+        ls_spmd__fail(run, LS_ERR_UNSUPPORTED, "all choices of this run have been tried");
         return true;
     }
     LS_ASSERT(chosen < count);

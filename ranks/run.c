@@ -275,7 +275,7 @@ void ls_spmd__judge(ls_spmd *run) {
 int ls_spmd__verdict(const ls_spmd *run) {
     const ls_spmd_result *result = run->result;
     if (ls_arena_failed(result->arena)) {  // a finding, or a part of one, is missing
-        return LS_FAIL(LS_ERR_MEMORY, "out of memory while findings were put together");
+        return LS_FAIL(LS_ERR_MEMORY, "out of memory while findings were assembled");
     }
     if (run->status != LS_OK) {
         return LS_FAIL(run->status, "%s", run->why);

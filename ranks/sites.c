@@ -41,10 +41,8 @@ int ls_sites__select(ls_spmd *run, const char *word) {
             return LS_OK;
         }
     }
-    return LS_FAIL(LS_ERR_NOT_FOUND,
-                   "\"%s\": only %s can be told how strict to be: =off, =crossing "
-                   "or =strict",
-                   word, name);
+    return LS_FAIL(LS_ERR_NOT_FOUND, "\"%s\": only %s has levels: =off, =crossing or =strict", word,
+                   name);
 }
 
 static bool is_mixed(const ls_meet *meet) {

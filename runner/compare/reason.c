@@ -132,10 +132,10 @@ static bool tell_moved(ls_text *out, const ls_reason_values *v, const lines *of)
     }
     for (size_t r = 0; bad < of->count && of->length > 1 && r < of->count; r++) {
         if (same_line(v, of, bad, r)) {
-            ls_text_printf(out,
-                           "\n  likely: cut or put together in another order, its %s %zu of %zu "
-                           "is %s's %s %zu",
-                           of->word, bad, of->count, v->of, of->word, r);
+            ls_text_printf(
+                out,
+                "\n  likely: cut or assembled in another order, its %s %zu of %zu is %s's %s %zu",
+                of->word, bad, of->count, v->of, of->word, r);
             return true;
         }
     }

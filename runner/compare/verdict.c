@@ -84,12 +84,12 @@ static const char *harm_of(ls_case_run *run) {
         differing += changes.stages[i].differing;
     }
     run->result.unnoticed = differing == 0 ? LS_UNNOTICED_HARMLESS : LS_UNNOTICED_ROUNDING;
-    return differing == 0 ? "what is planted changes no bit of any output, and no check notices it"
-                          : ls_arena_printf(
-                                run->arena,
-                                "what is planted changes %llu elements of the outputs, all as much "
-                                "as rounding may, and no check notices it",
-                                (unsigned long long)differing);
+    return differing == 0
+               ? "the injected defect changes no bit of any output, and no check notices it"
+               : ls_arena_printf(run->arena,
+                                 "the injected defect changes %llu elements of the outputs, all "
+                                 "within rounding, and no check notices it",
+                                 (unsigned long long)differing);
 }
 
 // A scenario of a known bug passes when the bug is found, and only then. *why: what is amiss.
@@ -114,7 +114,7 @@ static bool decide(const char **why, ls_case_run *run) {
                ls_expect_divergence(why, &run->comparison, fails, expect, run->oracle, run->arena);
     }
     if (result->finding_count > 0 || failing) {
-        *why = expect->unnoticed ? "what is planted was to go unnoticed" : NULL;
+        *why = expect->unnoticed ? "the injected defect was expected to go unnoticed" : NULL;
         return false;
     }
     if (planted && (run->missed != NULL || !expect->unnoticed)) {

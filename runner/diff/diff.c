@@ -155,8 +155,8 @@ static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
     const ls_assembled *run = &p->run;
     const char *const why[] = {
         [BASIS_MOVED] = run->of->modulus > 0 ? "exact arithmetic in a field" : "every bit counts",
-        [BASIS_MADE] = "what the run's own inputs give, in any order",
-        [BASIS_PARTS] = "what the sum of the ranks' parts gives, in any order",
+        [BASIS_MADE] = "the run's own inputs, in any order",
+        [BASIS_PARTS] = "the sum of the ranks' parts, in any order",
         [BASIS_TOLERANCE] = "--tolerance",
         [BASIS_NONE] = "no bound is known; more than half of the digits of the largest value",
     };

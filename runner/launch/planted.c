@@ -191,15 +191,15 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
     *out = (ls_planted){.verdict = LS_PLANTED_NONE};
     if (request->source.backend == NULL) {
         out->verdict = LS_PLANTED_UNSEEN;
-        out->text = ls_arena_printf(arena,
-                                    "%s was found in the simulation alone: a recording does "
-                                    "not show what is planted",
-                                    name_of(findings, count));
+        out->text = ls_arena_printf(
+            arena,
+            "%s was found in the simulation alone: a recording does not show the injected defect",
+            name_of(findings, count));
         return out->text != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     if (ls_real_one_process(request)) {
         out->verdict = LS_PLANTED_UNSEEN;
-        out->text = "planted defects need a process for each rank: --processes";
+        out->text = "injected defects need";
         return LS_OK;
     }
     outcome real = {0};

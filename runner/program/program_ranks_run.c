@@ -201,7 +201,7 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         const char *why = ls_spmd_fault_missed(result, i);
         if (why != NULL) {
             out->missed =
-                ls_arena_printf(arena, "%s: the fault is not planted: %s",
+                ls_arena_printf(arena, "%s: the fault is not injected: %s",
                                 ls_scenario_where(scenario, &scenario->faults[i].node), why);
             status = out->missed != NULL ? LS_OK : LS_ERR_MEMORY;
         }

@@ -309,9 +309,9 @@ static int add_finding(ls_case_result *to, ls_arena *arena, const comparison *c,
     describe(&text, at->second);
     ls_text_puts(&text,
                  id == LS_FINDING_RUNS_CALLS_DIFFER
-                     ? "  what follows is not compared"
-                     : "  random numbers without a seed, the time, or what an earlier run left "
-                       "behind; what follows from it is not compared");
+                     ? "  later calls are not compared"
+                     : "  random numbers without a seed, the time, or files of an earlier run; "
+                       "data that depends on it is not compared");
     to->findings[to->finding_count++] =
         (ls_finding){.id = id,
                      .ranks = ranks,

@@ -291,7 +291,7 @@ static const char *why_no_file(const json_t *entry) {
     }
     return json_object_get(entry, "members") != NULL
                ? "it has no elements, or counts for each rank, which are not replayed"
-               : "what it sent and received was not kept (exec --payload keeps it)";
+               : "its data was not kept (exec --payload keeps it)";
 }
 
 static int import(ls_import *import, const json_t *entry) {

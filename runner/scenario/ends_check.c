@@ -102,7 +102,7 @@ static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
     }
     if (ls_node_has(&fault->node, "call")) {
         ls_check__error(reader, ls_node_mark(&fault->node, "call"), "index: 0 for the first", NULL,
-                        "call: a fault of training is told by its step, the index");
+                        "call: a fault of training is selected by its step, the index");
     }
     if (fault->index >= scenario->train.steps) {
         ls_check__error(reader, ls_node_mark(&fault->node, "index"), NULL, NULL,
@@ -137,7 +137,7 @@ static void check_fault(ls_reader *reader, const ls_scenario *scenario,
     }
     if (ls_node_has(&fault->node, "call") && allocation) {
         ls_check__error(reader, ls_node_mark(&fault->node, "call"), "index: 1 for the first", NULL,
-                        "call: an allocation is told by its index, not by a call");
+                        "call: an allocation is selected by its index, not by a call");
     }
     if (training) {
         check_training_fault(reader, scenario, fault);
@@ -178,7 +178,7 @@ void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
         }
         if (expect->unnoticed && !ls_scenario_plants(scenario)) {
             ls_check__error(reader, ls_node_mark(&expect->node, "unnoticed"), NULL, NULL,
-                            "expect: nothing is planted that could go unnoticed");
+                            "expect: no defect is injected that could go unnoticed");
         }
     }
 }

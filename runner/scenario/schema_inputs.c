@@ -106,7 +106,7 @@ static const ls_schema_field feature_fields[] = {
      .doc = "A factor for each id.", .example = "weights: {uniform: [0, 1]}"},
 };
 static const ls_schema_record feature_record = {
-    .name = "feature", .doc = "What one feature looks up.", .fields = feature_fields,
+    .name = "feature", .doc = "The lookups of one feature.", .fields = feature_fields,
     .field_count = COUNT(feature_fields), .size = sizeof(S), .has_node = true,
     .name_offset = offsetof(S, name)};
 #undef S
@@ -122,7 +122,8 @@ static const ls_schema_field input_fields[] = {
      .example = "weighted: true"},
     {.key = "ids_out_of_range", .type = LS_FIELD_ENUM, MEMBER(ids_out_of_range),
      .names = NAMES(policy_names), .fallback = "error",
-     .doc = "What becomes of an id that is no row: an error, the nearest row, or modulo rows.",
+     .doc = "The treatment of an id outside of the table: an error, the nearest row, or modulo "
+     "rows.",
      .example = "ids_out_of_range: wrap"},
     {.key = "features", .type = LS_FIELD_RECORD_MAP, MEMBER(features), AUX(feature_count),
      .record = &feature_record, .otherwise = "every feature with its defaults",
@@ -130,7 +131,7 @@ static const ls_schema_field input_fields[] = {
      .example = "features: {user: {ids: {zipf: 1.05}}}"},
 };
 const ls_schema_record ls_schema__inputs = {
-    .name = "inputs", .doc = "What the features look up on every rank.", .fields = input_fields,
+    .name = "inputs", .doc = "The lookups of the features on every rank.", .fields = input_fields,
     .field_count = COUNT(input_fields), .size = sizeof(S), .has_node = true};
 #undef S
 // clang-format on

@@ -60,7 +60,7 @@ static const ls_schema_field except_fields[] = {
      .otherwise = "the same", .doc = "The group as they name it, where the step gives ranks.",
      .example = "group: [0, 2]"},
     {.key = "room", .type = LS_FIELD_INT, MEMBER(room), .min = 1, .max = LS_SCENARIO_COUNT_MAX,
-     .otherwise = "what the call needs", .doc = "Elements that their buffers have.",
+     .otherwise = "the size that the call needs", .doc = "Elements that their buffers have.",
      .example = "room: 8"},
     {.key = "unwritten", .type = LS_FIELD_BOOL, MEMBER(unwritten), .fallback = "false",
      .doc = "The last element that they send is never written.", .example = "unwritten: true"},
@@ -69,11 +69,11 @@ static const ls_schema_field except_fields[] = {
      .doc = "Their result starts so many elements behind what they send, in one buffer.",
      .example = "overlap: 2"},
     {.key = "poke", .type = LS_FIELD_ENUM, MEMBER(poke), .names = NAMES(poke_names),
-     .otherwise = "none", .doc = "What the first element that they send is.",
+     .otherwise = "none", .doc = "The first element that they send.",
      .example = "poke: nan"},
 };
 const ls_schema_record ls_schema__except = {
-    .name = "except", .doc = "What some ranks do differently from the step they stand in.",
+    .name = "except", .doc = "Differences of some ranks from this step.",
     .fields = except_fields, .field_count = COUNT(except_fields), .size = sizeof(S),
     .has_node = true, .partial = true};
 #undef S

@@ -67,7 +67,7 @@ static const ls_schema_field arange_fields[] = {
     {.key = "start", .type = LS_FIELD_REAL, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
      .fallback = "0", .doc = "The first number.", .example = "start: 0"},
     {.key = "step", .type = LS_FIELD_REAL, MEMBER(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .fallback = "1", .doc = "What each number adds to the one before.", .example = "step: 1"},
+     .fallback = "1", .doc = "The step from each number to the next.", .example = "step: 1"},
 };
 static const ls_schema_record arange_record = {
     .name = "arange", .doc = "Numbers that count up, in row-major order.", .fields = arange_fields,
@@ -88,8 +88,8 @@ static const ls_schema_field number_fields[] = {
      .min = -INT_MAX_IDS, .max = INT_MAX_IDS, .doc = "The same number everywhere.",
      .example = "constant: 1"},
     {.key = "exact", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_EXACT,
-     .doc = "Multiples of 1/8 from -1 to 1 (integers: whole numbers), so that a sum of up to "
-            "2^21 of them in f32, 256 in f16 or 32 in bf16 is exact in any order.",
+     .doc = "Multiples of 1/8 from -1 to 1 (integers: whole numbers). A sum of up to 2^21 of them "
+     "in f32, 256 in f16 or 32 in bf16 is exact in any order.",
      .example = "exact"},
     {.key = "splitmix", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE,
      .tag = LS_GENERATOR_SPLITMIX,
@@ -165,7 +165,7 @@ static const ls_schema_record sharding_record = {
 #define S ls_scenario_quantise
 static const ls_schema_field quantise_fields[] = {
     {.key = "to", .type = LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, MEMBER(format.element),
-     .names = NAMES(row_names), .doc = "What each element of a row is kept as.",
+     .names = NAMES(row_names), .doc = "The type of each stored element of a row.",
      .example = "to: int8"},
     {.key = "scale", .type = LS_FIELD_ENUM, MEMBER(scale), .names = NAMES(scale_names),
      .fallback = "f16", .doc = "Type of each row's scale and bias (f32: int8 alone).",
@@ -222,9 +222,9 @@ static const ls_schema_field table_fields[] = {
      .example = "weighted: true"},
     {.key = "mean_divisor", .type = LS_FIELD_ENUM, MEMBER(mean_divisor),
      .names = NAMES(divisor_names), .fallback = "weights",
-     .doc = "What a mean divides a bag's sum by: the sum of the weights (1 each where inputs have "
-            "none), the number of ids, or what TorchRec does: the number of ids, but under "
-            "row_wise and table_row_wise the sum of the weights + 1e-6.",
+     .doc = "The divisor of a mean: the sum of the weights (1 each without weights), the number "
+     "of ids, or TorchRec's. TorchRec's is the number of ids, and under row_wise and "
+     "table_row_wise the sum of the weights + 1e-6.",
      .example = "mean_divisor: torchrec"},
     {.key = "features", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_SINGLE, MEMBER(features),
      .otherwise = "one, called like the table", .doc = "The features that look this table up.",
@@ -263,8 +263,7 @@ static const ls_schema_field quirk_fields[] = {
     {.key = "row_wise_mean_divides_others", .type = LS_FIELD_BOOL,
      MEMBER(row_wise_mean_divides_others), .fallback = "false",
      .doc = "A mean table under row_wise or table_row_wise has the other sum and mean tables "
-            "divided once more: by the number of ids (or sum of weights) of their bag + 1e-6, "
-            "row_wise and table_row_wise sums by 1 + 1e-6.",
+     "divided once more, by the number of ids (or sum of weights) of their bag + 1e-6.",
      .example = "row_wise_mean_divides_others: true"},
 };
 static const ls_schema_record quirk_record = {
@@ -311,7 +310,7 @@ static const ls_schema_field check_fields[] = {
      .example = "reference: {file: torch.safetensors, tensor: output}"},
 };
 static const ls_schema_record check_record = {
-    .name = "checks", .doc = "What the results are checked against, and how closely.",
+    .name = "checks", .doc = "The judges of the results, and how strict they are.",
     .fields = check_fields, .field_count = COUNT(check_fields), .size = sizeof(S),
     .has_node = true};
 #undef S
@@ -334,7 +333,7 @@ static const ls_schema_field fault_fields[] = {
      .example = "index: 30"},
 };
 static const ls_schema_record fault_record = {
-    .name = "fault", .doc = "A defect that is planted in one rank.", .fields = fault_fields,
+    .name = "fault", .doc = "A defect that is injected into one rank.", .fields = fault_fields,
     .field_count = COUNT(fault_fields), .size = sizeof(S), .has_node = true};
 #undef S
 
@@ -370,7 +369,7 @@ static const ls_schema_field expect_fields[] = {
      .doc = "class: the stages that end in it, all of them.",
      .example = "stages: [lookup, output_dist]"},
     {.key = "unnoticed", .type = LS_FIELD_BOOL, MEMBER(unnoticed), .fallback = "false",
-     .doc = "What is planted (faults, except) changes nothing that any check notices.",
+     .doc = "The injected defect (faults, except) changes nothing that any check notices.",
      .example = "unnoticed: true"},
 };
 static const ls_schema_record expect_record = {
@@ -422,13 +421,13 @@ static const ls_schema_field root_fields[] = {
      .otherwise = "none", .doc = "Defects of TorchRec that the run repeats.",
      .example = "torchrec_quirks: {grid_mean_not_divided: true}"},
     {.key = "inputs", .type = LS_FIELD_RECORD, MEMBER(inputs), .record = &ls_schema__inputs,
-     .otherwise = "required with tables", .doc = "What is looked up.",
+     .otherwise = "required with tables", .doc = "The features that are looked up.",
      .example = "inputs: {batch: 8}"},
     {.key = "steps", .type = LS_FIELD_TABLES_STEPS,
      .flags = LS_FIELD_SOME, MEMBER(tables_steps), AUX(tables_step_count),
      .names = NAMES(stage_names), .otherwise = "[forward]",
-     .doc = "What a training step does: the forward pass alone, with its backward, or with both "
-            "and the update of the weights.",
+     .doc = "The parts of a training step: the forward pass, with its backward, or with both and "
+     "the update of the weights.",
      .example = "steps: [forward, backward, update]"},
     {.key = "optimizer", .type = LS_FIELD_RECORD, MEMBER(optimizer),
      .record = &ls_schema__optimizer, .otherwise = "required with update",
@@ -455,10 +454,10 @@ static const ls_schema_field root_fields[] = {
      .doc = "The order in which the simulator sums, as for --order.", .example = "order: ring"},
     {.key = "checks", .type = LS_FIELD_RECORD, .flags = LS_FIELD_JUDGES, MEMBER(checks),
      .record = &check_record, .otherwise = "its defaults",
-     .doc = "What the results are checked against.",
+     .doc = "The judges of the results.",
      .example = "checks: {oracle: within_bound, real: bit_exact}"},
     {.key = "faults", .type = LS_FIELD_RECORDS, MEMBER(faults), AUX(fault_count),
-     .record = &fault_record, .otherwise = "none", .doc = "Defects that are planted.",
+     .record = &fault_record, .otherwise = "none", .doc = "Defects that are injected.",
      .example = "faults: [{type: die, rank: 2}]"},
     {.key = "expect", .type = LS_FIELD_RECORD, .flags = LS_FIELD_JUDGES, MEMBER(expect),
      .record = &expect_record, .otherwise = "everything holds",

@@ -74,14 +74,12 @@ static const ls_schema_field train_fields[] = {
      .example = "steps: 3"},
     {.key = "gradients", .type = LS_FIELD_RECORD, MEMBER(gradients), .record = &ls_schema__numbers,
      .otherwise = "normal",
-     .doc = "What comes from above: the gradients of the outputs, in every step drawn anew for "
-            "each rank and feature. Values and files: for each step, rank and feature, in the "
-            "order of the tables, [samples or ids, dim].",
+     .doc = "The gradients of the outputs, drawn in every step for each rank and feature.",
      .example = "gradients: {uniform: [-1, 1]}"},
     {.key = "gradient_division", .type = LS_FIELD_ENUM, MEMBER(gradient_division),
      .names = NAMES(division_names), .fallback = "world_size",
-     .doc = "What the sum of all ranks' gradients is divided by: by nothing, or by the number of "
-            "ranks, as TorchRec does.",
+     .doc = "The divisor of the sum of all ranks' gradients: none, or the number of ranks, as in "
+     "TorchRec.",
      .example = "gradient_division: none"},
     {.key = "clip_norm", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE, MEMBER(clip_norm),
      .min = 0, .max = 1000000, .otherwise = "none",

@@ -15,7 +15,7 @@ static const ls_schema_field fields[] = {
      .otherwise = "the step's name", .doc = "Which random numbers: equal streams drop the same.",
      .example = "stream: attention"},
     {.key = "per_rank", .type = LS_FIELD_BOOL, LS_MEMBER(dropout.per_rank), .fallback = "false",
-     .doc = "Every rank draws for itself; else each element of the whole, whoever holds it.",
+     .doc = "Every rank draws for itself. By default each element of the whole is drawn once.",
      .example = "per_rank: true"},
 };
 // clang-format on

@@ -29,7 +29,7 @@
 #define LS_STEP_EXCEPT_FIELD                                                                       \
     {.key = "except", .type = LS_FIELD_RECORDS, LS_MEMBER(excepts), LS_AUX(except_count),          \
      .record = &ls_schema__except, .otherwise = "none",                                            \
-     .doc = "What some ranks do differently: a defect.",                                           \
+     .doc = "Differences of some ranks: a defect.",                                           \
      .example = "except: [{ranks: [2], skip: true}]"}
 #define LS_STEP_COUNT_FIELD                                                                        \
     {.key = "count", .type = LS_FIELD_INT, LS_MEMBER(call.count), .min = 0,                        \
@@ -42,7 +42,7 @@
 #define LS_STEP_VALUES_FIELD                                                                       \
     {.key = "values", .type = LS_FIELD_RECORD, LS_MEMBER(call.values),                             \
      .record = &ls_schema__numbers,                                                                \
-     .otherwise = "exact", .doc = "What each rank sends; drawn for each rank alone.",              \
+     .otherwise = "exact", .doc = "Each rank's data; drawn for each rank alone.",              \
      .example = "values: normal"}
 #define LS_STEP_ASYNC_FIELD                                                                        \
     {.key = "async", .type = LS_FIELD_BOOL, LS_MEMBER(call.asynchronous), .fallback = "false",     \

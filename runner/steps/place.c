@@ -14,7 +14,8 @@ static const ls_schema_field fields[] = {
      .example = "shape: [10, 4]"},
     {.key = "to", .type = LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED,
      LS_MEMBER(to.placements), LS_AUX(to.given),
-     .doc = "What each rank's array is of it: S(dim), R or P(op) for each mesh dimension.",
+     .doc = "The part of the whole in each rank's array: S(dim), R or P(op) for each mesh "
+     "dimension.",
      .example = "to: \"S(1), R\""},
 };
 // clang-format on

@@ -9,7 +9,7 @@ static const ls_schema_field fields[] = {
      .example = "pairs: [[0, 1], [1, 0]]"},
     {.key = "except", .type = LS_FIELD_RECORDS, LS_MEMBER(excepts), LS_AUX(except_count),
      .record = &ls_schema__except, .otherwise = "none",
-     .doc = "What some ranks do differently: a defect.",
+     .doc = "Differences of some ranks: a defect.",
      .example = "except: [{ranks: [1], count: 3}]"},
     {.key = "blocking", .type = LS_FIELD_BOOL, LS_MEMBER(call.blocking), .fallback = "false",
      .doc = "Each rank makes its sends and receives one after another, waiting for each.",

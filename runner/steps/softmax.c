@@ -35,8 +35,8 @@ static const ls_schema_field loss_fields[] = {
      .doc = "The target of samples that do not count (ignore_index): their loss is 0.",
      .example = "ignored: 0"},
     {.key = "weights", .type = LS_FIELD_STRING, LS_MEMBER(cross_entropy.weights),
-     .otherwise = "all 1", .doc = "A tensor [classes], of the logits' type: what a loss counts "
-     "whose target the class is.", .example = "weights: of_classes"},
+     .otherwise = "all 1", .doc = "A tensor [classes], of the logits' type: the factor of a loss "
+     "by its target's class.", .example = "weights: of_classes"},
     {.key = "smoothing", .type = LS_FIELD_REAL, LS_MEMBER(cross_entropy.smoothing), .min = 0,
      .max = 1, .fallback = "0",
      .doc = "How much of each label goes to all classes alike (label_smoothing).",

@@ -1,7 +1,7 @@
 # What a pass must not be: a comparison with nothing, with too wide a bound, or of something else.
 # A recording that is not there, and a defect that only the simulation shows.
 $ printf 'lockstep: 1\nname: m\nmesh: {shape: [4]}\nprogram: {steps: [{all_reduce: {count: 4, except: [{ranks: [2], op: max}]}}]}\nexpect: {finding: collective.op_mismatch}\n' > m.yaml; lockstep compare m.yaml --real nowhere
-> skip  m                 collective.op_mismatch was found in the simulation alone: a recording does not show what is planted
+> skip  m                 collective.op_mismatch was found in the simulation alone: a recording does not show the injected defect
 >
 > compare: 0 passed, 0 failed, 1 skipped
 ? 5
@@ -47,13 +47,13 @@ $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False,
 # What is planted is judged, reached and noticed, or the scenario fails.
 $ for fault in 'bit_flip, rank: 1, call: 0, index: 30' 'die, rank: 1, call: 99' 'bit_flip, rank: 1, call: 7'; do printf "lockstep: 1\nname: f\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 8, values: normal}}]}\nfaults: [{type: $fault}]\n" > f.yaml; lockstep run --quiet f.yaml | grep 'is wrong:\|error:'; done
 >   stage w is wrong: 2 of 32 elements differ, by up to 1,073,741,824 ulps
->   error: f.yaml:5: the fault is not planted: rank 1 does not come to it
->   error: f.yaml:5: the fault is not planted: rank 1 does not come to it
+>   error: f.yaml:5: the fault is not injected: rank 1 does not come to it
+>   error: f.yaml:5: the fault is not injected: rank 1 does not come to it
 $ for step in 'all_to_all: {splits: [[1, 2], [2, 1]]}' 'barrier: {}' 'all_to_all: {count: 2}'; do printf "lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {steps: [{$step}]}\nfaults: [{type: wrong_count, rank: 1}]\n" > c.yaml; sed 's/wrong_count/wrong_split/' c.yaml > s.yaml; for f in c s; do lockstep run --quiet $f.yaml | tr -s '\n ' ' ' | grep -o 'error: .* reprod\|buffer[^ ]*, rank 1'; done; done
-> error: c.yaml:5: the fault is not planted: call 0 of rank 1, all_to_all, has no count that says how much it moves; wrong_split changes its counts reprod
+> error: c.yaml:5: the fault is not injected: call 0 of rank 1, all_to_all, has no count that says how much it moves; wrong_split changes its counts reprod
 > buffer.too_small, rank 1
-> error: c.yaml:5: the fault is not planted: call 0 of rank 1, barrier, has no count that says how much it moves reprod
-> error: s.yaml:5: the fault is not planted: call 0 of rank 1, barrier, has no count that says how much it moves reprod
+> error: c.yaml:5: the fault is not injected: call 0 of rank 1, barrier, has no count that says how much it moves reprod
+> error: s.yaml:5: the fault is not injected: call 0 of rank 1, barrier, has no count that says how much it moves reprod
 > buffer.too_small, rank 1
 > buffer.too_small, rank 1
 $ printf 'lockstep: 1\nname: d\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2}\nfaults: [{type: die, rank: 1, call: 0}]\n' > d.yaml; lockstep run --quiet d.yaml | grep '^  rank'
@@ -208,10 +208,10 @@ $ printf 'lockstep: 1\nname: zero\nmesh: {shape: [2]}\ntables: [{name: t, rows: 
 >         output_dist         within_bound             2           1             27     0.767
 >         output_dist         wrong                    2           1             54      1.53
 # Beside an expected finding that spares the values they are judged, and what is planted must be.
-$ for call in 1 3; do printf "lockstep: 1\nname: leak\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 8, async: true}\n    - all_reduce: {name: b, count: 8}\nfaults: [{type: bit_flip, rank: 1, call: $call, index: 29}]\nexpect: {finding: handle.leak}\n" > leak.yaml; lockstep run --quiet leak.yaml | grep 'stage b is\|not planted\|run:'; done
+$ for call in 1 3; do printf "lockstep: 1\nname: leak\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 8, async: true}\n    - all_reduce: {name: b, count: 8}\nfaults: [{type: bit_flip, rank: 1, call: $call, index: 29}]\nexpect: {finding: handle.leak}\n" > leak.yaml; lockstep run --quiet leak.yaml | grep 'stage b is\|not injected\|run:'; done
 >   stage b is wrong: 4 of 32 elements differ, by up to 14,680,064 ulps (6.52e+06 of the bound)
 > run: 0 passed, 1 failed, 0 skipped
->   error: leak.yaml:8: the fault is not planted: rank 1 does not come to it
+>   error: leak.yaml:8: the fault is not injected: rank 1 does not come to it
 > run: 0 passed, 1 failed, 0 skipped
 # Keys that say nothing about what is expected.
 $ for expect in 'class: wrong, ranks: [3]' 'class: wrong, where: zzz, also: [handle.leak]' 'finding: handle.leak, table: t, feature: f, sample: 7' 'unnoticed: true, contains: x'; do printf "lockstep: 1\nname: keys\nmesh: {shape: [4]}\ntables: [{name: t, rows: 4, dim: 2, features: [f]}]\ninputs: {batch: 2}\nfaults: [{type: bit_flip, rank: 1, call: 0, index: 20}]\nexpect: {$expect}\n" > keys.yaml; lockstep run keys.yaml 2>&1 | grep '^keys'; done

@@ -108,7 +108,7 @@ $ for f in 'die, index: 3' 'slow, seconds: 2' 'bit_flip, index: -1' 'allocation'
 > f.yaml:5:32: error: unknown key: seconds
 > f.yaml:5:43: error: index: only a wrong count may be smaller than the right one
 > f.yaml:5:10: error: index: which allocation fails is not said
-> f.yaml:5:54: error: call: an allocation is told by its index, not by a call
+> f.yaml:5:54: error: call: an allocation is selected by its index, not by a call
 ? 1
 $ for c in finding error; do printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4}}]}\nexpect: {class: $c}\n" > f.yaml; lockstep run f.yaml; done
 ! f.yaml:5:17: error: class: unknown: finding

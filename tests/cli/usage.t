@@ -6,12 +6,12 @@ $ lockstep >/dev/null 2>&1
 $ lockstep --help
 > usage: lockstep COMMAND [options] [arguments]
 >
-> Runs every rank of an SPMD program in one process, and compares the result with real
-> runs bit for bit.
+> Runs and checks every rank of an SPMD program on one machine, and compares the results
+> with real runs bit for bit.
 >
 > commands:
 > ...
->   doctor       Say what this build and this machine can do, and why not
+>   doctor       List what this build and this machine can do, with the reason for each missing part
 > ...
 >
 > 'lockstep COMMAND --help' explains a command, 'lockstep --version' names this build.
@@ -98,7 +98,7 @@ $ lockstep help doctr
 $ lockstep help doctor | head -n 3
 > usage: lockstep doctor [options]
 >
-> Say what this build and this machine can do, and why not.
+> List what this build and this machine can do, with the reason for each missing part.
 $ lockstep doctor --help | diff - <(lockstep help doctor)
 # A command takes only the common options that mean something to it.
 $ lockstep doctor --trace x
@@ -147,7 +147,7 @@ $ lockstep --man-page doctor | grep -E '^\.(TH|SH)'; lockstep --man-page | grep 
 ? 2
 # No choice is listed twice, and no sentence of the schema has two commas.
 $ lockstep run --help | grep -A1 -e --device; (lockstep run --explain-schema; lockstep run --help) | grep -c ',,'
->       --device NAME       Where the simulator computes: host (default), or cuda: all ranks on
->                           one GPU
+>       --device NAME       Device of the simulator: host (default), or cuda with all ranks on one
+>                           GPU
 > 0
 ? 1

@@ -340,7 +340,7 @@ def bounds(check):
     ref = inputs(off(0), {})
     stage = check.one(ref, [inputs(off(0.5), made)], 0, "within_bound", name="y")
     assert 0.3 < stage["bound_ratio"] <= 1, stage
-    check.one(ref, [inputs(off(3), made)], 1, "wrong", "what the run's own inputs give", name="y")
+    check.one(ref, [inputs(off(3), made)], 1, "wrong", "the run's own inputs, in any order", name="y")
     # The same without knowing how it was made: not judged; with a tolerance said as such; beyond half of the digits wrong.
     stage = check.one(ref, [inputs(off(3), {})], 0, "unjudged", name="y")
     assert stage["order"] == "no bound", stage
@@ -361,7 +361,7 @@ def bounds(check):
              for r in range(2)]
     check.one(ref, ranks, 0, "within_bound", name="y")
     ranks[1]["y"] = ([4, 3], [0.0] * 12, about)
-    check.one(ref, ranks, 1, "wrong", "what the run's own inputs give", name="y")
+    check.one(ref, ranks, 1, "wrong", "the run's own inputs, in any order", name="y")
     # A sum of parts that no module is known of: by the order of the sum alone. What is exact is another order's here.
     parts = [[rounded(v) for v in waves(6, s)] for s in (1, 1e-4, -1)]
     total = [math.fsum(p) for p in zip(*parts)]

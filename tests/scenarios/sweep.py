@@ -144,7 +144,7 @@ def classify(case, end):
     if case["findings"] or any(stage["class"] == "wrong" for stage in case["stages"]):
         return "found"
     for part, what in (("changes no bit of any output", "harmless"),
-                       ("the fault is not planted", "not planted")):
+                       ("the fault is not injected", "not planted")):
         if part in text:
             return what
     if re.search(r"changes \d+ elements of the outputs, all as much as rounding may", text):
@@ -163,7 +163,7 @@ def count_calls(runner, keys):
     calls = {}
     for path, case, end in runner.run(list(asked)):
         key, rank, first = asked[path]
-        told = re.search(r":(\d+): the fault is not planted", (case or {}).get("error") or "")
+        told = re.search(r":(\d+): the fault is not injected", (case or {}).get("error") or "")
         if told is None:
             sys.exit(f"{key}, rank {rank}: {classify(case, end)}")
         calls[key, rank] = int(told[1]) - first
