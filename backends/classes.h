@@ -9,12 +9,12 @@
 // does. A call of a held rank stands for its class: every rank of it makes that call on its own
 // communicator of the call's family, with buffers that lie to each other as the call's do. So what
 // meets, on all communicators of the family, is what would meet if each rank called for itself: it
-// is checked, and told to backend->met, with a call for each member. Its memory is addresses that
-// nobody may touch.
+// is checked, and reported to backend->met, with a call for each member. Its memory is addresses
+// that nobody may touch.
 //
 // What its ranks call in one group must be one collective each, of one family: anything else is
 // LS_ERR_UNSUPPORTED. LS_ERR_MISMATCH, LS_ERR_INVALID: as ls_backend_run says, but sets of other
-// communicators may have been told of by then.
+// communicators may have been informed of by then.
 int ls_backend_classes_create(ls_backend **out, ls_world *world, const int *class_of);
 
 #endif

@@ -1,4 +1,4 @@
-// A growing string, for reports and messages that are put together piece by piece.
+// A growing string, for reports and messages that are assembled piece by piece.
 #ifndef LS_BASE_TEXT_H
 #define LS_BASE_TEXT_H
 

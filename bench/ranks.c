@@ -41,7 +41,7 @@ static int run_crowd(const crowd *c) {
 }
 
 // Fibers are one thread, whose time is that of a machine where nothing else runs; threads wait for
-// the kernel, which hands the baton on.
+// the kernel, which hands the run token on.
 static double now_ms(const crowd *c) {
     return c->fibers ? ls_bench__cpu_ms() : ls_bench__now_ms();
 }

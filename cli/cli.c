@@ -137,8 +137,8 @@ int cli_print(const ls_text *text) {
     return code;
 }
 
-// What was found stands unless it could not be told: who reads the file that was asked for would
-// miss it.
+// What was found stands unless it could not be reported: who reads the file that was asked for
+// would miss it.
 static int worse(int a, int b) {
     return a == LS_EXIT_OK || b == LS_EXIT_ENVIRONMENT ? (b != LS_EXIT_OK ? b : a) : a;
 }

@@ -63,15 +63,15 @@ static int compare_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.skip_too_few_gpus = scenarios->count > 1;
     run_options.keep_dir = given.keep;
     run_options.trace = trace;
-    ls_crews crews = {0};
-    run_options.crews = scenarios->count > 1 ? &crews : NULL;
+    ls_process_pool pool = {0};
+    run_options.pool = scenarios->count > 1 ? &pool : NULL;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("comparing", i, scenarios->count);
         status = ls_run_compared(results, scenarios->at[i], &real, &run_options);
     }
     cli_progress_end();
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
-    code = cli_crews_end(&crews, code);
+    code = cli_process_pool_end(&pool, code);
     ls_results_free(results);
     ls_text_free(&command);
     return cli_trace_close(trace, code);

@@ -16,7 +16,7 @@
 #include "cli/scenarios.h"
 #include "cli/trace.h"
 #include "exec/coordinator.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/reaper.h"
 
 // What the program runs on once more, to be compared.
 static const char *const others[] = {"gloo", NULL};
@@ -123,7 +123,7 @@ static int options_of(settings *out) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    out->exec.spmd.ranks = 0;  // told by the processes, as the deadline is the coordinator's
+    out->exec.spmd.ranks = 0;  // reported by the processes, as the deadline is the coordinator's
     out->exec.spmd.deadline_seconds = 0;
     out->exec.processes = given.program.ranks;
     out->exec.observe = given.observe;
@@ -267,11 +267,11 @@ static int compare_in(ls_results *results, ls_text *summary, ls_exec_result *ran
 
 static int run_twice(ls_results *results, ls_text *summary, ls_exec_result *ran,
                      const settings *used) {
-    ls_keeper keeper = {.pid = 0};
-    LS_TRY(ls_keeper_make(&keeper, NULL));
+    ls_reaper reaper = {.pid = 0};
+    LS_TRY(ls_reaper_make(&reaper, NULL));
     char first[PATH_MAX + 16], second[PATH_MAX + 16];
-    (void)snprintf(first, sizeof first, "%s/sim", keeper.dir);
-    (void)snprintf(second, sizeof second, "%s/%s", keeper.dir, others[given.other]);
+    (void)snprintf(first, sizeof first, "%s/sim", reaper.dir);
+    (void)snprintf(second, sizeof second, "%s/%s", reaper.dir, others[given.other]);
     settings kept = *used;
     kept.exec.record = first;
     kept.exec.kept = LS_EXEC_KEPT_HASHES;
@@ -281,7 +281,7 @@ static int run_twice(ls_results *results, ls_text *summary, ls_exec_result *ran,
         status = compare_in(results, summary, &ran[1], used, first,
                             given.record != NULL ? given.record : second);
     }
-    ls_keeper_remove(&keeper);
+    ls_reaper_remove(&reaper);
     return status;
 }
 
@@ -303,7 +303,7 @@ static int run_program(const settings *used) {
     return code;
 }
 
-// What the plan costs is told before what the program does.
+// What the plan costs is reported before what the program does.
 static int tell_plan(void) {
     if (given.torchrec_plan == NULL) {
         return LS_EXIT_OK;

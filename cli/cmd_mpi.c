@@ -200,7 +200,7 @@ static void say_explored(const ls_mpi_explored *e, int status) {
                  classes);
     } else {
         cli_note("explored %d run%s: every match of receives from MPI_ANY_SOURCE: %d class%s; the "
-                 "results of MPI_Test and its like, %llu times, depend on more than that",
+                 "results of MPI_Test and its like, %llu times, depends on more than that",
                  e->runs, runs, e->classes, classes, (unsigned long long)e->observed);
     }
 }
@@ -222,7 +222,7 @@ static int explore(void *library, ls_spmd_result **out, ls_mpi_options *used) {
 
 // The run as it was, and where that was asked for the same program as real processes.
 static int report(ls_mpi_options *used, const ls_spmd_result *result, int status, double seconds,
-                  const ls_keeper *keeper) {
+                  const ls_reaper *reaper) {
     ls_text again = reproduce(used);
     if (used->printed == NULL) {
         return cli_program_report("mpi", used->image, result, status, 0, &again);
@@ -238,7 +238,7 @@ static int report(ls_mpi_options *used, const ls_spmd_result *result, int status
     if (made == LS_OK) {
         results->cases[0].seconds = seconds;
     }
-    int code = made == LS_OK ? cli_mpi_compare(results, keeper, used->printed, result, &real)
+    int code = made == LS_OK ? cli_mpi_compare(results, reaper, used->printed, result, &real)
                              : cli_fail(made);
     code = code == LS_EXIT_OK ? cli_report(results) : code;
     cli_program_notes(result, 0);
@@ -246,7 +246,7 @@ static int report(ls_mpi_options *used, const ls_spmd_result *result, int status
     return code;
 }
 
-static int run_program(void *library, ls_mpi_options *used, const ls_keeper *keeper) {
+static int run_program(void *library, ls_mpi_options *used, const ls_reaper *reaper) {
     ls_trace *trace = NULL;
     int code = cli_trace_open(&trace, given.machine);
     if (code != LS_EXIT_OK) {
@@ -273,7 +273,7 @@ static int run_program(void *library, ls_mpi_options *used, const ls_keeper *kee
     if (status != LS_OK && result == NULL) {
         code = cli_fail(status);
     } else {
-        code = report(used, result, status, seconds, keeper);
+        code = report(used, result, status, seconds, reaper);
     }
     ls_spmd_result_free(result);
     return cli_trace_close(trace, code);
@@ -290,10 +290,10 @@ static int run_here(void *arg) {
         return run_program(library, used, NULL);
     }
     cli_mpi_real real;
-    ls_keeper keeper;
+    ls_reaper reaper;
     char printed[PATH_MAX + 16];
     real_of(&real, used);
-    int code = cli_mpi_compare_open(&keeper, printed, sizeof printed, &real);
+    int code = cli_mpi_compare_open(&reaper, printed, sizeof printed, &real);
     if (code != LS_EXIT_OK) {
         return code;
     }
@@ -301,8 +301,8 @@ static int run_here(void *arg) {
     int status = ls_arena_create(&arena);
     status = status == LS_OK ? cli_mpi_files_open(&files, arena, given.files) : status;
     used->printed = printed;
-    code = status == LS_OK ? run_program(library, used, &keeper) : cli_fail(status);
-    ls_keeper_remove(&keeper);
+    code = status == LS_OK ? run_program(library, used, &reaper) : cli_fail(status);
+    ls_reaper_remove(&reaper);
     ls_arena_free(arena);
     return code;
 }

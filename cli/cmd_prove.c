@@ -13,7 +13,7 @@
 #include "cli/exec_report.h"
 #include "exec/coordinator.h"
 #include "runner/diff/diff.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/reaper.h"
 
 #define RUNS_MAX  16
 #define RANKS_MAX 4096
@@ -259,18 +259,18 @@ static int prove(proof *p, ls_diff_options *how) {
 }
 
 static int run_in(proof *p) {
-    ls_keeper keeper = {.pid = 0};
+    ls_reaper reaper = {.pid = 0};
     ls_diff_options how = {.all = given.all};
     LS_TRY(ls_diff_ignore(&how, p->results->arena, given.ignore));
     if (given.keep == NULL) {
-        LS_TRY(ls_keeper_make(&keeper, NULL));
+        LS_TRY(ls_reaper_make(&reaper, NULL));
     } else if (mkdir(given.keep, 0777) != 0) {
         return LS_FAIL(LS_ERR_IO, "'%s' cannot be made; name a new folder", given.keep);
     }
-    (void)snprintf(p->dir, sizeof p->dir, "%s", given.keep != NULL ? given.keep : keeper.dir);
+    (void)snprintf(p->dir, sizeof p->dir, "%s", given.keep != NULL ? given.keep : reaper.dir);
     int status = prove(p, &how);
     if (given.keep == NULL) {
-        ls_keeper_remove(&keeper);
+        ls_reaper_remove(&reaper);
     }
     return status;
 }

@@ -42,8 +42,8 @@ static int record_all(const cli_scenarios *scenarios, ls_device *device) {
     ls_run_options run_options = cli_run_options_of(&given.run, &command);
     run_options.keep_dir = given.out;
     run_options.skip_too_few_gpus = scenarios->count > 1;
-    ls_crews crews = {0};
-    run_options.crews = scenarios->count > 1 ? &crews : NULL;
+    ls_process_pool pool = {0};
+    run_options.pool = scenarios->count > 1 ? &pool : NULL;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("recording", i, scenarios->count);
         status = ls_run_recorded(results, scenarios->at[i], ls_backend_kinds[given.backend],
@@ -51,7 +51,7 @@ static int record_all(const cli_scenarios *scenarios, ls_device *device) {
     }
     cli_progress_end();
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
-    code = cli_crews_end(&crews, code);
+    code = cli_process_pool_end(&pool, code);
     ls_results_free(results);
     ls_text_free(&command);
     return code;

@@ -189,7 +189,7 @@ static int replay_dir(replay *to, const char *dir, const struct stat *about, int
     }
     LS_TRY(status);
     status = replay_inner(to, dir, recording, depth);
-    return unreadable && status == LS_ERR_IO ? LS_OK : status;  // was told
+    return unreadable && status == LS_ERR_IO ? LS_OK : status;  // was reported
 }
 
 // A folder, and the folders in it. Files of other kinds are none of ours.

@@ -167,8 +167,8 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.keep_dir = given.keep;
     run_options.checkpoint = given.checkpoint;
     run_options.trace = trace;
-    ls_crews crews = {0};
-    run_options.crews = scenarios->count > 1 ? &crews : NULL;
+    ls_process_pool pool = {0};
+    run_options.pool = scenarios->count > 1 ? &pool : NULL;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("running", i, scenarios->count);
         status = backend == &ls_backend_kind_sim
@@ -177,7 +177,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     }
     cli_progress_end();
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
-    code = cli_crews_end(&crews, code);
+    code = cli_process_pool_end(&pool, code);
     ls_results_free(results);
     ls_text_free(&command);
     return cli_trace_close(trace, code);

@@ -5,7 +5,7 @@
 
 #include "exec/coordinator.h"
 
-// The path of what is preloaded, which stands in for NCCL's library or, to observe, comes before
+// The path of what is preloaded, which replaces NCCL's library or, to observe, comes before
 // it. Where there is none says so on stderr. Returns an exit code.
 int cli_exec_find_front(char *out, size_t bytes, bool observe);
 // The folder that Python's processes begin with: the backend of torch.distributed.

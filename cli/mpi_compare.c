@@ -29,7 +29,7 @@
 static const char shell[] = "r=$(printf %05d \"${PMI_RANK:?}\"); \"$@\" >\"$0/rank_$r.out\"; c=$?; "
                             "echo $c >\"$0/rank_$r.code\"; exit $c";
 
-int cli_mpi_compare_open(ls_keeper *keeper, char *printed, size_t bytes, const cli_mpi_real *real) {
+int cli_mpi_compare_open(ls_reaper *reaper, char *printed, size_t bytes, const cli_mpi_real *real) {
     if (LOCKSTEP_MPIEXEC[0] == 0) {
         cli_error("this build has found no mpiexec.mpich: apt-get install mpich, and build again");
         return LS_EXIT_ENVIRONMENT;
@@ -47,44 +47,44 @@ int cli_mpi_compare_open(ls_keeper *keeper, char *printed, size_t bytes, const c
         }
         regfree(&lines);
     }
-    int status = ls_keeper_make(keeper, NULL);
+    int status = ls_reaper_make(reaper, NULL);
     if (status != LS_OK) {
         return cli_fail(status);
     }
-    (void)snprintf(printed, bytes, "%s/printed", keeper->dir);
+    (void)snprintf(printed, bytes, "%s/printed", reaper->dir);
     if (mkdir(printed, 0700) != 0) {
         cli_error("%s: %s", printed, strerror(errno));
-        ls_keeper_remove(keeper);
+        ls_reaper_remove(reaper);
         return LS_EXIT_ENVIRONMENT;
     }
     return LS_EXIT_OK;
 }
 
 // ---- The real run -------------------------------------------------------------------------------
-_Noreturn static void become(const ls_keeper *keeper, const char *const *words) {
+_Noreturn static void become(const ls_reaper *reaper, const char *const *words) {
     char path[PATH_MAX + 16];
-    (void)snprintf(path, sizeof path, "%s/mpiexec.out", keeper->dir);
+    (void)snprintf(path, sizeof path, "%s/mpiexec.out", reaper->dir);
     int out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     int in = open("/dev/null", O_RDONLY);
     (void)dup2(in, STDIN_FILENO);
     (void)dup2(out, STDOUT_FILENO);
     (void)dup2(out, STDERR_FILENO);
-    (void)setenv(LS_PROCESSES_VARIABLE, keeper->dir, 1);
+    (void)setenv(LS_PROCESSES_VARIABLE, reaper->dir, 1);
     (void)execvp(words[0], (char *const *)(uintptr_t)words);
     _exit(NOT_STARTED);
 }
 
-// How a real run ended; the caller's keeper ends what is left of it.
+// How a real run ended; the caller's reaper ends what is left of it.
 typedef enum real_end {
     REAL_ENDED,
     REAL_LATE,        // not in time
     REAL_NO_MPIEXEC,  // it could not be started, where no rank was
 } real_end;
 
-static real_end run_real(const ls_keeper *keeper, const char *const *words, double seconds) {
+static real_end run_real(const ls_reaper *reaper, const char *const *words, double seconds) {
     pid_t child = fork();
     if (child == 0) {
-        become(keeper, words);
+        become(reaper, words);
     }
     int how;
     for (double waited = 0; child > 0 && waited < seconds; waited += PAUSE_MS / 1000.0) {
@@ -96,7 +96,7 @@ static real_end run_real(const ls_keeper *keeper, const char *const *words, doub
     return child > 0 ? REAL_LATE : REAL_NO_MPIEXEC;
 }
 
-static real_end run_program(const ls_keeper *keeper, const cli_mpi_real *real) {
+static real_end run_program(const ls_reaper *reaper, const cli_mpi_real *real) {
     char ranks[16], program[PATH_MAX];
     (void)snprintf(ranks, sizeof ranks, "%d", real->ranks);
     const char **words = calloc((size_t)real->argc + 8, sizeof *words);
@@ -106,14 +106,14 @@ static real_end run_program(const ls_keeper *keeper, const cli_mpi_real *real) {
     }
     int count = 0;
     const char *const first[] = {LOCKSTEP_MPIEXEC, "-n",   ranks, "/bin/sh", "-c", shell,
-                                 keeper->dir,      program};
+                                 reaper->dir,      program};
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
         words[count++] = first[i];
     }
     for (int i = 1; i < real->argc; i++) {
         words[count++] = real->argv[i];
     }
-    real_end ended = run_real(keeper, words, real->deadline_seconds);
+    real_end ended = run_real(reaper, words, real->deadline_seconds);
     free((void *)words);
     return ended;
 }
@@ -199,11 +199,11 @@ typedef struct amount {
 } amount;
 
 // Whether both have printed the same; else says where they begin to differ.
-static bool same_output(ls_text *text, const char *printed, const ls_keeper *keeper, int rank,
+static bool same_output(ls_text *text, const char *printed, const ls_reaper *reaper, int rank,
                         const regex_t *ignored, amount *compared) {
     output here, real;
     (void)open_output(&here, printed, rank);
-    (void)open_output(&real, keeper->dir, rank);
+    (void)open_output(&real, reaper->dir, rank);
     bool a = false, b = false, same = true;
     do {
         a = next_line(&here, ignored);
@@ -337,10 +337,10 @@ int cli_mpi_files_open(cli_mpi_files **out, ls_arena *arena, const char *pattern
 }
 
 // A rank's exit code there; -1: it was ended before it had one.
-static int real_code(const ls_keeper *keeper, int rank) {
+static int real_code(const ls_reaper *reaper, int rank) {
     char path[PATH_MAX + 32];
     int code = -1;
-    (void)snprintf(path, sizeof path, "%s/rank_%05d.code", keeper->dir, rank);
+    (void)snprintf(path, sizeof path, "%s/rank_%05d.code", reaper->dir, rank);
     FILE *file = fopen(path, "re");
     if (file != NULL && fscanf(file, "%d", &code) != 1) {
         code = -1;
@@ -352,9 +352,9 @@ static int real_code(const ls_keeper *keeper, int rank) {
 }
 
 // Where a run did not come to its end, its ranks have no codes of their own to compare.
-static bool same_code(ls_text *text, const ls_keeper *keeper, const ls_spmd_result *simulated,
+static bool same_code(ls_text *text, const ls_reaper *reaper, const ls_spmd_result *simulated,
                       bool whole, int rank) {
-    int code = real_code(keeper, rank);
+    int code = real_code(reaper, rank);
     if (!whole || code == (ls_spmd_exit_status(simulated, rank) & 0xff)) {
         return true;
     }
@@ -366,7 +366,7 @@ static bool same_code(ls_text *text, const ls_keeper *keeper, const ls_spmd_resu
 }
 
 // Why nothing can be compared: a failure of the real run's, not a difference. NULL in text: none.
-static bool failed(ls_text *text, const ls_keeper *keeper, real_end ended,
+static bool failed(ls_text *text, const ls_reaper *reaper, real_end ended,
                    const ls_spmd_result *simulated, const cli_mpi_real *real) {
     bool started = false;
     if (ended == REAL_LATE) {
@@ -375,7 +375,7 @@ static bool failed(ls_text *text, const ls_keeper *keeper, real_end ended,
         return true;
     }
     for (int r = 0; r < real->ranks; r++) {
-        int code = real_code(keeper, r);
+        int code = real_code(reaper, r);
         bool here = simulated != NULL && (ls_spmd_exit_status(simulated, r) & 0xff) == code;
         started = started || code >= 0;
         if ((code == NOT_STARTED || code == NOT_STARTED - 1) && !here) {
@@ -393,7 +393,7 @@ static bool failed(ls_text *text, const ls_keeper *keeper, real_end ended,
     return !started;
 }
 
-static int compare_ranks(ls_text *text, const ls_keeper *keeper, const char *printed,
+static int compare_ranks(ls_text *text, const ls_reaper *reaper, const char *printed,
                          const ls_spmd_result *simulated, const cli_mpi_real *real,
                          amount *compared) {
     int differ = 0;
@@ -401,8 +401,8 @@ static int compare_ranks(ls_text *text, const ls_keeper *keeper, const char *pri
     regex_t ignored;
     bool ignores = real->ignore != NULL && regcomp(&ignored, real->ignore, REG_EXTENDED) == 0;
     for (int r = 0; r < real->ranks && differ < RANKS_TOLD; r++) {
-        bool same = same_code(text, keeper, simulated, whole, r);
-        same = same_output(text, printed, keeper, r, ignores ? &ignored : NULL, compared) && same;
+        bool same = same_code(text, reaper, simulated, whole, r);
+        same = same_output(text, printed, reaper, r, ignores ? &ignored : NULL, compared) && same;
         differ += same ? 0 : 1;
     }
     if (ignores) {
@@ -412,7 +412,7 @@ static int compare_ranks(ls_text *text, const ls_keeper *keeper, const char *pri
 }
 
 // The row of the comparison. The files of this run are as they were when the real one starts.
-static int compare(ls_case_result *row, ls_text *text, const ls_keeper *keeper, const char *printed,
+static int compare(ls_case_result *row, ls_text *text, const ls_reaper *reaper, const char *printed,
                    const ls_spmd_result *simulated, const cli_mpi_real *real) {
     cli_mpi_files here = {.count = 0}, there = {.count = 0};
     amount compared = {0};
@@ -420,12 +420,12 @@ static int compare(ls_case_result *row, ls_text *text, const ls_keeper *keeper, 
         LS_TRY(read_files(&here, real->files->arena, real->files->pattern));
         LS_TRY(restore(real->files, &here));
     }
-    if (failed(text, keeper, run_program(keeper, real), simulated, real)) {
+    if (failed(text, reaper, run_program(reaper, real), simulated, real)) {
         row->class_ = LS_CLASS_ERROR;
         row->environment = true;
         return LS_OK;
     }
-    int differ = compare_ranks(text, keeper, printed, simulated, real, &compared);
+    int differ = compare_ranks(text, reaper, printed, simulated, real, &compared);
     if (real->files != NULL) {
         LS_TRY(read_files(&there, real->files->arena, real->files->pattern));
         compare_files(text, &here, &there, &compared, &differ);
@@ -449,14 +449,14 @@ static int compare(ls_case_result *row, ls_text *text, const ls_keeper *keeper, 
     return LS_OK;
 }
 
-int cli_mpi_compare(ls_results *results, const ls_keeper *keeper, const char *printed,
+int cli_mpi_compare(ls_results *results, const ls_reaper *reaper, const char *printed,
                     const ls_spmd_result *simulated, const cli_mpi_real *real) {
     ls_text text = {0};
     struct timespec begun, over;
     ls_case_result row = {
         .name = real->program, .file = real->program, .backend = "sim", .real = "mpi"};
     (void)clock_gettime(CLOCK_MONOTONIC, &begun);
-    int status = compare(&row, &text, keeper, printed, simulated, real);
+    int status = compare(&row, &text, reaper, printed, simulated, real);
     (void)clock_gettime(CLOCK_MONOTONIC, &over);
     row.seconds =
         (double)(over.tv_sec - begun.tv_sec) + 1e-9 * (double)(over.tv_nsec - begun.tv_nsec);

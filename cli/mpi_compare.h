@@ -4,7 +4,7 @@
 #define LS_CLI_MPI_COMPARE_H
 
 #include "ranks/ranks.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/reaper.h"
 #include "runner/result.h"
 
 // The files that ranks may write, as they are before the first run.
@@ -22,11 +22,11 @@ typedef struct cli_mpi_real {
     double deadline_seconds;
 } cli_mpi_real;
 
-// Where the ranks of the simulated run print to, in the keeper's directory. Returns an exit code.
-int cli_mpi_compare_open(ls_keeper *keeper, char *printed, size_t bytes, const cli_mpi_real *real);
+// Where the ranks of the simulated run print to, in the reaper's directory. Returns an exit code.
+int cli_mpi_compare_open(ls_reaper *reaper, char *printed, size_t bytes, const cli_mpi_real *real);
 // Runs the program for real, and adds what that comes to. simulated: the run that has printed, or
 // NULL where it came to nothing. Returns an exit code.
-int cli_mpi_compare(ls_results *results, const ls_keeper *keeper, const char *printed,
+int cli_mpi_compare(ls_results *results, const ls_reaper *reaper, const char *printed,
                     const ls_spmd_result *simulated, const cli_mpi_real *real);
 
 #endif

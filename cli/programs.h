@@ -77,7 +77,7 @@ typedef struct cli_program_options {
 int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
                          const cli_program_options *program);
 
-// Notes what is no finding: warnings, and faults that were not planted. result may be NULL.
+// Notes what is no finding: warnings, and faults that were not injected. result may be NULL.
 void cli_program_notes(const ls_spmd_result *result, int fault_count);
 
 // Adds a run that ended with `status` as a case; frees `reproduce`.

@@ -216,8 +216,8 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text 
     };
 }
 
-int cli_crews_end(ls_crews *crews, int code) {
-    int status = ls_crews_end(crews);
+int cli_process_pool_end(ls_process_pool *pool, int code) {
+    int status = ls_process_pool_end(pool);
     int ended = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
     return code == LS_EXIT_OK ? ended : code;
 }

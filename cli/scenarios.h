@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "kernels/device.h"
 #include "runner/compare/run.h"
-#include "runner/launch/crews.h"
+#include "runner/launch/process_pool.h"
 #include "runner/scenario/scenario.h"
 
 typedef struct cli_scenarios {
@@ -83,7 +83,7 @@ int cli_scenarios_run(const cli_args *files, const cli_run_options *options, con
                       ls_device *device);
 
 // Ends processes that stayed for several runs; `code` is what these gave. Returns an exit code.
-int cli_crews_end(ls_crews *crews, int code);
+int cli_process_pool_end(ls_process_pool *pool, int code);
 
 // Reads a plan file; prints all its errors. Returns an exit code.
 int cli_plan_load(ls_plan *out, ls_arena *arena, const char *path);

@@ -21,11 +21,11 @@
 #include "cli/cli.h"
 #include "cli/debugger.h"
 #include "ranks/seen.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/reaper.h"
 
 #define STEP_MS         1000
-#define KEEPER_TRIES    1000  // it waits for what it ends
-#define KEEPER_PAUSE_MS 10
+#define REAPER_TRIES    1000  // it waits for what it ends
+#define REAPER_PAUSE_MS 10
 
 // How the process ended.
 typedef struct ending {
@@ -42,8 +42,8 @@ static void on_signal(int number) {
 }
 
 // ---- What is left -------------------------------------------------------------------------------
-// Whether it cleans up after a run by itself, as its owner has ended (runner/launch/keeper.h).
-static bool is_keeper(pid_t pid) {
+// Whether it cleans up after a run by itself, as its owner has ended (runner/launch/reaper.h).
+static bool is_reaper(pid_t pid) {
     char path[64], name[32] = "";
     (void)snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -52,11 +52,11 @@ static bool is_keeper(pid_t pid) {
         (void)close(file);
     }
     name[got > 0 ? got - 1 : 0] = 0;
-    return strcmp(name, LS_KEEPER_NAME) == 0;
+    return strcmp(name, LS_REAPER_NAME) == 0;
 }
 
-// A child of this process, a keeper only where there are no others; 0: none.
-static pid_t next_child(bool *keeper) {
+// A child of this process, a reaper only where there are no others; 0: none.
+static pid_t next_child(bool *reaper) {
     char text[4096];
     int file = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
     ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
@@ -65,10 +65,10 @@ static pid_t next_child(bool *keeper) {
     }
     text[got > 0 ? got : 0] = 0;
     pid_t found = 0;
-    *keeper = true;
-    for (char *at = text, *end; *keeper && (end = strchr(at, ' ')) != NULL; at = end + 1) {
+    *reaper = true;
+    for (char *at = text, *end; *reaper && (end = strchr(at, ' ')) != NULL; at = end + 1) {
         found = (pid_t)strtol(at, NULL, 10);
-        *keeper = is_keeper(found);
+        *reaper = is_reaper(found);
     }
     return found;
 }
@@ -82,17 +82,17 @@ static void end_child(pid_t child, int *how) {
 // Orphans of the program have become this process's children (PR_SET_CHILD_SUBREAPER).
 static void end_left(void) {
     int count = 0;
-    bool keeper;
-    for (pid_t child; (child = next_child(&keeper)) > 0;) {
+    bool reaper;
+    for (pid_t child; (child = next_child(&reaper)) > 0;) {
         pid_t gone = 0;
-        for (int i = 0; keeper && gone == 0 && i < KEEPER_TRIES; i++) {
+        for (int i = 0; reaper && gone == 0 && i < REAPER_TRIES; i++) {
             gone = waitpid(child, NULL, WNOHANG);
-            (void)nanosleep(&(struct timespec){.tv_nsec = KEEPER_PAUSE_MS * 1000000L}, NULL);
+            (void)nanosleep(&(struct timespec){.tv_nsec = REAPER_PAUSE_MS * 1000000L}, NULL);
         }
         if (gone == 0) {
             end_child(child, NULL);
         }
-        count += keeper ? 0 : 1;
+        count += reaper ? 0 : 1;
     }
     if (count > 0) {
         cli_note("the program has left %d process%s behind, which %s ended", count,

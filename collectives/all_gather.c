@@ -19,7 +19,7 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
     return (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype);
 }
 
-// The result is put together once, tile by tile, in member 0's buffer and handed out while the tile
+// The result is assembled once, tile by tile, in member 0's buffer and handed out while the tile
 // is in the cache. In place is safe: a tile of an output holds only blocks' parts of that tile.
 #define TILE_BYTES ((size_t)32 * 1024)
 

@@ -57,13 +57,13 @@ typedef struct ls_call {
     void *recv;                 // NULL where it receives nothing
     bool recv_shared;           // members of one process take a result that is the same for all in
         // one buffer, whose readers they are; simulated calls that replicate
-    bool overstated;  // by a planted fault it says more than its buffers have: what lies behind
+    bool overstated;  // by a injected fault it says more than its buffers have: what lies behind
         // them, by whatever order memory was given out in, is none of theirs
     const char *file;  // where the program made the call; static storage
     int line;
     const char *purpose;  // what it moves: "input_dist sizes"; NULL: not said; static storage
     int stage_of_tables;  // an ls_stage (embedding/stages.h), of a module's call in one; else 0
-    // Calls of another front (mpi/) are told in its words: writes the call without its rank and
+    // Calls of another front (mpi/) are reported in its words: writes the call without its rank and
     // place. words: what it needs for that, since the call may be over by then. NULL: none.
     void (*say)(char *out, size_t out_bytes, const struct ls_call *call);
     int words[LS_CALL_WORDS];
@@ -116,7 +116,7 @@ typedef struct ls_side {
 // backends, reports) follows from here.
 struct ls_axis;  // see below
 
-// What a collective on a tensor is told beside the tensor; each takes what it has a use for.
+// What a collective on a tensor is reported beside the tensor; each takes what it has a use for.
 typedef struct ls_tensor_call {
     ls_op op;
     int dim, split_dim, cat_dim;

@@ -84,7 +84,7 @@ extern "C" {
       "where the first infinity came from")                                                        \
     X(LS_FINDING_RANK_DIED, "rank.died", true, "processes",                                        \
       "a rank's process ended by a signal or an error; code 3, unless the scenario "               \
-      "injected it")                                                                                \
+      "injected it")                                                                               \
     X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early", true, "waiting",                          \
       "a rank returned while others still wait for it")                                            \
     X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range", true, "ids",                      \
@@ -138,7 +138,7 @@ typedef struct ls_finding {
     int rank_count;     //
     const char *where;  // "FILE:LINE" of the first rank at fault, or ""
     const char *text;   // the whole explanation, several lines
-    // Where each rank stays for ever [place_count, by rank]; NULL where the run did not hang.
+    // Where each rank stays without end [place_count, by rank]; NULL where the run did not hang.
     const ls_place *places;
     int place_count;
     // Where half of a call's members differ from the others, and ranks elsewhere were asked who is

@@ -1,4 +1,4 @@
-// Reading checkpoints: any block of any array, put together from the shards that hold its parts.
+// Reading checkpoints: any block of any array, assembled from the shards that hold its parts.
 #define _XOPEN_SOURCE 700
 #include <inttypes.h>
 #include <stdio.h>
@@ -203,7 +203,7 @@ static int open_rank(ls_checkpoint *checkpoint, int rank) {
     return LS_OK;
 }
 
-// The tensor of a shard's array, held against what plan and index say of it.
+// The tensor of a shard's array, compared with what plan and index say of it.
 static int find_tensor(const ls_safetensor **out, ls_checkpoint *checkpoint, int table, int array,
                        const ls_plan_shard *shard) {
     const ls_checkpoint_array *about = &checkpoint->tables[table].arrays[array];

@@ -1,5 +1,5 @@
 // Stage 1, input_dist: every rank cuts its bags up by the owner of each id (routing.c) and sends
-// lengths, ids and weights there, after the ranks have told one another how
+// lengths, ids and weights there, after the ranks have reported one another how
 // much to expect. A rank whose input is unusable says so in that first exchange, with negative
 // sizes, so that no other rank waits for it. What arrives is data from elsewhere: memory is taken
 // for sizes that agree with one another alone, and lengths and ids are checked before their use.
@@ -15,7 +15,7 @@ typedef struct group_arrival {
 struct embedding_arrivals {
     embedding_pool sending;  // what is sent; its memory then goes to what is made of what arrived
     embedding_pool scratch;
-    ls_arena *sizes;        // that are told, until all have heard them
+    ls_arena *sizes;        // that are reported, until all have heard them
     group_arrival *groups;  // [groups]
     bool begins;            // exchanges are begun, not waited for
 };

@@ -334,7 +334,7 @@ typedef struct embedding_occurrences {
     const int64_t *starts;  // (device) [row_count + 1]; see ls_kernel_group_ids
     const int64_t *order;   // (device)
 } embedding_occurrences;
-// defects.c: what faults of training do. Whether one is planted in a held rank.
+// defects.c: what faults of training do. Whether one is injected in a held rank.
 bool ls_embedding__planted(const ls_embedding *module, ls_fault_type fault, int rank);
 // Leaves the first of the ids of every row.
 int ls_embedding__count_once(embedding_occurrences *of, embedding_pool *pool);

@@ -56,7 +56,7 @@ static int take(embedding_pool *pool, void **out, const embedding_array *array, 
     return LS_OK;
 }
 
-// A rank that makes its own calls may be planted to leave one out: what it lacks then is 0.
+// A rank that makes its own calls may be injected to leave one out: what it lacks then is 0.
 int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *array) {
     return take(pool, out, array, !ls_embedding__exchange_shares(pool->module->backend));
 }

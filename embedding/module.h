@@ -152,7 +152,7 @@ int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
 // Stage 1 in two parts, so that the next batch travels while this one is looked up: when the first
 // returns, the sizes are exchanged and lengths, ids and weights are under way (on backends that
 // complete calls one after another they have arrived). Two batches or more may be in flight, and
-// their waits come in the order of their starts. What uses the batch before the wait is told:
+// their waits come in the order of their starts. What uses the batch before the wait is reported:
 // lookup with LS_ERR_FINDING, ls_embedding_output with NULL and the same; freeing the pass waits,
 // too. Under MPI every process must make the same calls in the same order.
 LS_API int ls_embedding_input_dist_start(ls_embedding_pass **out, ls_embedding *module,

@@ -199,7 +199,7 @@ static bool run_is_expected(const char *at, const double *expected) {
     return differ == 0;
 }
 
-// A whole output held against one meaning.
+// A whole output compared with one meaning.
 typedef struct tally {
     uint64_t differing, wrong, unknown, vacuous, max_ulps;
     double ratio;

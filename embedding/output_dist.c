@@ -1,5 +1,5 @@
 // Stage 3, output_dist. Pooled: partial results, whose rows stand by source rank, are reduced over
-// the node (reduce_scatter), sent to their source ranks (all_to_all), put together by
+// the node (reduce_scatter), sent to their source ranks (all_to_all), assembled by
 // columns, and finished there: mean divides, empty bags of max become 0. Sequence: rows travel back
 // the way their ids came, to the place where each id stood.
 #include "embedding/internal.h"

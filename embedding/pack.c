@@ -77,8 +77,8 @@ int ls_embedding__pack(const ls_embedding_pass *pass, const embedding_group *gro
     return LS_OK;
 }
 
-// What is sent follows from what there is, not from the sizes that were told: their memory was in
-// other hands since.
+// What is sent follows from what there is, not from the sizes that were reported: their memory was
+// in other hands since.
 static int count_lengths(const ls_embedding *module, const embedding_group *group,
                          embedding_traffic *side, const embedding_part *part) {
     int first = group->rank_first[side->rank];

@@ -112,7 +112,7 @@ static int emit_shard(const ls_embedding *module, const embedding_touched *touch
 }
 
 // The shard whose states a shard of the held rank is updated with: its own, but where the fault is
-// planted.
+// injected.
 static const embedding_touched *state_owner(const ls_embedding_pass *pass, int held, int index) {
     const ls_embedding *module = pass->module;
     const embedding_touched *own = &pass->touched[held][index];

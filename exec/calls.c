@@ -306,7 +306,7 @@ static void finish_split(ls_exec *exec, ls_exec_op *op) {
 static void post_one(ls_exec *exec, ls_exec_op *op) {
     int status = ls_remote_post(&op->request, op->handle, &op->call);
     if (op->request != NULL || ls_remote_stalled(op->rank->rank)) {
-        return;  // a fault keeps it for ever
+        return;  // a fault keeps it without end
     }
     if (ls_remote_dead(op->rank->rank)) {
         op->process->killed = true;

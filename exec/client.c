@@ -177,7 +177,7 @@ int ls_client_wait(ls_client *client, uint32_t slot) {
 }
 
 // ---- The coordinator's end ----------------------------------------------------------------------
-// Whoever waits for an answer has it.
+// The one that waits for an answer has it.
 static void fail_all(ls_client *client, const char *why) {
     ls_wire_control *control = client->control;
     if (__atomic_load_n(&control->failed, __ATOMIC_ACQUIRE) == 0) {

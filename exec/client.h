@@ -1,4 +1,4 @@
-// What a front (a library that stands in for NCCL, a backend of torch.distributed) says to the
+// What a front (a library that replaces NCCL, a backend of torch.distributed) says to the
 // coordinator of `lockstep exec`: wire.h as functions. Needs no other part of lockstep but base.
 // All functions may be called by any thread of the process.
 #ifndef LS_EXEC_CLIENT_H
@@ -37,7 +37,7 @@ typedef struct ls_client_region {
     size_t bytes;
 } ls_client_region;
 
-// `made` is told of each piece of memory that the regions come from, so that a device can be.
+// `made` is informed of each piece of memory that the regions come from, so that a device can be.
 LS_API void ls_client_on_memory(ls_client *client, int (*made)(void *arg, void *at, size_t bytes),
                                 void *arg);
 LS_API int ls_client_region_take(ls_client_region *out, ls_client *client, size_t bytes);
@@ -57,12 +57,12 @@ LS_API void ls_client_collect(ls_client *client, uint32_t slot, const ls_client_
 LS_API int ls_client_slot_take(uint32_t *out, ls_client *client);
 LS_API void ls_client_slot_give(ls_client *client, uint32_t slot);
 LS_API ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot);
-// Whether it is answered; and waits until it is, which the coordinator is told of: a deadlock of
-// ranks that wait here is explained at once. The status that the coordinator gave.
+// Whether it is answered; and waits until it is, which the coordinator is informed of: a deadlock
+// of ranks that wait here is explained at once. The status that the coordinator gave.
 LS_API bool ls_client_done(ls_client *client, uint32_t slot);
 LS_API int ls_client_wait(ls_client *client, uint32_t slot);
 
-// As above, but the coordinator is not told: for a thread that waits in the program's stead.
+// As above, but the coordinator is not reported: for a thread that waits in the program's stead.
 LS_API int ls_client_await(ls_client *client, uint32_t slot);
 // Sleeps until the call is answered, the slot is woken or a second has passed.
 LS_API void ls_client_rest(ls_client *client, uint32_t slot);
@@ -81,7 +81,7 @@ LS_API int ls_client_leave(ls_client *client, uint32_t comm, bool in_flight);
 typedef struct ls_client_call {
     uint32_t comm;
     uint32_t kind, dtype, op;  // an ls_kind, ls_dtype, ls_op
-    int32_t root;     // or the other member of a message; a receive's -1: whoever sends first,
+    int32_t root;     // or the other member of a message; a receive's -1: the one that sends first,
                       // whom the slot's first value then tells
     int32_t members;  // of the communicator, as long as the counts are
     int32_t tag;      // of a message, which meets those of its tag alone
@@ -126,7 +126,8 @@ LS_API int ls_client_send(ls_client *client, const void *message, int descriptor
 LS_API void ls_client_hold(ls_client *client);
 LS_API void ls_client_let_go(ls_client *client);
 
-// The rank of this process and how many there are, as whoever started it says; -1 where nobody did.
+// The rank of this process and how many there are, as the one that started it says; -1 where nobody
+// did.
 LS_API void ls_client_launched(int *rank, int *ranks);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 // Communicators: who joins which, and which rank of the run a member is.
 //
-// A member is a process, or one device of a process that holds several. As many ranks as whoever
-// started the processes says, or as the first communicator has members; a process's number is its
-// rank where each holds one, else the first communicator's numbers are.
+// A member is a process, or one device of a process that holds several. As many ranks as the one
+// that started the processes says, or as the first communicator has members; a process's number is
+// its rank where each holds one, else the first communicator's numbers are.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ int ls_exec__open_run(ls_exec *exec, int ranks) {
     ls_spmd_options options = exec->options->spmd;
     options.ranks = ranks;
     if (exec->before != NULL) {
-        options.fault_count = 0;  // planted before
+        options.fault_count = 0;  // injected before
         options.met = NULL;       // the trace is of the first
     }
     exec->remote = (ls_remote){.arg = exec, .met = ls_exec__met};
@@ -326,7 +326,7 @@ static int lowest_rank(const ls_exec *exec, const ls_exec_joining *of) {
     return lowest;
 }
 
-// Of the communicators that are being made and not told of yet, the smallest, of the lowest rank:
+// Of the communicators that are being made and not reported yet, the smallest, of the lowest rank:
 // who came first says nothing. NULL: none.
 static ls_exec_joining *next_untold(ls_exec *exec) {
     ls_exec_joining *best = NULL;

@@ -22,7 +22,7 @@
 
 #include "exec/internal.h"
 #include "ranks/front.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/reaper.h"
 #include "runner/launch/processes.h"
 
 #define SETTLE_SECONDS 0.5  // nothing is said for so long: then who waits is believed to wait
@@ -319,19 +319,19 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     exec->options = options;
     exec->listening = -1;
     exec->failed_rank = -1;
-    ls_keeper keeper = {.pid = 0};
+    ls_reaper reaper = {.pid = 0};
     double began = ls_exec__now();
     int status = ls_arena_create(&exec->arena);
     status = status == LS_OK ? ls_exec__flight_open(exec) : status;
     status = status == LS_OK ? ls_exec__record_open(exec) : status;
     if (status == LS_OK) {
-        status = ls_keeper_make(&keeper, NULL);
-        status = status == LS_OK ? run(exec, keeper.dir) : status;
+        status = ls_reaper_make(&reaper, NULL);
+        status = status == LS_OK ? run(exec, reaper.dir) : status;
         int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
         status = status != LS_OK ? status : kept != LS_OK ? kept : told;
         ls_exec__close(exec, out, status);
-        if (keeper.pid > 0) {
-            ls_keeper_remove(&keeper);
+        if (reaper.pid > 0) {
+            ls_reaper_remove(&reaper);
         }
         status = LS_OK;
     } else {

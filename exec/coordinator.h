@@ -80,7 +80,7 @@ typedef struct ls_exec_result {
     int processes;          // that connected
     int widest;             // members of the largest communicator
     double seconds;         // wall time
-    bool died;              // a process ended otherwise than by itself, which nobody had planted
+    bool died;              // a process ended otherwise than by itself, which nobody had injected
     int failed_rank;        // the first process that ended with an exit status; -1: none
     int failed_code;        //
     char failed_line[256];  // the last that it wrote to stderr; "": nothing

@@ -1,4 +1,4 @@
-// The front that stands in for NCCL's library: communicators, from their making to their end, and
+// The front that replaces NCCL's library: communicators, from their making to their end, and
 // what is asked of them. Calls are in front_calls.c.
 #define _GNU_SOURCE  // getrandom
 #include <errno.h>
@@ -96,7 +96,7 @@ static void release_all(void *arg) {
     _exit(3);
 }
 
-// The connection, with CUDA's driver told of its memory.
+// The connection, with CUDA's driver reported its memory.
 static ncclResult_t connect_client(ls_client **out) {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     static ls_client *prepared;

@@ -60,7 +60,7 @@ typedef struct known {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static known *all;
 
-// What is told of a real communicator; NULL: nothing is.
+// What is informed of a real communicator; NULL: nothing is.
 static ncclComm_t own_of(ncclComm_t comm) {
     (void)pthread_mutex_lock(&lock);
     known *at = all;
@@ -114,7 +114,7 @@ static known *make(int rank, int size) {
     return made;
 }
 
-// From now on the real communicator's calls are told.
+// From now on the real communicator's calls are reported.
 static void keep(known *made, ncclComm_t comm) {
     made->real = comm;
     (void)pthread_mutex_lock(&lock);
@@ -326,7 +326,7 @@ LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
     return told == ncclInvalidUsage ? told : result;
 }
 
-// What the front itself refuses is the real library's to judge; the end of the run is told.
+// What the front itself refuses is the real library's to judge; the end of the run is reported.
 static ncclResult_t tell(ls_front_issue what) {
     ncclComm_t own = own_of(what.comm);
     if (own == NULL) {

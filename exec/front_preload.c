@@ -1,6 +1,6 @@
 // What the front, being preloaded, does in place of CUDA's runtime and of libc: as many devices as
-// there are ranks on a machine that has fewer; who waits for a stream is told of, so that a hang is
-// seen at once; and so is the end of a process. The functions in use are those behind ours.
+// there are ranks on a machine that has fewer; who waits for a stream is informed of, so that a
+// hang is seen at once; and so is the end of a process. The functions in use are those behind ours.
 #define _GNU_SOURCE  // RTLD_NEXT, on_exit
 #include <dlfcn.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define NOT_READY 600  // cudaErrorNotReady
 #define MISSING   35   // cudaErrorInsufficientDriver
-#define WAIT_US   300  // a wait that is shorter is not told of
+#define WAIT_US   300  // a wait that is shorter is not informed of
 
 static void *behind(const char *name) {
     return dlsym(RTLD_NEXT, name);

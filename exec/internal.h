@@ -57,7 +57,7 @@ struct ls_exec_process {
     int attempt;       // of an elastic launcher that the coordinator has started, from 0
     int last_attempt;  // that this launcher makes at most
     int run;           // the run it has joined last; -1: none
-    int rank, ranks;   // as whoever started it says, or -1
+    int rank, ranks;   // as the one that started it says, or -1
     ls_wire_control *control;
     ls_exec_staging *stagings;
     uint32_t staging_count;
@@ -70,8 +70,8 @@ struct ls_exec_process {
     bool bye;    // it said that it ends, with
     int status;  // that
     bool gone;
-    bool killed;  // by a planted fault
-    int places;   // the same was told so many times, as nothing moved
+    bool killed;  // by a injected fault
+    int places;   // the same was reported so many times, as nothing moved
     const char *place_file;
     int place_line;
     uint32_t place_waits;     // an ls_wire_waits
@@ -197,7 +197,7 @@ struct ls_exec {
     bool unrecorded;  // a call could not be kept
     bool unmoved;     // a GPU's data could not be reached any more
     bool died;
-    bool planted;  // a process was killed by a planted fault
+    bool planted;  // a process was killed by a injected fault
     int failed_rank, failed_code;
     pid_t symbols;                                  // who reads lines (symbols.c); 0: nobody
     int questions;                                  // where it is asked
@@ -254,7 +254,7 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process);
 void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process);
 // Answers in a slot; wakes who waits.
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);
-// The run is over: everybody is told why.
+// The run is over: everybody is reported why.
 // A call that is made then is answered at once.
 void ls_exec__answer_over(const ls_exec_process *process, uint32_t slot);
 void ls_exec__tell_all(ls_exec *exec, const char *why);

@@ -16,13 +16,13 @@
 #include "exec/internal.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/reaper.h"
 
 // It is made beside its place, and moves there when it is whole.
 struct ls_exec_record {
     const char *place;
-    ls_keeper keeper;
-    char dir[PATH_MAX + 16];  // in the keeper's, which is this user's alone
+    ls_reaper reaper;
+    char dir[PATH_MAX + 16];  // in the reaper's, which is this user's alone
     ls_exec_kept kept;
     ls_text list;
     ls_json json;
@@ -45,12 +45,12 @@ int ls_exec__record_open(ls_exec *exec) {
     if (record == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
-    int status = ls_keeper_make(&record->keeper, options->record);
+    int status = ls_reaper_make(&record->reaper, options->record);
     if (status == LS_OK) {
-        (void)snprintf(record->dir, sizeof record->dir, "%s/recording", record->keeper.dir);
+        (void)snprintf(record->dir, sizeof record->dir, "%s/recording", record->reaper.dir);
         if (mkdir(record->dir, 0777) != 0) {
             status = LS_FAIL(ls_status_of_errno(errno), "%s", strerror(errno));
-            ls_keeper_remove(&record->keeper);
+            ls_reaper_remove(&record->reaper);
         }
     }
     if (status != LS_OK) {
@@ -386,7 +386,7 @@ static ls_exec_calls *row_of(ls_exec *exec, const ls_call *call) {
 void ls_exec__count(ls_exec *exec, const ls_exec_job *job) {
     ls_exec_calls *row = row_of(exec, ls_remote_call_of(job->requests[0]));
     if (row == NULL) {
-        return;  // those that came first are told
+        return;  // those that came first are reported
     }
     row->calls += 1;
     for (int m = 0; m < job->size; m++) {
@@ -461,7 +461,7 @@ int ls_exec__record_close(ls_exec *exec) {
         status = LS_FAIL(ls_status_of_errno(errno), "cannot rename \"%s\" to \"%s\": %s",
                          record->dir, record->place, strerror(errno));
     }
-    ls_keeper_remove(&record->keeper);
+    ls_reaper_remove(&record->reaper);
     ls_text_free(&record->list);
     free(record->sent);
     free(record);

@@ -12,7 +12,7 @@ static ls_exec_op *op_of(const ls_exec_job *job, int member) {
 static size_t received_by(const ls_exec_job *job, int member) {
     const ls_call *call = ls_remote_call_of(job->requests[member]);
     size_t count = 0;
-    (void)ls_call_recv_elements(&count, call);  // 0 where it fails, which the checks have told
+    (void)ls_call_recv_elements(&count, call);  // 0 where it fails, which the checks have reported
     return count * ls_dtype_bytes(call->dtype);
 }
 

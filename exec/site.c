@@ -28,7 +28,8 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
     return hash;
 }
 
-// The number of the site with that hash; LS_WIRE_NONE, and *number is a new one: it is to be told.
+// The number of the site with that hash; LS_WIRE_NONE, and *number is a new one: it is to be
+// reported.
 static uint32_t known(uint32_t *number, ls_client *client, uint64_t hash) {
     uint32_t at = (uint32_t)hash & (LS_CLIENT_SITES - 1), found = LS_WIRE_NONE;
     *number = LS_WIRE_NONE;
@@ -49,7 +50,7 @@ static uint32_t known(uint32_t *number, ls_client *client, uint64_t hash) {
     return found;
 }
 
-// Numbers are told in their order: who takes one tells it before another can be taken.
+// Numbers are reported in their order: who takes one tells it before another can be taken.
 // The text behind the others of the message; as much of it as `room` holds. Its bytes.
 static uint32_t put(char *text, uint32_t *used, size_t room, const char *what) {
     int length = snprintf(text + *used, room, "%s", what) + 1;

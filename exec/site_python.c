@@ -3,7 +3,7 @@
 //
 // The caller may hold the interpreter's lock or not (torch gives it up around collectives, and
 // autograd's threads never had it). PyGILState_Ensure does either: it takes the lock only from who
-// does not hold it. It could wait for ever only if the lock's holder waited for this call; torch's
+// does not hold it. It could hang only if the lock's holder waited for this call; torch's
 // own flight recorder takes it at the same place.
 #define _GNU_SOURCE  // RTLD_DEFAULT
 #include <dlfcn.h>

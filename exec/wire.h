@@ -73,15 +73,15 @@ typedef struct ls_wire_hello {
     ls_wire_head head;
     uint32_t version;
     int32_t pid;
-    int32_t rank, ranks;   // as whoever started the process says; -1: nobody did
+    int32_t rank, ranks;   // as the one that started the process says; -1: nobody did
     uint32_t session;      // 1: of tests, which go on after one that fails
     int32_t attempt;       // of an elastic launcher, from 0
     int32_t last_attempt;  // that it makes at most
     uint32_t unused;
 } ls_wire_hello;
 
-// A site is told before the first call from it. Python: the file, the line and the stack in lines.
-// Else file is empty, and the stack has a line "OFFSET MODULE" for each address of code. The
+// A site is reported before the first call from it. Python: the file, the line and the stack in
+// lines. Else file is empty, and the stack has a line "OFFSET MODULE" for each address of code. The
 // purpose says what its calls move, in the program's words; empty: nobody knows.
 typedef struct ls_wire_site {
     ls_wire_head head;
@@ -144,7 +144,7 @@ typedef struct ls_wire_call {
     ls_wire_head head;
     uint32_t comm;
     uint32_t kind, dtype, op;  // an ls_kind, ls_dtype, ls_op
-    int32_t root;              // -1 of a receive: whoever sends first
+    int32_t root;              // -1 of a receive: the one that sends first
     uint32_t flags;
     uint32_t slot, site;
     double premul;

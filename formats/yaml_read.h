@@ -1,5 +1,5 @@
 // Reading a small YAML (or JSON) file without a schema: members of mappings and their values, each
-// error told where it stands. Scenarios are read by their schema (runner/scenario/schema.h).
+// error reported where it stands. Scenarios are read by their schema (runner/scenario/schema.h).
 #ifndef LS_FORMATS_YAML_READ_H
 #define LS_FORMATS_YAML_READ_H
 

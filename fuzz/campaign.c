@@ -21,14 +21,14 @@
 #include "fuzz/scenario_text.h"
 #include "fuzz/shrink.h"
 #include "fuzz/trial.h"
-#include "runner/launch/crews.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/process_pool.h"
+#include "runner/launch/reaper.h"
 
 #define CASE_SECONDS      120  // after which a case hangs; none takes a second
 #define CASE_SECONDS_REAL 300
 #define EARLY_CASES       200  // by then the process has what it needs
 // The largest piece of memory, the same on every machine: no case needs it, and a size that a
-// planted defect damages may ask for any.
+// injected defect damages may ask for any.
 #define CASE_PIECE_BYTES ((uint64_t)1 << 30)
 
 // What the processes tell each other: plain data in shared pages.
@@ -45,7 +45,7 @@ typedef struct fuzz_campaign {
     const ls_fuzz_options *options;
     ls_run_options run;
     fuzz_board *board;
-    ls_keeper keeper;  // of the folder for scenarios that real processes read, and for checkpoints
+    ls_reaper reaper;  // of the folder for scenarios that real processes read, and for checkpoints
     char checkpoint[PATH_MAX + 8];  // in it
     double began;
 } fuzz_campaign;
@@ -110,7 +110,7 @@ static void case_file(char *out, size_t bytes, const fuzz_campaign *campaign, ui
     if (campaign->options->file_count > 0) {
         (void)snprintf(out, bytes, "%s", campaign->options->files[number]);
     } else if (campaign->options->real) {
-        (void)snprintf(out, bytes, "%s/case.yaml", campaign->keeper.dir);
+        (void)snprintf(out, bytes, "%s/case.yaml", campaign->reaper.dir);
     } else {
         (void)snprintf(out, bytes, "case-%u.yaml", (unsigned)number);
     }
@@ -128,7 +128,7 @@ static int write_tree(const char *path, const json_t *scenario, const char *comm
 
 // Tries a tree in a way. Real processes find it in a file.
 static int try_tree(fuzz_campaign *campaign, const json_t *scenario, const char *file, int way) {
-    bool own = strncmp(file, campaign->keeper.dir, strlen(campaign->keeper.dir)) == 0;
+    bool own = strncmp(file, campaign->reaper.dir, strlen(campaign->reaper.dir)) == 0;
     if (ls_fuzz_way_real(way) && own) {
         LS_TRY(write_tree(file, scenario, ""));
     }
@@ -193,11 +193,11 @@ static bool is_time_over(const fuzz_campaign *campaign) {
 static void run_cases(fuzz_campaign *campaign) {
     const ls_fuzz_options *options = campaign->options;
     fuzz_board *board = campaign->board;
-    ls_crews crews = {0};
+    ls_process_pool pool = {0};
     bool failed = false;
     int status = LS_OK;
     uint32_t end = options->first + options->count;
-    campaign->run.crews = &crews;
+    campaign->run.pool = &pool;
     for (; status == LS_OK && !failed && board->number < end && !is_time_over(campaign);
          board->number += !failed) {
         (void)alarm(options->real ? CASE_SECONDS_REAL : CASE_SECONDS);
@@ -212,7 +212,7 @@ static void run_cases(fuzz_campaign *campaign) {
     }
     (void)alarm(0);
     board->counts.memory_last = resident_bytes();
-    int ended = ls_crews_end(&crews);
+    int ended = ls_process_pool_end(&pool);
     status = status == LS_OK ? ended : status;
     board->ended = !failed;
     board->error = status != LS_OK ? *ls_error_last() : (ls_error){0};
@@ -228,7 +228,7 @@ static int run_apart(fuzz_campaign *campaign, void (*work)(fuzz_campaign *campai
     }
     if (pid == 0) {
         // It ends with its owner, and does not keep the folder.
-        (void)close(campaign->keeper.pipe);
+        (void)close(campaign->reaper.pipe);
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own) {
             _exit(1);
         }
@@ -290,7 +290,7 @@ static int still_fails(void *arg, const json_t *scenario, bool *fails) {
     shrinking->candidate = scenario;
     shrinking->runs += 1;
     current = shrinking;
-    campaign->run.crews = NULL;
+    campaign->run.pool = NULL;
     LS_TRY(run_apart(campaign, try_candidate));
     const ls_fuzz_outcome *outcome = &campaign->board->outcome;
     *fails = outcome->end == LS_FUZZ_FAILED && strcmp(outcome->sign, shrinking->outcome.sign) == 0;
@@ -368,7 +368,7 @@ static int shrink_failure(ls_results *results, fuzz_campaign *campaign, uint32_t
     LS_TRY(get_case(&scenario, campaign, number));
     case_file(file, sizeof file, campaign, number);
     if (ls_fuzz_way_real(board->way) && campaign->options->file_count > 0) {
-        (void)snprintf(file, sizeof file, "%s/case.yaml", campaign->keeper.dir);
+        (void)snprintf(file, sizeof file, "%s/case.yaml", campaign->reaper.dir);
     }
     fuzz_shrinking shrinking = {
         .campaign = campaign, .file = file, .outcome = board->outcome, .way = board->way};
@@ -382,9 +382,9 @@ static int shrink_failure(ls_results *results, fuzz_campaign *campaign, uint32_t
 
 // ---- The campaign -------------------------------------------------------------------------------
 static int open_folder(fuzz_campaign *campaign) {
-    LS_TRY(ls_keeper_make(&campaign->keeper, NULL));
+    LS_TRY(ls_reaper_make(&campaign->reaper, NULL));
     (void)snprintf(campaign->checkpoint, sizeof campaign->checkpoint, "%s/tables",
-                   campaign->keeper.dir);
+                   campaign->reaper.dir);
     campaign->run.checkpoint = campaign->checkpoint;
     return LS_OK;
 }
@@ -417,7 +417,7 @@ int ls_fuzz_run(ls_results *results, ls_fuzz_counts *counts, const ls_fuzz_optio
     int status = open_folder(&campaign);
     if (status == LS_OK) {
         status = run_all(results, &campaign);
-        ls_keeper_remove(&campaign.keeper);
+        ls_reaper_remove(&campaign.reaper);
     }
     *counts = campaign.board->counts;
     uint64_t failed = (uint64_t)results->failed;

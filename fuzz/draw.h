@@ -1,6 +1,6 @@
 // What random scenarios are made with: draws that follow from (seed, case) alone, and a tree of
 // JSON values that is written as a scenario file (scenario_text.h). Memory that is missing is noted
-// in the draw, and told once the tree is whole.
+// in the draw, and reported once the tree is whole.
 #ifndef LS_FUZZ_DRAW_H
 #define LS_FUZZ_DRAW_H
 
@@ -70,7 +70,7 @@ void ls_fuzz_make_buffers(ls_fuzz_draw *draw, json_t *scenario);
 void ls_fuzz_make_tensors(ls_fuzz_draw *draw, json_t *scenario);
 // Has tables trained that scenario["tables"] describes.
 void ls_fuzz_make_training(ls_fuzz_draw *draw, json_t *scenario, json_t *tables);
-// Plants one defect.
+// Injects one defect.
 void ls_fuzz_plant(ls_fuzz_draw *draw, json_t *scenario);
 
 #endif

@@ -12,7 +12,7 @@
 #include "ranks/fault.h"
 #include "runner/scenario/scenario.h"
 
-#define CALLS_MAX   64  // of a rank, in which defects are planted
+#define CALLS_MAX   64  // of a rank, in which defects are injected
 #define RANKS_TRIED 3   // the first, one in the midst, the last
 #define NOTICED_MAX 8   // checks that a row of the table names
 
@@ -193,7 +193,7 @@ static int try_defect(mutating *m, int kind, const char *what, json_t *planted, 
         status = ls_fuzz_try(&outcome, planted, m->file, 0, m->options);
     }
     m->last = outcome.end;
-    // Shards that do not make up the table are no planted fault to the verdict.
+    // Shards that do not make up the table are no injected fault to the verdict.
     if (kind == ROWS_OFF_BY_ONE && outcome.end == LS_FUZZ_FAILED &&
         outcome.class_ != LS_CLASS_UNJUDGED) {
         outcome.end = LS_FUZZ_FOUND;

@@ -151,7 +151,7 @@ static void fail(ls_fuzz_outcome *out, const ls_case_result *result) {
     }
 }
 
-// What is planted must be found, or the verdict must say what it did.
+// What is injected must be found, or the verdict must say what it did.
 static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
     static const ls_fuzz_end ends[] = {
         [LS_UNNOTICED_MISSED] = LS_FUZZ_MISSED,

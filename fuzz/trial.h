@@ -12,10 +12,10 @@ typedef enum ls_fuzz_end {
     LS_FUZZ_PASSED,
     LS_FUZZ_UNFIT,        // the way does not fit the scenario, or it is none
     LS_FUZZ_NOTHING,      // there was nothing to judge
-    LS_FUZZ_FOUND,        // what is planted is
-    LS_FUZZ_HARMLESS,     // what is planted changes no bit
+    LS_FUZZ_FOUND,        // what is injected is
+    LS_FUZZ_HARMLESS,     // what is injected changes no bit
     LS_FUZZ_ROUNDING,     // ... or no more than rounding may
-    LS_FUZZ_MISSED,       // no rank comes to what is planted
+    LS_FUZZ_MISSED,       // no rank comes to what is injected
     LS_FUZZ_FAILED,       // it is not as it should be
     LS_FUZZ_ENVIRONMENT,  // no memory, no processes
     LS_FUZZ_END_COUNT
@@ -35,7 +35,7 @@ int ls_fuzz_way_count(void);
 const char *ls_fuzz_way_name(int way);
 // The command that shows it of a file: words before the file.
 const char *ls_fuzz_way_command(int way);
-// Whether it needs real processes; whether a scenario with planted defects is tried so.
+// Whether it needs real processes; whether a scenario with injected defects is tried so.
 bool ls_fuzz_way_real(int way);
 // Of the ways that are alike, whether case `number` takes this one.
 bool ls_fuzz_way_turn(int way, uint32_t number);

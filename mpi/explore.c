@@ -25,7 +25,7 @@
 // What a run of an exploration tells of itself.
 typedef struct ls_mpi_trail {
     int status;
-    bool complete;  // it told all
+    bool complete;  // it reported all
     bool blocked;   // it ended where it could only have done what others did
     bool partial;   // it had more to choose from than is kept
     uint64_t observed;
@@ -34,7 +34,7 @@ typedef struct ls_mpi_trail {
     int choice[CHOICES_MAX], next[CHOICES_MAX];  // next: to be tried after it; -1: none
 } ls_mpi_trail;
 
-// A match, told by its rank's numbers: the same in every run in which it can be made.
+// A match, reported by its rank's numbers: the same in every run in which it can be made.
 typedef struct match {
     int receiver, recv, sender, send;
 } match;

@@ -1,4 +1,5 @@
-// Handles: numbers that index the tables of the rank. A freed one is told from its successor.
+// Handles: numbers that index the tables of the rank. A freed one is distinguished from its
+// successor.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -315,7 +315,7 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg) {
     return w->here.code != 0 ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-// Of variables that share a place the largest: which of them is in it cannot be told.
+// Of variables that share a place the largest: which of them is in it cannot be reported.
 static bool find_local(mpi_object *out, const mpi_rank *me, const char *at) {
     uintptr_t low = me->rank->stack_low, place = (uintptr_t)at, start;
     walk w = {.at = place};
@@ -348,7 +348,7 @@ static bool find_local(mpi_object *out, const mpi_rank *me, const char *at) {
     return found;
 }
 
-// ---- Where a global variable is declared: looked for only where it is told ----------------------
+// ---- Where a global variable is declared: looked for only where it is reported ------------------
 static bool is_at(Dwarf_Die *die, Dwarf_Addr address) {
     Dwarf_Attribute location, indexed;
     Dwarf_Op *all;

@@ -7,7 +7,7 @@
 #include "mpi/internal.h"
 
 // ---- Accesses -----------------------------------------------------------------------------------
-// The line of an address in the program: asked for only where it is told.
+// The line of an address in the program: asked for only where it is reported.
 void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *line) {
     const char *found;
     int number;

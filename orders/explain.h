@@ -46,7 +46,7 @@ int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
 // past the last.
 const char *ls_order_common(int index);
 // Whether the result was made in `order` and then damaged: at most one element in 32 differs, of
-// those by which orders can be told apart.
+// those by which orders can be distinguished.
 int ls_order_proven(bool *out, const ls_order *order, const ls_order_observation *observation);
 void ls_order_explanation_clear(ls_order_explanation *explanation);
 

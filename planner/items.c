@@ -252,7 +252,7 @@ static int set_apart(ls_planner_problem *problem) {
     return LS_OK;
 }
 
-#define VALUES_MAX 16  // different values told apart in one refinement
+#define VALUES_MAX 16  // different values distinguished in one refinement
 
 // Splits classes so that ranks of different value are in different ones. renamed [VALUES_MAX *
 // ranks]

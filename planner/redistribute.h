@@ -1,5 +1,6 @@
 // Redistribution planned: the cheapest sequence of collectives that takes a tensor from one set of
-// placements on an n-dimensional mesh to another. Only plans; whoever holds the tensor executes.
+// placements on an n-dimensional mesh to another. Only plans; the one that holds the tensor
+// executes.
 #ifndef LS_PLANNER_REDISTRIBUTE_H
 #define LS_PLANNER_REDISTRIBUTE_H
 

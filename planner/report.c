@@ -1,4 +1,4 @@
-// A plan told to people (text) and to programs (JSON).
+// A plan reported to people (text) and to programs (JSON).
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -222,7 +222,7 @@ static int check_recounted(const ls_request *request) {
 int ls_checks__arguments(ls_request *request) {
     int root = request->call.root;
     if (request->any_source) {
-        request->call.root = request->comm->member;  // whoever sends: the sizes are the same
+        request->call.root = request->comm->member;  // the one that sends: the sizes are the same
     }
     int status = check_arguments(request);
     request->call.root = root;
@@ -298,7 +298,7 @@ void ls_checks__hash_check(ls_request *request) {
     }
 }
 
-#define LEAK_SITES_MAX 64  // of a rank, that are told
+#define LEAK_SITES_MAX 64  // of a rank, that are reported
 
 // ---- The end -----------------------------------------------------------------------------------
 static int by_number(const void *a, const void *b) {

@@ -13,7 +13,7 @@
 
 #define CLASSES_MAX   16  // members by what they call; more of them change roles, or go their ways
 #define CROSSINGS_MAX 16  // of a run
-#define AROUND        2   // calls told before and after
+#define AROUND        2   // calls reported before and after
 
 // Two members, and the rounds in which they are at different lines.
 typedef struct pair {

@@ -145,7 +145,7 @@ int ls_direct__ask(ls_request *request) {
     ls_arena *arena = NULL;
     int status = ls_arena_create(&arena);
     status = status == LS_OK ? do_ask(request, arena) : status;
-    // What is said of a failure may name places that the others told of.
+    // What is said of a failure may name places that the others reported.
     status = status == LS_OK ? LS_OK : ls_direct__fail(request, status);
     ls_arena_free(arena);
     if (status != LS_OK) {

@@ -1,4 +1,4 @@
-// Plants faults into the calls of ranks.
+// Injects faults into the calls of ranks.
 #include <string.h>
 
 #include "ranks/internal.h"
@@ -105,7 +105,7 @@ static int note_before(ls_request *request) {
     return ls_call_recv_elements(&request->recv_before, &request->call);
 }
 
-// Whether its buffers would have to be larger than they are. What cannot be counted is told so.
+// Whether its buffers would have to be larger than they are. What cannot be counted is reported so.
 static bool overstates(const ls_request *request) {
     size_t send = 0, recv = 0;
     return ls_call_send_elements(&send, &request->call) == LS_OK &&

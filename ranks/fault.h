@@ -1,11 +1,11 @@
-// Faults to plant in a rank: what can go wrong on real machines, at a call of one's choice.
+// Faults to inject in a rank: what can go wrong on real machines, at a call of one's choice.
 #ifndef LS_RANKS_FAULT_H
 #define LS_RANKS_FAULT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-// Of training tables, in step `amount` (from 0); planted by what trains them, not at a call.
+// Of training tables, in step `amount` (from 0); injected by what trains them, not at a call.
 #define LS_FAULT_TRAINING_MAP(X)                                                                   \
     /* the gradients of its outputs are divided by the number of ranks once more */                \
     X(LS_FAULT_DIVIDED_TWICE, "gradient_divided_twice")                                            \

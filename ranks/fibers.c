@@ -1,4 +1,4 @@
-// See fibers.h. ucontext makes and switches stacks; the sanitizers are told of each switch.
+// See fibers.h. ucontext makes and switches stacks; the sanitizers are informed of each switch.
 #define _GNU_SOURCE  // MADV_GUARD_INSTALL, MAP_NORESERVE
 #include "ranks/fibers.h"
 
@@ -179,7 +179,7 @@ static ls_fiber *next_of(ls_spmd *run) {
     return &run->fibers->ranks[next->id];
 }
 
-// Goes to who has the baton, whose fiber may not have begun.
+// Goes to who has the run token, whose fiber may not have begun.
 static void go_on(ls_spmd *run, ls_fiber *from) {
     ls_fibers *fibers = run->fibers;
     ls_fiber *to = next_of(run);

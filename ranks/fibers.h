@@ -1,5 +1,6 @@
-// Ranks as fibers: all of them on one thread, each with a stack of its own, between which the baton
-// goes without the kernel. For programs that keep nothing of a rank in the thread's own storage.
+// Ranks as fibers: all of them on one thread, each with a stack of its own, between which the run
+// token goes without the kernel. For programs that keep nothing of a rank in the thread's own
+// storage.
 #ifndef LS_RANKS_FIBERS_H
 #define LS_RANKS_FIBERS_H
 
@@ -9,10 +10,10 @@
 // ls_fibers__run. stack_bytes: of each, a multiple of the page.
 int ls_fibers__open(ls_spmd *run, void (*main)(ls_rank *rank), size_t stack_bytes);
 void ls_fibers__close(ls_spmd *run);
-// On the thread that carries them: runs who has the baton, and returns when no rank is left.
+// On the thread that carries them: runs who has the run token, and returns when no rank is left.
 void ls_fibers__run(ls_spmd *run);
-// On a rank's fiber, which does not have the baton: returns when it has it again. At its end: does
-// not return.
+// On a rank's fiber, which does not have the run token: returns when it has it again. At its end:
+// does not return.
 void ls_fibers__wait(ls_rank *rank);
 void ls_fibers__leave(ls_rank *rank) LS_NORETURN;
 

@@ -134,7 +134,7 @@ static ls_finding *new_finding(ls_spmd_result *result) {
     return &result->findings[result->finding_count];
 }
 
-// What the program may well mean is told beside the findings.
+// What the program may well mean is reported beside the findings.
 static void add_warning(ls_spmd *run, const ls_finding *warning) {
     ls_spmd_result *result = run->result;
     for (int i = 0; i < result->warning_count; i++) {

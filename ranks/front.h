@@ -67,7 +67,7 @@ LS_API_BACKENDS void ls_spmd__fail(ls_spmd *run, int status, const char *why);
 // check is on.
 LS_API_BACKENDS bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks,
                                       int rank_count, const char *file, int line, const char *text);
-// A finding's text as it was put together. Where there was no memory for all of it, the run ends
+// A finding's text as it was assembled. Where there was no memory for all of it, the run ends
 // with LS_ERR_MEMORY.
 LS_API_BACKENDS const char *ls_findings__string(ls_spmd *run, const ls_text *text);
 // "FILE:LINE" of a call; out [LS_CALL_WHERE_MAX].

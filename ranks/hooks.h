@@ -27,12 +27,12 @@ void ls_gdb_hook_complete(const ls_spmd *run, const ls_rank *rank, const ls_requ
 // run NULL: found outside of an SPMD run.
 void ls_gdb_hook_finding(const ls_spmd *run, const ls_finding *finding);
 void ls_gdb_hook_deadlock(const ls_spmd *run, const char *text);
-// A rank is about to wait: for the baton, or, its program over, for the end of the run.
+// A rank is about to wait: for the run token, or, its program over, for the end of the run.
 void ls_gdb_hook_parked(const ls_spmd *run, const ls_rank *rank);
 // For debuggers to call, on any thread while all are stopped: who runs next, of those that could.
 #define LS_GDB_CALLED __attribute__((noinline, used))
-void ls_gdb_give_baton(ls_rank *to);
-// The baton goes from one rank to another (NULL: from nobody).
+void ls_gdb_give_token(ls_rank *to);
+// The run token goes from one rank to another (NULL: from nobody).
 void ls_gdb_hook_switch(const ls_spmd *run, const ls_rank *from, const ls_rank *to);
 
 #endif

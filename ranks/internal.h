@@ -12,15 +12,15 @@
 // ---- schedule.c: who runs -----------------------------------------------------------------------
 int ls_schedule__open(ls_spmd *run);
 void ls_schedule__close(ls_spmd *run);
-void ls_schedule__start(ls_spmd *run);                         // gives the baton to the first rank
-void ls_schedule__wait_for_start(ls_rank *rank);               // first thing in a rank's thread
-void ls_schedule__yield(ls_rank *rank);                        // others may run first
-void ls_schedule__give_way(ls_rank *rank);                     // under every schedule
+void ls_schedule__start(ls_spmd *run);            // gives the run token to the first rank
+void ls_schedule__wait_for_start(ls_rank *rank);  // first thing in a rank's thread
+void ls_schedule__yield(ls_rank *rank);           // others may run first
+void ls_schedule__give_way(ls_rank *rank);        // under every schedule
 void ls_schedule__block(ls_rank *rank, ls_rank_state state);   // until made ready
 void ls_schedule__make_ready(ls_rank *rank);                   // a blocked rank could go on
 void ls_schedule__finish(ls_rank *rank, ls_rank_state state);  // last thing in a rank's thread
 void ls_schedule__set_current(ls_rank *rank);                  // of a run without threads
-// A rank whose threads are all blocked or asleep gives the baton on; on one of them.
+// A rank whose threads are all blocked or asleep gives the run token on; on one of them.
 void ls_schedule__hand_on(ls_rank *rank, ls_thread *me);
 void ls_schedule__count_choice(ls_rank *rank, const ls_thread *chosen);  // in the digest
 
@@ -29,9 +29,10 @@ int ls_turns__open(ls_rank *rank);
 void ls_turns__close(ls_rank *rank);
 bool ls_turns__left(const ls_rank *rank);   // no thread but the main one may call any more
 void ls_turns__set_own(ls_thread *thread);  // the calling thread is that
-// The rank has the baton: a thread of it that could continue is INSIDE; the main thread if none is.
+// The rank has the run token: a thread of it that could continue is INSIDE; the main thread if none
+// is.
 ls_thread *ls_turns__take(ls_rank *rank);
-// The thread inside stops, and the rank has no baton; whether a thread of it could continue.
+// The thread inside stops, and the rank has no run token; whether a thread of it could continue.
 bool ls_turns__stop(ls_thread *me, ls_thread_state state);
 void ls_turns__start(ls_rank *rank);  // lets a thread that could continue do so
 bool ls_turns__wake(ls_rank *rank);   // threads whose calls are complete could continue: any
@@ -92,7 +93,7 @@ void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
                              ls_request *const *requests, int count);
 
 // ---- witness.c: who is at fault where no majority says it ---------------------------------------
-// Whether half of the calls that met is held against the other half.
+// Whether half of the calls that met is compared with the other half.
 bool ls_witness__wanted(const ls_check_failure *failure, const ls_call *const *calls, int count);
 // Then turns the blame when other ranks make the call of that line as the blamed do, and says so in
 // the text.
@@ -181,8 +182,8 @@ bool ls_poison__same(const void *a, const void *b, size_t bytes);
 // ---- flight.c: asynchronous calls until their wait ----------------------------------------------
 int ls_flight__open(ls_request *request);   // as it is posted
 void ls_flight__land(ls_request *request);  // it is waited for: its result appears
-// It is used too early, which is told of there: the program's memory is as if it had been waited
-// for.
+// It is used too early, which is informed of there: the program's memory is as if it had been
+// waited for.
 void ls_flight__settle(ls_request *request, const char *file, int line);
 void ls_flight__drop(ls_request *request);  // the end without a wait
 void ls_flight__tell(ls_request *request);  // if it was touched too early
@@ -295,7 +296,7 @@ typedef enum ls_fault_do {
     LS_FAULT_DO_DIE,
     LS_FAULT_DO_STALL
 } ls_fault_do;
-// Plants the faults of this call into it. *twice: make it twice.
+// Injects the faults of this call into it. *twice: make it twice.
 int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request);
 bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number);
 
@@ -322,7 +323,7 @@ void ls_lookahead__end(ls_spmd *run);            // decides, fails the run
 // ---- stuck.c ------------------------------------------------------------------------------------
 // Nobody can run although ranks are alive: says why, and fails the run.
 void ls_stuck__explain(ls_spmd *run);
-// Whether it follows from a call that was refused, which is told of: then the run fails, too.
+// Whether it follows from a call that was refused, which is informed of: then the run fails, too.
 bool ls_stuck__refused(ls_spmd *run);
 // The same where `request` waits for a rank that has returned. In returned.c.
 void ls_stuck__returned(ls_spmd *run, const ls_request *request);

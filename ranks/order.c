@@ -95,7 +95,7 @@ static void say_order(ls_text *text, const ls_order_edge *edge, const both_calls
 static void compare(ls_spmd *run, const ls_order_edge *edge) {
     const ls_comm *a = edge->comm[0]->comm, *b = edge->comm[1]->comm;
     if (edge->comm[0]->crossed == edge->comm[1] || edge->comm[1]->crossed == edge->comm[0]) {
-        return;  // one bug, told once
+        return;  // one bug, reported once
     }
     both_calls lowest[2] = {{.rank = -1}, {.rank = -1}};  // [side called on first]
     for (int i = 0; i < a->size; i++) {

@@ -1,5 +1,5 @@
-// Where ranks are in their programs: noted with a finding where nobody can go on, and told by a
-// process that holds one rank, so that a real hang can be held against the simulated one.
+// Where ranks are in their programs: noted with a finding where nobody can go on, and reported by a
+// process that holds one rank, so that a real hang can be compared with the simulated one.
 #include <stdio.h>
 
 #include "ranks/internal.h"

@@ -4,7 +4,7 @@
 
 #include "ranks/ranks.h"
 
-// Whether a fault of training is planted in the rank in step `amount`: who asks must then do it,
+// Whether a fault of training is injected in the rank in step `amount`: who asks must then do it,
 // and it is not missed.
 bool ls_rank_planted(ls_rank *self, ls_fault_type type, int64_t amount);
 

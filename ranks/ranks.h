@@ -1,5 +1,5 @@
 // ranks: SPMD programs as their users write them. ls_spmd_run runs one C function once per rank,
-// each on its own named thread ("rank 3"), by default one at a time under a baton that a seeded
+// each on its own named thread ("rank 3"), by default one at a time under a run token that a seeded
 // schedule passes on, and the matcher where the ranks' calls meet checks every call of every rank.
 // A program that would hang on real machines ends here with an explanation.
 //
@@ -113,11 +113,11 @@ LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
 // What looks wrong and may be meant (collective.redundant_reduce, unless options.checks names it):
-// told beside the findings, for no status. Borrowed; NULL behind the last.
+// reported beside the findings, for no status. Borrowed; NULL behind the last.
 LS_API const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index);
 LS_API int ls_spmd_warning_count(const ls_spmd_result *result);
 LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
-// Why fault `index` of the options was not planted: its rank does not come to the call or
+// Why fault `index` of the options was not injected: its rank does not come to the call or
 // allocation, or the call has nothing that the fault could change. NULL: it was. Borrowed.
 LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
 int ls_spmd_rank_count(const ls_spmd_result *result);
@@ -199,12 +199,13 @@ LS_API int ls_check_replica_at(LS_CALL_SITE_, const void *data, size_t count, ls
 // the same calls. It is compared after every collective that all members block in and that touches
 // it (after every one at all where the check replica.diverged is named in options.checks, otherwise
 // than by "all"), by ls_check_replicas, when the last member frees it with ls_rank_free, and
-// at the end of the run; a difference is told of once. Every member declares its own, in the same
-// order; nobody waits. Memory that ls_rank_alloc did not give must be forgotten before it goes.
+// at the end of the run; a difference is informed of once. Every member declares its own, in the
+// same order; nobody waits. Memory that ls_rank_alloc did not give must be forgotten before it
+// goes.
 LS_API int ls_replica_declare_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,
                                  ls_rank_comm *comm);
-// A copy is about to differ, or goes: the replica is no longer compared, whoever of the members
-// says so first. LS_OK also where none was declared.
+// A copy is about to differ, or goes: the replica is no longer compared, the one that of the
+// members says so first. LS_OK also where none was declared.
 LS_API int ls_replica_forget_at(LS_CALL_SITE_, const void *data, ls_rank_comm *comm);
 // Compares all declared replicas of the communicator; a call that every member makes.
 LS_API int ls_check_replicas_at(LS_CALL_SITE_, ls_rank_comm *comm);

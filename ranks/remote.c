@@ -1,4 +1,4 @@
-// See remote.h. A run without threads or a baton: it counts as parallel, so that a rank which
+// See remote.h. A run without threads or a run token: it counts as parallel, so that a rank which
 // nobody has heard of as waiting counts as running.
 #include "ranks/remote.h"
 

@@ -1,7 +1,7 @@
 // Runs whose ranks' programs are elsewhere: in processes of their own, whose calls arrive as
 // messages. No thread waits here for a rank. One thread makes every rank's calls, as they come, and
 // says when a rank waits, has ended, or died; the calls are matched, checked and explained as those
-// of threads are. What has met is told at once, and its data is moved when it has come.
+// of threads are. What has met is reported at once, and its data is moved when it has come.
 //
 // The buffers of a call are the program's own, which the checks compare; its data is in memory that
 // this process shares.
@@ -56,7 +56,7 @@ typedef struct ls_remote_call {
     const char *overlap;  // which of its blocks share memory, as a sentence that lives as long as
                           // the call; NULL: none. Its buffers are then not compared.
     int tag;              // messages meet those of their tag
-    bool any_source;      // a receive from whoever sends first, with root -1 until it has met
+    bool any_source;      // a receive from the one that sends first, with root -1 until it has met
     // LS_COMM_SPLIT: what it asks for, and where this rank's new communicator goes.
     int color, key;
     ls_rank_comm **made;

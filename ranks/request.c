@@ -53,7 +53,7 @@ void ls_request__unlist(ls_rank *rank, ls_request *request) {
     *(next != NULL ? &next->before : &rank->open_last) = before;
 }
 
-// Keeps the memory for a while, so that a second wait is told from a first.
+// Keeps the memory for a while, so that a second wait is distinguished from a first.
 void ls_request__free(ls_rank *rank, ls_request *request) {
     ls_flight__land(request);
     ls_request__unlist(rank, request);

@@ -1,6 +1,7 @@
-// The baton: which rank runs. A rank gives it on when it blocks or ends, and, under schedules that
-// ask for it, at every call; who gets it is a function of the seed and of what happened before. In
-// a parallel run there is no baton: a mutex protects the run, and the operating system schedules.
+// The run token: which rank runs. A rank gives it on when it blocks or ends, and, under schedules
+// that ask for it, at every call; who gets it is a function of the seed and of what happened
+// before. In a parallel run there is no run token: a mutex protects the run, and the operating
+// system schedules.
 #define _GNU_SOURCE  // environ, clearenv
 #include <sched.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ void ls_schedule__close(ls_spmd *run) {
     (void)pthread_mutex_destroy(&run->mutex);
 }
 
-static void wait_for_baton(ls_thread *me) {
+static void wait_for_token(ls_thread *me) {
     ls_rank *rank = me->rank;
     rank->waits = true;
     ls_gdb_hook_parked(rank->run, rank);
@@ -76,7 +77,7 @@ void ls_schedule__enter(ls_rank *rank) {
     atomic_fetch_add_explicit(&rank->run->beat, 1, memory_order_relaxed);
     if (rank->parted) {
         rank->parted = false;
-        wait_for_baton(&rank->main);
+        wait_for_token(&rank->main);
     }
     if (rank->run->parallel) {
         (void)pthread_mutex_lock(&rank->run->mutex);
@@ -150,7 +151,7 @@ static int ready_after(const ls_spmd *run, int set, int rank) {
     return -1;
 }
 
-// Threads have come to calls while their ranks did not have the baton.
+// Threads have come to calls while their ranks did not have the run token.
 static void take_arrivals(ls_spmd *run) {
     if (!run->arrivals || !atomic_exchange(&run->arrivals, false)) {
         return;
@@ -210,8 +211,8 @@ void ls_schedule__count_choice(ls_rank *rank, const ls_thread *chosen) {
     rank->run->digest = ls_hash(rank->run->digest, &number, sizeof number);
 }
 
-// The chosen rank has the baton; every choice counts, also that of the rank that had it. me: the
-// thread that gives it, which is not to be woken. Returns the thread that has it.
+// The chosen rank has the run token; every choice counts, also that of the rank that had it. me:
+// the thread that gives it, which is not to be woken. Returns the thread that has it.
 static const ls_thread *give(ls_spmd *run, ls_rank *from, const ls_thread *me, ls_rank *to) {
     clear_ready(to);
     to->state = LS_RANK_RUNNING;
@@ -220,7 +221,7 @@ static const ls_thread *give(ls_spmd *run, ls_rank *from, const ls_thread *me, l
     }
     environ = to->environment != NULL ? to->environment : environ;
     run->switches += 1;
-    atomic_store_explicit(&run->baton, to->id, memory_order_relaxed);
+    atomic_store_explicit(&run->token, to->id, memory_order_relaxed);
     if (ls_seen__here != NULL && !ls_seen__forked) {
         atomic_store_explicit(&ls_seen__here->running, to->id, memory_order_relaxed);
     }
@@ -243,13 +244,13 @@ static const ls_thread *give(ls_spmd *run, ls_rank *from, const ls_thread *me, l
 // The rank has stopped: another one, or another thread of it, continues.
 static void pass_on(ls_rank *rank, ls_thread *me, ls_rank *next) {
     if (give(rank->run, rank, me, next) != me) {
-        wait_for_baton(me);
+        wait_for_token(me);
     }
 }
 
-// In a debugger, all threads stopped: `to` runs next. Who had the baton goes on in its program
+// In a debugger, all threads stopped: `to` runs next. Who had the run token goes on in its program
 // without it until it makes a call, and there waits for it.
-LS_GDB_CALLED void ls_gdb_give_baton(ls_rank *to) {
+LS_GDB_CALLED void ls_gdb_give_token(ls_rank *to) {
     ls_spmd *run = to->run;
     ls_rank *from = run->running != NULL ? &run->ranks[run->running->id] : NULL;
     if (run->parallel || to->state != LS_RANK_READY || from == NULL || run->has_threads) {
@@ -292,7 +293,7 @@ void ls_schedule__start(ls_spmd *run) {
 void ls_schedule__wait_for_start(ls_rank *rank) {
     ls_schedule__set_current(rank);
     if (rank->run->fibers == NULL) {
-        wait_for_baton(&rank->main);
+        wait_for_token(&rank->main);
     }
     inside = 0;
     rank->waits = false;
@@ -390,7 +391,7 @@ void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
             choose_or_explain_all(run);
         }
         (void)pthread_mutex_unlock(&run->mutex);
-        wait_for_baton(me);
+        wait_for_token(me);
         (void)pthread_mutex_lock(&run->mutex);
         return;
     }

@@ -29,8 +29,8 @@ struct ls_sites {
     ls_site_round rounds[LS_SITES_ROUNDS];  // oldest first
 };
 
-// Calls in another order, told at the end of a run that does not fail: what looks like it may be
-// the shift that a call left out causes.
+// Calls in another order, reported at the end of a run that does not fail: what looks like it may
+// be the shift that a call left out causes.
 struct ls_crossing {
     const ls_shared_comm *shared;
     const int *ranks;  // [rank_count] at fault

@@ -1,7 +1,7 @@
 // What a run looks like in memory: shared by the files of ranks/, and read by debuggers. Programs
 // use ranks.h alone. LS_RANKS_ABI counts changes of what is below; hooks.h says where to stop.
 //
-// One rank runs at a time unless the schedule is parallel: it holds the baton, which is all the
+// One rank runs at a time unless the schedule is parallel: it holds the run token, which is all the
 // protection the run needs. In a parallel run the same functions hold run->mutex instead.
 #ifndef LS_RANKS_STATE_H
 #define LS_RANKS_STATE_H
@@ -30,7 +30,7 @@ typedef struct ls_fibers ls_fibers;
 #define LS_SUMS_KEPT 64  // results of sums of a communicator
 
 typedef enum ls_rank_state {
-    LS_RANK_READY,    // could run, waits for the baton
+    LS_RANK_READY,    // could run, waits for the run token
     LS_RANK_RUNNING,  //
     LS_RANK_BLOCKED,  // in a call that others must complete
     LS_RANK_STALLED,  // by a fault; never goes on
@@ -122,7 +122,7 @@ struct ls_request {
     uint32_t origin;          // of the pattern that its receive buffer holds
     bool trapped;             // a closed page of it was touched
     bool trapped_writing;     // by a write
-    bool told;                // that it was used too early was told of,
+    bool told;                // that it was used too early was informed of,
     const char *told_file;    // there
     int told_line;
     int guard_count;          // of the flight's
@@ -157,8 +157,8 @@ typedef struct ls_allocation {
     uint32_t origin;                // of its pattern
     void *block;                    // where it lies, and how much
     size_t block_bytes;             //
-    bool overrun;                   // it was written beside, which was told of
-    bool let_go;                    // freed while a call used it, which was told of
+    bool overrun;                   // it was written beside, which was informed of
+    bool let_go;                    // freed while a call used it, which was informed of
     bool freed;                     // kept for a while to tell use after free
     const char *file;
     int line;
@@ -213,11 +213,11 @@ struct ls_rank {
     const ls_thread *in;   // which runs in the library; NULL: none
     int last;              // the number of the one which was chosen last; -1: none
     ls_thread *warden;     // which waits until the others sleep, and then chooses; NULL: none
-    bool holds;            // it has the baton
+    bool holds;            // it has the run token
     bool calls_at_once;    // its threads may be in calls at once: their order is chosen
-    atomic_bool arrived;   // a thread has come to a call while another rank had the baton
-    bool waits;            // in the library, for the baton
-    bool parted;           // a debugger took the baton from it while it ran its program
+    atomic_bool arrived;   // a thread has come to a call while another rank had the run token
+    bool waits;            // in the library, for the run token
+    bool parted;           // a debugger took the run token from it while it ran its program
     bool slow;             // by a fault
     int polls;             // of ls_test in a row, while nothing happened
     uint64_t polls_since;  // what had happened by then
@@ -244,7 +244,7 @@ struct ls_rank {
     const char *ended_by;    // the function by which its program ended it: exit, _exit
     sigjmp_buf *escape;      // out of its program; NULL: not in it
     pthread_mutex_t turn;    // protects its threads' states
-    bool erred;              // a call of it was refused, which was told of
+    bool erred;              // a call of it was refused, which was informed of
     const char *group_file;  // where its open group, or else its last one, was opened
     int group_line;
     const char *group_end_file;  // and ended; NULL: not yet
@@ -305,7 +305,7 @@ struct ls_shared_comm {
     bool of_axis;                   // its ls_comm belongs to the axis
     uint64_t replicas;              // declared so far, by the member that has declared most
     ls_sums *sums;                  // its last results, see redundant.c; NULL: none
-    const ls_shared_comm *crossed;  // called on in opposite orders, which was told of
+    const ls_shared_comm *crossed;  // called on in opposite orders, which was informed of
     ls_sites *sites;                // from which lines members met, see sites.c; NULL: not yet
 };
 
@@ -337,7 +337,7 @@ struct ls_spmd {
     uint32_t abi;  // LS_RANKS_ABI
     int rank_count;
     ls_rank *ranks;          // [rank_count]
-    const ls_rank *running;  // who holds the baton; NULL in a parallel run
+    const ls_rank *running;  // who holds the run token; NULL in a parallel run
     int status;              // LS_OK until the run has failed
     char why[160];           // the finding that ended it
     ls_spmd_options options;
@@ -358,7 +358,7 @@ struct ls_spmd {
     int history;
     double deadline_seconds;     // of a rank without a call; at most 0: none
     atomic_uint_least64_t beat;  // calls and turns so far, for the watchdog
-    atomic_int baton;            // whose turn it is; -1: nobody's
+    atomic_int token;            // whose turn it is; -1: nobody's
     pthread_mutex_t mutex;
     sem_t done;         // the starting thread waits for it; with a debugger, first for its ranks
     int process;        // that the threads are of
@@ -399,7 +399,7 @@ struct ls_spmd {
     uint64_t idle_since;
     ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
-    ls_crossing *crossings;   // [crossing_count] to be told at the end, see sites.c
+    ls_crossing *crossings;   // [crossing_count] to be reported at the end, see sites.c
     int crossing_count;
     const ls_remote *remote;  // its ranks' programs are elsewhere, see remote.h; NULL: threads here
     ls_origin *origins;       // [origin_room], from 1
@@ -422,7 +422,7 @@ struct ls_spmd_result {
     int warning_count;
     int rank_count;
     int *exit_status;     // [rank_count]
-    const char **missed;  // [fault_count] why a fault was not planted; NULL: it was
+    const char **missed;  // [fault_count] why a fault was not injected; NULL: it was
     uint64_t calls;
     uint64_t switches;
     uint64_t digest;

@@ -69,7 +69,7 @@ static void on_thread_end(void *arg) {
     finish(rank);
 }
 
-// Kept apart, as the error's text is as large as all else that a rank has on its stack beneath its
+// Kept apart, as the error's text is as large as all else that a rank has on its stack below its
 // program: of many ranks each page is dear.
 __attribute__((noinline)) static void end_program(ls_rank *rank) {
     const ls_error failed = *ls_error_last();
@@ -123,10 +123,10 @@ static void run_program(ls_rank *rank) {
     }
 }
 
-// The C library's exit and _exit would end all ranks, and nobody would be told why; and they cannot
-// be left again once they run. So these are found before them, and hand on every call but those of
-// a rank's program: on the rank's own thread, which then ends, or on one that calls for it, which
-// ends in its place (a child that the program has forked is another process).
+// The C library's exit and _exit would end all ranks, and nobody would be reported why; and they
+// cannot be left again once they run. So these are found before them, and hand on every call but
+// those of a rank's program: on the rank's own thread, which then ends, or on one that calls for
+// it, which ends in its place (a child that the program has forked is another process).
 static void end_rank(int status, const char *name) {
     ls_rank *rank = ls_schedule__current();
     if (rank == NULL || rank->escape == NULL || ls_schedule__inside() ||
@@ -339,7 +339,7 @@ static void watch_threads(ls_spmd *run) {
         uint64_t now = atomic_load(&run->beat);
         waited = errno == ETIMEDOUT && now == beat ? waited + step : 0;
         beat = now;
-        int running = atomic_load(&run->baton);
+        int running = atomic_load(&run->token);
         if (!run->parallel && running >= 0 && waited > 0) {
             end_gone(&run->ranks[running]);
         }

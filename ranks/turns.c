@@ -1,9 +1,9 @@
 // The threads of a rank: which of them runs in the library. A thread that comes to a call parks
-// there until it is chosen. While a rank has the baton, a parked thread of it (the warden) waits
-// until all of its other threads have come to a call too, or sleep, and then chooses one of those
-// that could continue: so the choice is a function of the seed, not of the threads' speed.
+// there until it is chosen. While a rank has the run token, a parked thread of it (the warden)
+// waits until all of its other threads have come to a call too, or sleep, and then chooses one of
+// those that could continue: so the choice is a function of the seed, not of the threads' speed.
 //
-// Invariant: one thread of a rank is INSIDE at most, and only while the rank has the baton (or
+// Invariant: one thread of a rank is INSIDE at most, and only while the rank has the run token (or
 // where nobody passes one on: parallel and direct runs). States change under `turn`.
 #define _GNU_SOURCE  // gettid
 #include <fcntl.h>
@@ -360,8 +360,8 @@ bool ls_turns__wake(ls_rank *rank) {
 }
 
 // ---- Parked threads -----------------------------------------------------------------------------
-// The rank has the baton and no thread inside: waits for its threads and chooses one, or gives the
-// baton on.
+// The rank has the run token and no thread inside: waits for its threads and chooses one, or gives
+// the run token on.
 static void guard(ls_rank *rank, ls_thread *me) {
     settle(rank, me);
     (void)pthread_mutex_lock(&rank->turn);

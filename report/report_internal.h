@@ -19,7 +19,7 @@ void ls_report__ranks(ls_text *out, const int *ranks, int count);
 // first divergence, its findings, other stages that differ, and the command that reproduces it.
 void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent);
 // Whether stage `stage` differs by design and no earlier one does for the same reason, which would
-// otherwise be told stage by stage and step by step.
+// otherwise be reported stage by stage and step by step.
 bool ls_report__tells_design(const ls_case_result *result, int stage);
 // "step 2: norm of the gradients 0.25, of the weights after it 7.5"
 // One line: how many tensors were not compared, and why; nothing where there are none.

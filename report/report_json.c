@@ -3,7 +3,8 @@
 #include "formats/json.h"
 #include "kernels/ulps.h"
 
-// Readers of JSON hold integers in 64 signed bits; a distance beyond that is told as the largest.
+// Readers of JSON hold integers in 64 signed bits; a distance beyond that is reported as the
+// largest.
 static uint64_t readable(uint64_t value) {
     return value < INT64_MAX ? value : INT64_MAX;
 }

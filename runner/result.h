@@ -49,9 +49,9 @@ typedef enum ls_judge {
 
 const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
 
-// What became of planted defects that no check noticed.
+// What became of injected defects that no check noticed.
 typedef enum ls_unnoticed {
-    LS_UNNOTICED_NONE,      // something was, or nothing is planted
+    LS_UNNOTICED_NONE,      // something was, or nothing is injected
     LS_UNNOTICED_MISSED,    // no rank came to one, or it had nothing to change
     LS_UNNOTICED_HARMLESS,  // they change no bit of any output
     LS_UNNOTICED_ROUNDING,  // outputs change as much as rounding may
@@ -140,7 +140,7 @@ typedef struct ls_case_result {
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL
-    const char *noticed_by;  // of a planted defect, the check that notices it; or NULL
+    const char *noticed_by;  // of a injected defect, the check that notices it; or NULL
     ls_unnoticed unnoticed;  //
     bool unusable;           // it failed for a file that cannot be used (weights, a recording)
     const char *reproduce;   // a command line

@@ -1,5 +1,5 @@
 // Stands in for malloc and its like in a test program (lockstep_counts_memory): counts what is out
-// and fails the allocation that it is told to. For code that takes and frees on one thread.
+// and fails the allocation that it is reported to. For code that takes and frees on one thread.
 #ifndef LS_TESTS_COUNTING_H
 #define LS_TESTS_COUNTING_H
 

@@ -386,7 +386,7 @@ static int open_world(nccl_owner *owner) {
     if (owner->options.bootstrap == NULL) {
         LS_TRY(check_devices(owner));
     }
-    // NVLS sums in the switch, in no order that can be told: off, unless the user wants it.
+    // NVLS sums in the switch, in no order that can be reported: off, unless the user wants it.
     (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
     if (!owner->options.quiet_log) {
         LS_TRY(ls_nccl__log_open());

@@ -247,7 +247,7 @@ static int period_of(ls_text *channels, int told) {
 }
 
 // "KEY=a/b/...": the shortest list that repeats into that of all channels. NCCL cuts its lines
-// after 1,023 characters, so of 64 channels the trees of some 50 are told: where more than half
+// after 1,023 characters, so of 64 channels the trees of some 50 are reported: where more than half
 // are, and repeat, the others go on so. (Trees over several hosts are others in the second half.)
 static char *write_list(const ls_nccl_topology *topology, bool ring) {
     ls_text channels[LS_NCCL_CHANNELS_MAX] = {{0}};

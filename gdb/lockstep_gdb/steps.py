@@ -1,6 +1,6 @@
 """step-all and next-all: every rank one line on.
 
-One rank has the baton; the others wait for it in the library. Here gdb gives it (ls_gdb_give_baton)
+One rank has the run token; the others wait for it in the library. Here gdb gives it (ls_gdb_give_token)
 to one rank after the other, lets that thread alone run until its program is at another line, and takes
 it away again. A rank whose call waits for others stays in it, until those have come there: their lines
 are still to come, and are made first.
@@ -47,9 +47,9 @@ class Stopped:
             Stopped.why = f"breakpoint {numbers[0]}" if numbers else None
 
 
-def give_baton(rank):
+def give_token(rank):
     try:
-        gdb.execute(f"call (void)ls_gdb_give_baton((ls_rank *){rank.record.address})", to_string=True)
+        gdb.execute(f"call (void)ls_gdb_give_token((ls_rank *){rank.record.address})", to_string=True)
     except gdb.error as error:
         if "extended state" in str(error):  # registers that this gdb does not know, such as AMX tiles
             raise Failure("this gdb cannot call functions on this processor, which step-all and next-all need: "
@@ -106,7 +106,7 @@ def begin(run):
 
 
 def one_line(run, number, command):
-    """One line of rank `number`, which has the baton."""
+    """One line of rank `number`, which has the run token."""
     ranks.switch(run, number)
     if not in_program():
         begun = any(f == model.RANK_BEGINS for f in names())
@@ -145,7 +145,7 @@ class All(memory.Command):
         stops.need_own_process()
         run = model.need_run()
         if run.record["parallel"]:
-            raise Failure("the ranks of a parallel run have no baton that could be passed on")
+            raise Failure("the ranks of a parallel run have no run token that could be passed on")
         selected = model.selected_rank(run)
         alive = [r for r in sorted(run.ranks) if run.ranks[r].state in ("ready", "running", "blocked")]
         if not alive:
@@ -180,7 +180,7 @@ class All(memory.Command):
                 return None
             number = able[0]
             if run.running != number:
-                give_baton(run.ranks[number])
+                give_token(run.ranks[number])
                 run = model.Run(address)
             done = one_line(run, number, self.step)
             if done == ELSEWHERE:

@@ -27,7 +27,7 @@ typedef float any_vector __attribute__((vector_size(LANES * sizeof(float)), may_
 static inline void ask_for(const ls_sum_rows *rows, int64_t id, size_t at, size_t bytes,
                            bool scaled) {
     if ((uint64_t)id >= (uint64_t)rows->rows) {
-        return;  // of a later bag: padding, or wrong, which is told when its turn comes
+        return;  // of a later bag: padding, or wrong, which is reported when its turn comes
     }
     const char *row = rows->table + (size_t)id * rows->row_bytes;
     for (size_t byte = 0; byte < bytes; byte += 64) {

@@ -310,7 +310,7 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes) {
 static char *duplicate(const char *text, size_t length, const void *caller) {
     char *made = allocate(length + 1, caller);
     if (made != NULL) {
-        (void)mempcpy(made, text, length);  // which nobody stands in for
+        (void)mempcpy(made, text, length);  // which nobody replaces
         made[length] = 0;
     }
     return made;
@@ -409,7 +409,8 @@ static int next_option(int argc, char *const *argv, const char *letters, const s
                        int (*how)(int, char *const *, const char *, const struct option *, int *)) {
     int *at = of_library("optind"), *tells = of_library("opterr"), *which = of_library("optopt");
     char **value = of_library("optarg");
-    *at = options_begun != 0 && optind != 0 ? optind : 0;  // 0: from the start, whoever was before
+    *at = options_begun != 0 && optind != 0 ? optind
+                                            : 0;  // 0: from the start, the one that was before
     options_begun = 1;
     *tells = opterr;
     int found = how(argc, argv, letters, words, index);

@@ -1,4 +1,4 @@
-// The names by which a program that stands in for MPI's functions calls MPI itself.
+// The names by which a program that replaces MPI's functions calls MPI itself.
 #ifndef LS_MPI_INCLUDE_MPI_PROFILE_H
 #define LS_MPI_INCLUDE_MPI_PROFILE_H
 

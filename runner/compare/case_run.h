@@ -1,4 +1,4 @@
-// One case while it is put together: shared by run.c, which runs it, simulate.c, which simulates
+// One case while it is assembled: shared by run.c, which runs it, simulate.c, which simulates
 // it, and verdict.c, which judges it. Private to them.
 #ifndef LS_RUNNER_COMPARE_CASE_RUN_H
 #define LS_RUNNER_COMPARE_CASE_RUN_H
@@ -10,7 +10,7 @@
 #include "runner/launch/real.h"
 #include "runner/compare/run.h"
 
-// One case being put together.
+// One case being assembled.
 typedef struct ls_case_run {
     ls_results *results;
     ls_arena *arena;  // the results'
@@ -21,17 +21,17 @@ typedef struct ls_case_run {
     ls_scenario_oracle *oracle;  // scenarios with tables
     ls_stages *simulated;
     ls_stages *expected;  // programs
-    ls_stages *clean;     // where defects are planted: the same without them
+    ls_stages *clean;     // where defects are injected: the same without them
     ls_stages *real;
     ls_stages *reordered;              // the simulation in the orders that were found; NULL: none
-    const char *missed;                // the first fault that was not planted, and why; NULL: none
+    const char *missed;                // the first fault that was not injected, and why; NULL: none
     ls_call_orders *orders;            // of the real run's calls
     ls_order_search *search;           // of the real run's orders, while it goes on
     ls_recording *calls, *real_calls;  // of the simulation, and of the real run
     double start_seconds;
     bool record_only;      // nothing is compared
     const char *unjudged;  // why nothing is judged where nothing was found; NULL: it is
-    ls_planted planted;    // what a real run showed of planted defects
+    ls_planted planted;    // what a real run showed of injected defects
     bool too_few_gpus;     // the real run needs more than this machine has
 } ls_case_run;
 

@@ -266,7 +266,7 @@ static void widen(double *bounds, const double *exact, const struct pair *pair) 
     }
 }
 
-// ---- Sums of planted values ---------------------------------------------------------------------
+// ---- Sums of injected values --------------------------------------------------------------------
 // The stage whose values a stage adds up over ranks; LS_STAGE_NONE: it adds none up.
 static ls_stage terms_of(int stage) {
     return stage == LS_STAGE_OUTPUT_DIST  ? LS_STAGE_LOOKUP
@@ -274,7 +274,7 @@ static ls_stage terms_of(int stage) {
                                           : LS_STAGE_NONE;
 }
 
-// How much larger than without what is planted the terms of an element can be together: of each
+// How much larger than without what is injected the terms of an element can be together: of each
 // array of the table's terms, the largest change.
 static double change_of_terms(const struct pair *pair, const ls_stages *planted) {
     ls_stage terms = terms_of(pair->entry->stage_of_tables);
@@ -303,7 +303,7 @@ static double change_of_terms(const struct pair *pair, const ls_stages *planted)
     return sum;
 }
 
-// An element that is what it is because of what is planted: both runs add up the same terms, of
+// An element that is what it is because of what is injected: both runs add up the same terms, of
 // which the exact sum is not known, each in its order. What rounds relative to its size does so to
 // the size that it has now.
 static int allow_planted(ls_allowance *allowed, const struct pair *pair, ls_arena *arena) {

@@ -25,7 +25,7 @@ typedef struct ls_divergence_place {
     const void *theirs;  // [count] of dtype; NULL: what the oracle expects of the entry, or nothing
 } ls_divergence_place;
 
-// Stage results being put together; everything they point at lives in `arena`.
+// Stage results being assembled; everything they point at lives in `arena`.
 typedef struct ls_comparison {
     ls_arena *arena;
     ls_judge main;  // whose results are named by the stage alone
@@ -44,7 +44,8 @@ typedef struct ls_expectation {
     const ls_scenario_oracle *oracle;
     const ls_stages *expected;
     const ls_order_search *orders;  // of the real run's calls, where they were searched; else NULL
-    const ls_stages *clean;  // where defects are planted: the simulated run without them; else NULL
+    const ls_stages
+        *clean;  // where defects are injected: the simulated run without them; else NULL
 } ls_expectation;
 
 // The order that made an output on a rank, where it is proven: an element that differs is wrong

@@ -99,7 +99,7 @@ static bool diverges_as_expected(const char **why, const ls_stage_result *stage,
                                  const ls_divergence_place *place, bool first,
                                  const ls_scenario_expect *expect, const ls_scenario_oracle *oracle,
                                  ls_arena *arena) {
-    // What is planted is the same in a real run: a difference from that is another defect.
+    // What is injected is the same in a real run: a difference from that is another defect.
     bool may = stage->judge != LS_JUDGE_REAL &&
                (expect->stages.count > 0 ? listed(expect, stage->stage) : first);
     if (!may || stage->class_ != expect->class_) {

@@ -9,7 +9,7 @@
 #include "orders/bound.h"
 
 #define VALUES_MAX ((size_t)1 << 24)  // of an output that is looked at
-#define OTHERS_MAX ((size_t)1 << 26)  // of all others that it is held against
+#define OTHERS_MAX ((size_t)1 << 26)  // of all others that it is compared with
 
 double *ls_reason_widened(ls_arena *arena, const void *values, ls_dtype dtype, size_t count) {
     double *out = ls_arena_alloc(arena, count + 1, sizeof *out);

@@ -1,5 +1,5 @@
 // What a recording says beside its outputs: the scenario that it is of, and the calls that its
-// ranks made. Both are held against the scenario that is simulated.
+// ranks made. Both are compared with the scenario that is simulated.
 #ifndef LS_RUNNER_COMPARE_RECORDED_H
 #define LS_RUNNER_COMPARE_RECORDED_H
 

@@ -51,7 +51,7 @@ static void note_check(ls_case_run *run) {
 }
 
 // The scenario with each rank on its own thread: what is wrong with the calls, and, where defects
-// are planted, what comes of them.
+// are injected, what comes of them.
 static int run_ranks(ls_case_run *run, ls_stages *stages, ls_tally *tally) {
     const ls_stage_sink sink = stages != NULL ? ls_stages_sink(stages) : (ls_stage_sink){0};
     const ls_program_ranks_options options = {
@@ -235,7 +235,7 @@ int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
     return finish(&run, run_simulated(&run));
 }
 
-// Whether a real run is to show what the simulation found, and that alone; or the scenario plants
+// Whether a real run is to show what the simulation found, and that alone; or the scenario injects
 // what ranks in one process cannot do, so that there is no real run.
 static bool is_about_defects(const ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {.source = *real, .options = run->options};
@@ -284,7 +284,7 @@ int ls_run_real(ls_results *results, const ls_scenario *scenario, const ls_backe
 // Simulates again, each call in the order that the real run says it used. An order that the user
 // gave stays.
 static int simulate_as_recorded(ls_case_run *run) {
-    // What is planted is done by ranks of their own, in one order for all.
+    // What is injected is done by ranks of their own, in one order for all.
     if (run->orders == NULL || ls_call_orders_count(run->orders) == 0 ||
         run->options->order != NULL || run->clean != NULL) {
         ls_call_orders_free(run->orders);
@@ -383,7 +383,7 @@ static int run_compared(ls_case_run *run, const ls_real_source *real) {
         const ls_expectation expectation = ls_case__expectation(run);
         LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real, &expectation,
                                "simulated", run->result.real));
-        if (run->clean == NULL && run->real_calls != NULL) {  // what is planted may change them
+        if (run->clean == NULL && run->real_calls != NULL) {  // what is injected may change them
             LS_TRY(ls_recorded_compare_calls(&run->comparison, run->calls, run->real_calls));
         }
         LS_TRY(explain_sums(run));

@@ -33,7 +33,8 @@ typedef struct ls_run_options {
     int spread;  // simulates in so many MPI processes (or one per rank, where there are fewer),
                  // each with a block of the ranks; what needs ranks as threads, and the plain
                  // references of programs, in this one all the same. 0: all in this one
-    struct ls_crews *crews;    // processes of real runs, for the runs that follow; NULL: none stay
+    struct ls_process_pool
+        *pool;                 // processes of real runs, for the runs that follow; NULL: none stay
     struct ls_trace *trace;    // sees the simulated calls, see trace.h; NULL: none
     const char *reproduce;     // the command without the file, "lockstep compare --real mpi"
     const char *reproduce_of;  // what stands there for the file; NULL: the scenario's

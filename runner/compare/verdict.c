@@ -67,7 +67,7 @@ static const bool *find_failing(bool *any, const ls_case_run *run) {
     return fails;
 }
 
-// What planted defects that no check found did to the outputs.
+// What injected defects that no check found did to the outputs.
 static const char *harm_of(ls_case_run *run) {
     ls_comparison changes = {.arena = run->arena, .main = LS_JUDGE_REAL};
     const ls_expectation nothing = {0};

@@ -1,4 +1,4 @@
-// A captured tensor put together: from what the ranks have to the whole, by its placements, or,
+// A captured tensor assembled: from what the ranks have to the whole, by its placements, or,
 // where none are said, by the sizes that the whole is known to have.
 #ifndef LS_RUNNER_DIFF_ASSEMBLE_H
 #define LS_RUNNER_DIFF_ASSEMBLE_H

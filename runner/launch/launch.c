@@ -31,7 +31,7 @@ double ls_launch__now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-// The rank whose keeper says that a signal ended it (the earliest, of several). False: none does.
+// The rank whose reaper says that a signal ended it (the earliest, of several). False: none does.
 static bool read_deaths(const ls_watch *watch, ls_launch_result *result) {
     struct timespec first = {0};
     for (int r = 0; r < watch->ranks; r++) {
@@ -60,10 +60,10 @@ static void read_pid(ls_watched_rank *out, const char *dir, int rank) {
     if (file == NULL) {
         return;
     }
-    long pid = 0, keeper = 0, started_by = 0;
-    if (fscanf(file, "%ld %ld %ld", &pid, &keeper, &started_by) >= 1 && pid > 1) {
+    long pid = 0, reaper = 0, started_by = 0;
+    if (fscanf(file, "%ld %ld %ld", &pid, &reaper, &started_by) >= 1 && pid > 1) {
         out->pid = (pid_t)pid;
-        out->keeper = (pid_t)keeper;
+        out->reaper = (pid_t)reaper;
         out->launcher = (pid_t)started_by;
     }
     (void)fclose(file);
@@ -144,7 +144,7 @@ static bool rank_is_gone(const ls_watched_rank *rank, short events) {
     return kill(rank->pid, 0) != 0 && errno == ESRCH;
 }
 
-// Whether every rank has said that it is done, as far as this process was told.
+// Whether every rank has said that it is done, as far as this process was reported.
 static bool all_done(ls_watch *watch) {
     char told[64];
     while (read(watch->said, told, sizeof told) > 0) {
@@ -198,9 +198,9 @@ static bool launcher_is_gone(const ls_watch *watch, const ls_launch_result *resu
     char path[PATH_BYTES];
     for (int r = 0; r < watch->ranks; r++) {
         const ls_watched_rank *rank = &watch->rank[r];
-        ls_process keeper;
-        bool lost = rank->keeper != 0 && ls_process_read(&keeper, rank->keeper) && !keeper.ending &&
-                    keeper.parent != rank->launcher;
+        ls_process reaper;
+        bool lost = rank->reaper != 0 && ls_process_read(&reaper, rank->reaper) && !reaper.ending &&
+                    reaper.parent != rank->launcher;
         lost =
             lost || (ls_launch__mark(path, watch->home, r, "orphaned") && access(path, F_OK) == 0);
         if (lost && strstr(ls_text_string(&result->output), "BAD TERMINATION") == NULL) {
@@ -253,7 +253,7 @@ static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
                               : of_code > 0 && of_code < 65 ? of_code
                                                             : 0;
     }
-    // A rank's keeper knows better; but a launcher that is killed takes ranks with it.
+    // A rank's reaper knows better; but a launcher that is killed takes ranks with it.
     if (read_deaths(watch, result) && !watch->killed) {
         result->launcher_died = false;
     }
@@ -307,7 +307,7 @@ static bool watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_resul
 }
 
 // ---- Processes that take one run after the other ------------------------------------------------
-struct ls_crew {
+struct ls_process_set {
     ls_watch watch;
     char home[PATH_MAX];
     int processes;
@@ -323,77 +323,78 @@ static int make_pipe(int *out, const char *path) {
                                strerror(errno));
 }
 
-static int make_pipes(ls_crew *crew) {
+static int make_pipes(ls_process_set *set) {
     char path[PATH_BYTES];
-    int length = snprintf(path, sizeof path, "%s/" LS_LAUNCH_SAID, crew->home);
+    int length = snprintf(path, sizeof path, "%s/" LS_LAUNCH_SAID, set->home);
     if (length < 0 || (size_t)length >= sizeof path) {
-        return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", crew->home);
+        return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", set->home);
     }
-    LS_TRY(make_pipe(&crew->watch.said, path));
-    (void)fcntl(crew->watch.said, F_SETFL, O_NONBLOCK);
-    for (int p = 0; p < crew->processes; p++) {
-        if (!ls_launch__mark(path, crew->home, p, "runs")) {
-            return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", crew->home);
+    LS_TRY(make_pipe(&set->watch.said, path));
+    (void)fcntl(set->watch.said, F_SETFL, O_NONBLOCK);
+    for (int p = 0; p < set->processes; p++) {
+        if (!ls_launch__mark(path, set->home, p, "runs")) {
+            return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", set->home);
         }
-        LS_TRY(make_pipe(&crew->runs[p], path));
+        LS_TRY(make_pipe(&set->runs[p], path));
     }
     return LS_OK;
 }
 
-static void hang_up(ls_crew *crew) {
-    for (int p = 0; p < crew->processes; p++) {
-        if (crew->runs[p] >= 0) {
-            (void)close(crew->runs[p]);
-            crew->runs[p] = -1;
+static void hang_up(ls_process_set *set) {
+    for (int p = 0; p < set->processes; p++) {
+        if (set->runs[p] >= 0) {
+            (void)close(set->runs[p]);
+            set->runs[p] = -1;
         }
     }
 }
 
-static void crew_free(ls_crew *crew) {
-    hang_up(crew);
-    if (crew->watch.said >= 0) {
-        (void)close(crew->watch.said);
+static void set_free(ls_process_set *set) {
+    hang_up(set);
+    if (set->watch.said >= 0) {
+        (void)close(set->watch.said);
     }
-    if (crew->watch.output >= 0) {
-        (void)close(crew->watch.output);
+    if (set->watch.output >= 0) {
+        (void)close(set->watch.output);
     }
-    free(crew->runs);
-    free(crew);
+    free(set->runs);
+    free(set);
 }
 
-int ls_crew_start(ls_crew **out, const char *const *argv, int processes, const char *home) {
+int ls_process_set_start(ls_process_set **out, const char *const *argv, int processes,
+                         const char *home) {
     LS_ASSERT(processes >= 1 && argv[0] != NULL);
-    ls_crew *crew = calloc(1, sizeof *crew);
+    ls_process_set *set = calloc(1, sizeof *set);
     int *runs = calloc((size_t)processes, sizeof *runs);
-    if (crew == NULL || runs == NULL) {
-        free(crew);
+    if (set == NULL || runs == NULL) {
+        free(set);
         free(runs);
         return LS_FAIL(LS_ERR_MEMORY, "cannot start %d processes", processes);
     }
-    *crew = (ls_crew){
-        .watch = {.home = crew->home, .output = -1, .said = -1},
+    *set = (ls_process_set){
+        .watch = {.home = set->home, .output = -1, .said = -1},
         .processes = processes,
         .runs = runs,
     };
     memset(runs, 0xff, (size_t)processes * sizeof *runs);
-    int status = realpath(home, crew->home) != NULL
+    int status = realpath(home, set->home) != NULL
                      ? LS_OK
                      : LS_FAIL(LS_ERR_BACKEND, "cannot watch \"%s\": %s", home, strerror(errno));
-    status = status == LS_OK ? make_pipes(crew) : status;
-    status = status == LS_OK ? start_child(&crew->watch, argv) : status;
+    status = status == LS_OK ? make_pipes(set) : status;
+    status = status == LS_OK ? start_child(&set->watch, argv) : status;
     if (status != LS_OK) {
-        crew_free(crew);
+        set_free(set);
         return status;
     }
-    crew->ready = true;
-    *out = crew;
+    set->ready = true;
+    *out = set;
     return LS_OK;
 }
 
-static int tell_processes(const ls_crew *crew, const ls_launch_run *run) {
-    for (int p = 0; p < crew->processes; p++) {
+static int tell_processes(const ls_process_set *set, const ls_launch_run *run) {
+    for (int p = 0; p < set->processes; p++) {
         // One at a time is in the pipe, which holds more.
-        if (write(crew->runs[p], run, sizeof *run) != (ssize_t)sizeof *run) {
+        if (write(set->runs[p], run, sizeof *run) != (ssize_t)sizeof *run) {
             return LS_FAIL(LS_ERR_BACKEND, "cannot tell process %d of a run: %s", p,
                            strerror(errno));
         }
@@ -401,26 +402,26 @@ static int tell_processes(const ls_crew *crew, const ls_launch_run *run) {
     return LS_OK;
 }
 
-static int watch_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run) {
-    ls_watch *watch = &crew->watch;
+static int watch_run(ls_launch_result *out, ls_process_set *set, const ls_launch_run *run) {
+    ls_watch *watch = &set->watch;
     struct pollfd *fds = calloc((size_t)watch->ranks + 2, sizeof *fds);
     if (fds == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "cannot watch %d ranks", watch->ranks);
     }
-    int status = tell_processes(crew, run);
+    int status = tell_processes(set, run);
     if (status == LS_OK) {
-        crew->ready = watch_until_end(watch, fds, out, run->deadline_seconds);
+        set->ready = watch_until_end(watch, fds, out, run->deadline_seconds);
         note_deaths(watch, out);
     }
     free(fds);
     return status;
 }
 
-int ls_crew_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run, int ranks,
-                const ls_launch_hang *hang) {
-    LS_ASSERT(crew->ready && ranks >= 1 && run->deadline_seconds > 0);
+int ls_process_set_run(ls_launch_result *out, ls_process_set *set, const ls_launch_run *run,
+                       int ranks, const ls_launch_hang *hang) {
+    LS_ASSERT(set->ready && ranks >= 1 && run->deadline_seconds > 0);
     *out = (ls_launch_result){.died_rank = LS_RANK_NONE};
-    ls_watch *watch = &crew->watch;
+    ls_watch *watch = &set->watch;
     watch->rank = calloc((size_t)ranks, sizeof *watch->rank);
     if (watch->rank == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "cannot watch %d ranks", ranks);
@@ -433,8 +434,8 @@ int ls_crew_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run, 
     for (int r = 0; r < ranks; r++) {
         watch->rank[r].fd = -1;
     }
-    crew->ready = false;
-    int status = watch_run(out, crew, run);
+    set->ready = false;
+    int status = watch_run(out, set, run);
     for (int r = 0; r < ranks; r++) {
         if (watch->rank[r].fd >= 0) {
             (void)close(watch->rank[r].fd);
@@ -446,13 +447,13 @@ int ls_crew_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run, 
     return status;
 }
 
-bool ls_crew_ready(const ls_crew *crew) {
-    return crew->ready;
+bool ls_process_set_ready(const ls_process_set *set) {
+    return set->ready;
 }
 
 // Waits for processes that have nothing to do any more.
-static int wait_for_end(ls_crew *crew, double deadline_seconds) {
-    ls_watch *watch = &crew->watch;
+static int wait_for_end(ls_process_set *set, double deadline_seconds) {
+    ls_watch *watch = &set->watch;
     ls_text output = {0};
     double start = ls_launch__now();
     int how = 0;
@@ -479,11 +480,11 @@ static int wait_for_end(ls_crew *crew, double deadline_seconds) {
     return status;
 }
 
-int ls_crew_end(ls_crew *crew, double deadline_seconds) {
-    hang_up(crew);
-    int status = crew->ready ? wait_for_end(crew, deadline_seconds) : LS_OK;
-    end_everything(&crew->watch);
-    crew_free(crew);
+int ls_process_set_end(ls_process_set *set, double deadline_seconds) {
+    hang_up(set);
+    int status = set->ready ? wait_for_end(set, deadline_seconds) : LS_OK;
+    end_everything(&set->watch);
+    set_free(set);
     return status;
 }
 

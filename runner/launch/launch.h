@@ -20,7 +20,7 @@ typedef struct ls_launch_result {
     int started;         // ranks that have said that they live
     int died_rank;       // the first rank that died before it was done, or LS_RANK_NONE
     int died_signal;     // the signal that ended it, 0 when unknown or none
-    struct timespec died_at;  // when its keeper told so; 0: none did
+    struct timespec died_at;  // when its reaper reported so; 0: none did
     bool died_planted;        // that rank's program ended itself
     double seconds;           // wall time
     ls_text output;  // stdout and stderr of all ranks, at most LS_LAUNCH_OUTPUT_MAX bytes; owned
@@ -29,7 +29,7 @@ typedef struct ls_launch_result {
 
 // A run that is to hang. It does when every rank says that it is in its place, nobody is stopped or
 // gone, and nothing moves for `quiet_seconds`, in which each rank that waits was given
-// `cpu_seconds` to look for what it waits for: a busy machine takes longer, and comes to the same.
+// `cpu_seconds` to look for what it waits for: a busy machine takes longer, and is equivalent.
 typedef struct ls_launch_hang {
     const ls_place *places;  // [ranks] NULL: the run is not to hang
     double quiet_seconds;
@@ -50,21 +50,22 @@ typedef struct ls_launch_run {
 } ls_launch_run;
 
 // Processes that were started once and take one run after the other, while all goes well.
-typedef struct ls_crew ls_crew;
+typedef struct ls_process_set ls_process_set;
 
 // Starts argv (NULL-terminated: mpiexec and its arguments, or the one process of all ranks), which
 // brings `processes` processes that call ls_launch_join (one, where it hands the runs on). home: an
 // existing directory of these processes alone. LS_ERR_BACKEND when it cannot be started.
-// ls_crew_end ends and frees it.
-int ls_crew_start(ls_crew **out, const char *const *argv, int processes, const char *home);
-// Gives a ready crew a run of `ranks` ranks and watches it. Unless every rank was done, all that is
-// left of the processes is ended, wherever it went, and the crew takes no other run.
-int ls_crew_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run, int ranks,
-                const ls_launch_hang *hang);
-bool ls_crew_ready(const ls_crew *crew);
+// ls_process_set_end ends and frees it.
+int ls_process_set_start(ls_process_set **out, const char *const *argv, int processes,
+                         const char *home);
+// Gives a ready process set a run of `ranks` ranks and watches it. Unless every rank was done, all
+// that is left of the processes is ended, wherever it went, and the process set takes no other run.
+int ls_process_set_run(ls_launch_result *out, ls_process_set *set, const ls_launch_run *run,
+                       int ranks, const ls_launch_hang *hang);
+bool ls_process_set_ready(const ls_process_set *set);
 // Lets the processes end, and ends them after deadline_seconds. LS_ERR_BACKEND, with what they
 // printed: they failed after a run that was done.
-int ls_crew_end(ls_crew *crew, double deadline_seconds);
+int ls_process_set_end(ls_process_set *set, double deadline_seconds);
 void ls_launch_result_free(ls_launch_result *result);
 
 // ---- The launched processes' side ---------------------------------------------------------------
@@ -74,8 +75,8 @@ void ls_launch_result_free(ls_launch_result *result);
 // the process that had started this one is gone before, it leaves "rank_R.orphaned", and ends its
 // child. Returns in the child alone, or at once where the rank's number is not in the environment.
 void ls_launch_keep(const char *home);
-// Opens the way on which process `process` of the crew hears of its runs; and waits for the next.
-// False: there is none, or who starts them is gone.
+// Opens the way on which process `process` of the process set hears of its runs; and waits for the
+// next. False: there is none, or who starts them is gone.
 int ls_launch_join(const char *home, int process);
 bool ls_launch_next(ls_launch_run *out);
 // Says that rank `rank` lives, in "rank_R.pid" of the run's marks, or that its work is complete, in
@@ -89,12 +90,13 @@ void ls_launch_place_close(void *page);  // NULL: nothing
 void ls_launch_place(void *page, const ls_place *place);
 // Called by a launched process that found a defect.
 void ls_launch_tell_finding(const char *watch_dir, int rank, const ls_finding *finding);
-// Reads the finding that a rank told, the lowest rank's first; texts live in `arena`. False: none.
+// Reads the finding that a rank reported, the lowest rank's first; texts live in `arena`. False:
+// none.
 bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena);
 
 // Called by a launched process that fails, before it ends: tells the last error's code and text;
-// and the first such code, with its text in one line. False: none was told before `death` (0: at
-// all): the others fail where they miss a rank that a signal has ended.
+// and the first such code, with its text in one line. False: none was reported before `death` (0:
+// at all): the others fail where they miss a rank that a signal has ended.
 void ls_launch_tell_error(const char *watch_dir, int rank);
 bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch_dir, int ranks,
                      const struct timespec *death);

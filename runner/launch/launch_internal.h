@@ -20,7 +20,7 @@ typedef struct ls_watched_rank {
     pid_t pid;                  // 0: not announced yet
     int fd;                     // its pidfd, or -1
     bool gone;                  // the process has ended
-    pid_t keeper, launcher;     // its parent, and what started that; 0: none
+    pid_t reaper, launcher;     // its parent, and what started that; 0: none
     double cpu_seconds_before;  // it had run for so long when it was last seen to come to its place
 } ls_watched_rank;
 

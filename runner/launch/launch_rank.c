@@ -21,7 +21,7 @@
 // so that another's child it is.
 static pid_t launcher;
 static bool adopted;
-static int runs = -1, said = -1;  // where runs come from, and where the end of one is told
+static int runs = -1, said = -1;  // where runs come from, and where the end of one is reported
 
 static int write_mark(const char *dir, int rank, const char *suffix) {
     char path[PATH_BYTES];

@@ -107,7 +107,7 @@ void ls_launch_tell_too_few(const char *watch_dir, int rank) {
     tell(watch_dir, rank, "too_few");
 }
 
-// Reads what `rank` told; when it told it goes to *when. False: nothing.
+// Reads what `rank` reported; when it reported it goes to *when. False: nothing.
 static bool read_told(int *code, char *text, size_t text_bytes, struct timespec *when,
                       const char *watch_dir, int rank, const char *suffix) {
     char path[LS_LAUNCH_PATH_BYTES];

@@ -1,4 +1,4 @@
-// Defects that a scenario plants, in a real run.
+// Defects that a scenario injects, in a real run.
 #include "runner/launch/planted.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "runner/program/program.h"
 
 typedef struct outcome {
-    bool found;  // a rank told a finding, or died of what was planted
+    bool found;  // a rank reported a finding, or died of what was injected
     ls_finding finding;
     bool hung;  // every rank where the simulation says that it stays
 } outcome;
@@ -102,7 +102,7 @@ bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *
     return false;
 }
 
-// The finding that says where the simulated ranks stay for ever; NULL: the simulation ends.
+// The finding that says where the simulated ranks stay without end; NULL: the simulation ends.
 static const ls_finding *simulated_hang(const ls_finding *findings, int count) {
     for (int i = 0; i < count; i++) {
         if (findings[i].places != NULL) {
@@ -130,7 +130,7 @@ static int run(outcome *out, const ls_real_request *request, const ls_finding *f
     }
     int status = ls_real_run(NULL, &own, arena, &out->finding, &out->found);
     if (status == LS_ERR_RANK_DIED) {
-        return status;  // nobody planted that
+        return status;  // nobody injected that
     }
     out->hung = status == LS_ERR_DEADLOCK;
     return out->found || out->hung ? LS_OK : status;

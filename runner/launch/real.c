@@ -13,8 +13,8 @@
 
 #include "collectives/check.h"
 #include "orders/order.h"
-#include "runner/launch/crews.h"
-#include "runner/launch/keeper.h"
+#include "runner/launch/process_pool.h"
+#include "runner/launch/reaper.h"
 #include "runner/launch/launch.h"
 #include "runner/compare/recorded.h"
 #include "runner/program/run_rank.h"
@@ -27,7 +27,7 @@
 struct scratch {
     char recording[PATH_MAX];
     char marks[PATH_MAX];
-    ls_keeper keeper;  // removes the directory, however this process ends
+    ls_reaper reaper;  // removes the directory, however this process ends
 };
 
 static int fill(char out[PATH_MAX], const char *path, const char *below) {
@@ -45,13 +45,13 @@ static int make_dir(const char *path) {
 
 // A recording that is kept is made beside its place, so that publishing it is one rename.
 static int scratch_create(struct scratch *scratch, const char *keep_dir) {
-    LS_TRY(ls_keeper_make(&scratch->keeper, keep_dir));
-    int status = fill(scratch->recording, scratch->keeper.dir, "/recording");
-    status = status == LS_OK ? fill(scratch->marks, scratch->keeper.dir, "/marks") : status;
+    LS_TRY(ls_reaper_make(&scratch->reaper, keep_dir));
+    int status = fill(scratch->recording, scratch->reaper.dir, "/recording");
+    status = status == LS_OK ? fill(scratch->marks, scratch->reaper.dir, "/marks") : status;
     status = status == LS_OK ? make_dir(scratch->recording) : status;
     status = status == LS_OK ? make_dir(scratch->marks) : status;
     if (status != LS_OK) {
-        ls_keeper_remove(&scratch->keeper);
+        ls_reaper_remove(&scratch->reaper);
     }
     return status;
 }
@@ -169,9 +169,9 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
     return LS_OK;
 }
 
-// Runs it on processes of `crews`, which stay for the next run unless something is amiss: what is
-// planted may leave messages behind.
-static int run_on(ls_launch_result *launched, ls_crews *crews, const struct scratch *scratch,
+// Runs it on processes of `process pool`, which stay for the next run unless something is amiss:
+// what is injected may leave messages behind.
+static int run_on(ls_launch_result *launched, ls_process_pool *pool, const struct scratch *scratch,
                   const ls_real_request *request) {
     // Who started this decides about paths outside the scenario's folder, and has checked them.
     ls_launch_run run = {.seed = request->scenario->seed,
@@ -181,12 +181,12 @@ static int run_on(ls_launch_result *launched, ls_crews *crews, const struct scra
     LS_TRY(fill(run.recording, scratch->recording, ""));
     LS_TRY(fill(run.marks, scratch->marks, ""));
     LS_TRY(fill(run.order, request->options->order != NULL ? request->options->order : "", ""));
-    ls_crew *crew = NULL;
-    LS_TRY(ls_crews_take(&crew, crews, request));
+    ls_process_set *set = NULL;
+    LS_TRY(ls_process_pool_take(&set, pool, request));
     int spread = ls_real_spread(request);
-    int status = ls_crew_run(launched, crew, &run, spread > 0 ? spread : request->scenario->ranks,
-                             &request->hang);
-    int given = ls_crews_give_back(crews, crew, status == LS_OK && !request->own_calls);
+    int status = ls_process_set_run(launched, set, &run,
+                                    spread > 0 ? spread : request->scenario->ranks, &request->hang);
+    int given = ls_process_pool_give_back(pool, set, status == LS_OK && !request->own_calls);
     if (status == LS_OK && given != LS_OK) {
         ls_launch_result_free(launched);
     }
@@ -206,15 +206,15 @@ static int judge_run(const ls_launch_result *launched, const struct scratch *scr
 
 static int launch(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
                   ls_finding *finding, bool *found) {
-    ls_crews own = {0};
-    ls_crews *crews = request->options->crews != NULL ? request->options->crews : &own;
+    ls_process_pool own = {0};
+    ls_process_pool *pool = request->options->pool != NULL ? request->options->pool : &own;
     ls_launch_result launched;
-    int status = run_on(&launched, crews, scratch, request);
+    int status = run_on(&launched, pool, scratch, request);
     if (status == LS_OK) {
         status = judge_run(&launched, scratch, request, arena, finding, found);
         ls_launch_result_free(&launched);
     }
-    int ended = ls_crews_end(&own);
+    int ended = ls_process_pool_end(&own);
     status = status == LS_OK ? ended : status;
     char too_few[LS_ERROR_TEXT_MAX];
     if (status != LS_OK &&
@@ -389,7 +389,7 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
                      ? run_here(&scratch, request, arena, finding, found)
                      : launch(&scratch, request, arena, finding, found);
     if (status == LS_OK && stages != NULL && ls_real_spread(request) > 0) {
-        status = ls_stages_to_file(stages, scratch.keeper.dir);
+        status = ls_stages_to_file(stages, scratch.reaper.dir);
     }
     if (status == LS_OK) {
         status = read_recording(stages, scratch.recording, request, false);
@@ -397,6 +397,6 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     if (status == LS_OK && kept) {
         status = keep(&scratch, request->scenario, place);
     }
-    ls_keeper_remove(&scratch.keeper);
+    ls_reaper_remove(&scratch.reaper);
     return status;
 }

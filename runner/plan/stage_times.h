@@ -32,8 +32,8 @@ typedef struct ls_stage_times {
     int step_count;
 } ls_stage_times;
 
-// Whoever does the steps and times them. The functions do the work a few times unmeasured, check
-// its result (ls_work_check_...; of updates the first one's), and give seconds of
+// The one that does the steps and times them. The functions do the work a few times unmeasured,
+// check its result (ls_work_check_...; of updates the first one's), and give seconds of
 // LS_STAGE_TIMES_SAMPLES repetitions.
 typedef struct ls_work_runner {
     void *arg;

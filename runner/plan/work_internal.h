@@ -4,7 +4,7 @@
 
 #include "runner/plan/work.h"
 
-// Gradients that arrived for one shard and feature, in the order in which the run told of them.
+// Gradients that arrived for one shard and feature, in the order in which the run reported them.
 typedef struct ls_arrival {
     int rank, table, feature, shard;
     ls_dtype dtype;

@@ -1,7 +1,7 @@
 // Steps on buffers: collectives and messages. A process that holds ranks makes their calls
 // together; a rank that runs as a thread makes its own, with its own memory, and does differently
-// what it is excepted for. What is called, with what in the buffers, and what is told of it is the
-// same.
+// what it is excepted for. What is called, with what in the buffers, and what is informed of it is
+// the same.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -236,7 +236,7 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
         for (int i = 0; i < ranks->count; i++) {
             members[i] = (int)ranks->at[i];
         }
-        char subset[LS_COMM_NAME_BYTES];  // what ranks are told that make it themselves
+        char subset[LS_COMM_NAME_BYTES];  // what ranks are reported that make it themselves
         ls_comm_subset_name(subset, program->all);
         LS_TRY(ls_comm_create(own, program->backend, members, ranks->count,
                               program->execution->shape_only ? subset : step->name));

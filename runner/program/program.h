@@ -79,18 +79,18 @@ typedef struct ls_program_outcome {
     ls_finding *findings;  // in the caller's arena, of the first schedule that has some
     int finding_count;     //
     uint64_t seed;         // that schedule's, or the last one's
-    const char *missed;    // the first fault that was not planted: its line, and why; NULL: none
+    const char *missed;    // the first fault that was not injected: its line, and why; NULL: none
 } ls_program_outcome;
 
 // Whether the program has collectives on buffers, which the ranks then call for themselves.
 bool ls_program_has_ranks(const ls_scenario *scenario);
-// Runs the scenario as an SPMD program, each rank its own thread: what it plants, and of a program
+// Runs the scenario as an SPMD program, each rank its own thread: what it injects, and of a program
 // without tensors what else only ranks of their own can do. LS_OK also when something is found; an
-// error of a rank's where nothing is planted that explains it.
+// error of a rank's where nothing is injected that explains it.
 int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_arena *arena,
                      const ls_program_ranks_options *options);
-// Runs the ranks of it that a backend holds, one or all, with what is planted. LS_ERR_FINDING: what
-// this rank's checks or the backend found, also in ls_check_last; LS_OK: nothing.
+// Runs the ranks of it that a backend holds, one or all, with what is injected. LS_ERR_FINDING:
+// what this rank's checks or the backend found, also in ls_check_last; LS_OK: nothing.
 int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
                          const ls_stage_sink *sink, ls_arena *arena);
 

@@ -78,7 +78,7 @@ const ls_fault *ls_program__faults(const ls_scenario *scenario, ls_arena *arena)
     return faults;
 }
 
-// What a rank's own failure is a sign of, where defects are planted: memory that was not there is
+// What a rank's own failure is a sign of, where defects are injected: memory that was not there is
 // one only where it was to be missing.
 static bool by_plan(const ls_scenario *scenario, int status) {
     bool missing_memory = false;

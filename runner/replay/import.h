@@ -41,7 +41,7 @@ typedef struct ls_importer {
     const char *list;     // the file that names results, as a pattern: "manifest.json", "x_*.json"
     const char *results;  // the member of the file that lists them; NULL: the file does
     const char *const *list_keys;  // members of the file that are known; NULL: it is the list
-    const char *const *keys;       // members of a result that are known; others are told
+    const char *const *keys;       // members of a result that are known; others are reported
     // Whether a file of such a name, the root of which is this, is its own.
     bool (*recognise)(const json_t *root);
     // Reads one result: names it, and replays it or says why not. An error becomes the case's.
@@ -55,8 +55,8 @@ typedef struct ls_import_run {
     ls_imported gave;   // what the other system gave
 } ls_import_run;
 
-// Runs it, compares, and adds its stages to the case. What the oracle says of our own run is told
-// where that fails.
+// Runs it, compares, and adds its stages to the case. What the oracle says of our own run is
+// reported where that fails.
 int ls_import_run_compared(ls_import *import, const ls_import_run *run);
 // Adds a stage that the importer judged by itself, where there is no scenario to run.
 int ls_import_stage(ls_import *import, const ls_stage_result *stage);
@@ -79,7 +79,7 @@ typedef struct ls_import_key {
     unsigned types;
 } ls_import_key;
 // The first of the keys (ended by one without a name) whose member is there, of another type. NULL:
-// none. Whoever reads a member without this takes a wrong one for none.
+// none. The one that reads a member without this takes a wrong one for none.
 const char *ls_import_mistyped(const json_t *object, const ls_import_key *keys);
 // Skips the result for it, where nothing else does.
 int ls_import_skip_mistyped(ls_import *import, const json_t *object, const ls_import_key *keys);

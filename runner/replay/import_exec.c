@@ -1,5 +1,5 @@
 // Reading what `lockstep exec --record DIR` kept with --payload or --hash: each collective of a job
-// with what its members sent and received, whoever moved it.
+// with what its members sent and received, the one that moved it.
 //
 // A collective that only moves data moves the hashes of its blocks alike, so hashes are a call's
 // data like any other; those of an all_reduce must agree, as if its first member had sent its own

@@ -44,7 +44,7 @@ static int emit_outputs(const ls_torchrec *c, const ls_stage_sink *sink, int ste
     return LS_OK;
 }
 
-// ---- Tables, put together and cut as the run cuts them ------------------------------------------
+// ---- Tables, assembled and cut as the run cuts them ------------------------------------------
 // A field of a whole table: [rows, dim], or, with one number for each row, [column blocks, rows].
 typedef struct whole {
     float *data;

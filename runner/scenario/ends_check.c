@@ -1,4 +1,4 @@
-// Checks the ends of a scenario for meaning: what it is compared with, what it plants, what it
+// Checks the ends of a scenario for meaning: what it is compared with, what it injects, what it
 // expects.
 #include <stdio.h>
 #include <string.h>
@@ -92,7 +92,7 @@ static void check_expected_names(ls_reader *reader, const ls_scenario *scenario)
     }
 }
 
-// Faults of training are told by the step, and need what they do wrong.
+// Faults of training are reported by the step, and need what they do wrong.
 static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
                                  const ls_scenario_fault *fault) {
     bool stale = fault->type == LS_FAULT_STALE_ROWS, has_norm = false;
@@ -115,7 +115,8 @@ static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
-// A key that the fault's type makes no use of would be a fault planted otherwise than it was meant.
+// A key that the fault's type makes no use of would be a fault injected otherwise than it was
+// meant.
 static void check_fault(ls_reader *reader, const ls_scenario *scenario,
                         const ls_scenario_fault *fault) {
     bool counts = fault->type == LS_FAULT_WRONG_COUNT || fault->type == LS_FAULT_WRONG_SPLIT;

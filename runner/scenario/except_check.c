@@ -1,6 +1,6 @@
 // Checking what a program's ranks do differently (`except:`): each field must change what the step,
 // or the call that takes its place, does. A field that nothing honours would be a bug that is
-// planted in vain, and a test that passes for it.
+// injected in vain, and a test that passes for it.
 #include <inttypes.h>
 
 #include "collectives/collectives.h"

@@ -379,7 +379,7 @@ typedef struct ls_scenario_expect {
     bool has_class;
     ls_class class_;        // a verdict that must appear ("wrong")
     ls_string_list stages;  // the stages that end in it; count 0: one, any
-    bool unnoticed;         // what is planted is noticed by nothing
+    bool unnoticed;         // what is injected is noticed by nothing
     ls_int_list ranks;      // the ranks at fault; count 0: any
     const char *table;      // of the first divergence; NULL: any
     const char *feature;    //
@@ -428,7 +428,7 @@ struct ls_scenario {
     ls_scenario_expect expect;
 };
 
-// Whether it plants defects: faults, or ranks that do something else than a step says.
+// Whether it injects defects: faults, or ranks that do something else than a step says.
 bool ls_scenario_plants(const ls_scenario *scenario);
 // Whether it keeps rows of a table quantised.
 bool ls_scenario_quantises(const ls_scenario *scenario);

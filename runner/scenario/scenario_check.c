@@ -378,7 +378,8 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
     }
 }
 
-// A machine's file is read here, so that what is wrong with it is told with the scenario's errors.
+// A machine's file is read here, so that what is wrong with it is reported with the scenario's
+// errors.
 static void check_machine(ls_reader *reader, const ls_scenario *scenario) {
     ls_text errors = {0};
     ls_topology topology;

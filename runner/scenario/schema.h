@@ -50,7 +50,7 @@ enum {
     LS_FIELD_HIDDEN_BOOL = 64,  // sets the bool at aux when given
     LS_FIELD_SOME = 128,        // an empty list would mean as much as none, and is refused
     LS_FIELD_CHECKPOINT = 512,  // a path: a checkpoint's folder, not a file
-    LS_FIELD_JUDGES = 256,      // says how the run is told and judged, not what it does
+    LS_FIELD_JUDGES = 256,      // says how the run is reported and judged, not what it does
 };
 
 typedef struct ls_schema_name {

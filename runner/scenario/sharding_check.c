@@ -202,7 +202,7 @@ static bool names_rank(const ls_int_list *list, int rank) {
     return false;
 }
 
-// What no planner can do, told at the constraint that asks for it.
+// What no planner can do, reported at the constraint that asks for it.
 static void check_possible(ls_reader *reader, const ls_scenario *scenario,
                            const ls_scenario_table *table) {
     const ls_scenario_sharding *sharding = &table->sharding;
@@ -231,7 +231,7 @@ static void check_possible(ls_reader *reader, const ls_scenario *scenario,
     for (int i = 0; i < sharding->kernels.count; i++) {
         ls_planner_kernel kernel;
         if (ls_planner_kernel_parse(&kernel, sharding->kernels.at[i]) != LS_OK) {
-            continue;  // told where it was read
+            continue;  // reported where it was read
         }
         dense = dense || kernel == LS_PLANNER_DENSE;
         other = other || kernel != LS_PLANNER_DENSE;

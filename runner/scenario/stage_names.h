@@ -13,8 +13,8 @@ void ls_scenario_stage_name(char *out, size_t out_bytes, const ls_scenario *scen
 bool ls_scenario_stage_find(ls_stage *stage, int *step, const ls_scenario *scenario,
                             const char *name);
 
-// Outputs that come by name alone, from a file, on their way to `sink`, which is told what they are
-// of.
+// Outputs that come by name alone, from a file, on their way to `sink`, which is reported what they
+// are of.
 typedef struct ls_scenario_stages {
     const ls_scenario *scenario;
     ls_stage_sink sink;

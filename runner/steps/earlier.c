@@ -40,7 +40,7 @@ static int member_of(const ls_scenario *scenario, const ls_scenario_step *of, in
     return call->ranks.count > 0 ? -1 : (int)rank;
 }
 
-// Whether a buffer is there by the counts alone. Lists of a wrong length are told elsewhere.
+// Whether a buffer is there by the counts alone. Lists of a wrong length are reported elsewhere.
 static bool counted(const ls_scenario_step *of, int member, bool send) {
     const ls_step_call *call = &of->call;
     if (call->splits.count > 0) {

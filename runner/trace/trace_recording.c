@@ -147,7 +147,7 @@ static int find_comms(matching *m) {
 }
 
 // ---- Sets ---------------------------------------------------------------------------------------
-// A member that made no call has no rank that could be told.
+// A member that made no call has no rank that could be reported.
 static int check_known(const matching *m) {
     for (size_t i = 0; i < m->count; i++) {
         const ls_call *call = &m->calls[i];

@@ -166,7 +166,7 @@ Test(calibrate, rank_order) {
     check_order("rank", 7);
 }
 
-// Kernels that add in f32 are told from those that round at every step.
+// Kernels that add in f32 are distinguished from those that round at every step.
 Test(calibrate, accumulator) {
     job j;
     ls_text text = {0};
@@ -181,7 +181,8 @@ Test(calibrate, accumulator) {
     close_job(&j);
 }
 
-// The same machine is told of in the same words, and one with more ranks than are read back here.
+// The same machine is informed of in the same words, and one with more ranks than are read back
+// here.
 Test(calibrate, says_what_it_said) {
     static const struct {
         const char *order;
@@ -207,7 +208,7 @@ Test(calibrate, says_what_it_said) {
 }
 
 // Trees from sizes of the smallest subtrees with two ranks: where two sums meet, one is a child
-// more of the other's head; where sizes fit no tree, that is told.
+// more of the other's head; where sizes fit no tree, that is reported.
 Test(calibrate, trees_of_sizes) {
     static const int meets[16] = {1, 2, 4, 4, 2, 1, 4, 4, 4, 4, 1, 2, 4, 4, 2, 1};
     static const int three[9] = {1, 3, 3, 3, 1, 2, 3, 2, 1}, never[4] = {1, 1, 1, 1};
@@ -264,7 +265,7 @@ static void expect_told(int (*run)(ls_backend *backend, ls_call *calls, int coun
     close_job(&j);
 }
 
-// Where the answers fit no order, that is told.
+// Where the answers fit no order, that is reported.
 Test(calibrate, orders_that_are_none_are_told) {
     expect_told(run_in_turns, "the probes' answers fit no tree of 5 ranks");
     expect_told(run_astray, "the backend adds in no fixed order of the ranks' terms");

@@ -317,7 +317,8 @@ Test(collectives, disagreements_are_named) {
     close_world(&f);
 }
 
-// What most members say is right, whoever is first; where no value has most, what the first says.
+// What most members say is right, the one that is first; where no value has most, what the first
+// says.
 Test(collectives, the_odd_member_is_blamed) {
     const struct {
         size_t counts[5];
@@ -410,7 +411,7 @@ Test(collectives, calls_have_a_text) {
     char text[128];
     ls_call_format(text, sizeof text, &call);
     cr_expect_str_eq(text, "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)");
-    call.purpose = "gradients (rank 0)";  // a program's words may look like ours: told whole
+    call.purpose = "gradients (rank 0)";  // a program's words may look like ours: reported whole
     ls_call_describe(text, sizeof text, &call);
     cr_expect_str_eq(text, "all_reduce sum of 1024 f32 for gradients (rank 0) on world");
     ls_kind kind;

@@ -50,7 +50,7 @@ Test(nccl_log, cut_trees) {
              "Channel 03/05 : 0 1\n" INFO "Channel 04/05 : 0 1\n";
     const char *of_0[] = {"1/-1/-1->0->-1", "-1/-1/-1->0->1"},
                *of_1[] = {"-1/-1/-1->1->0", "0/-1/-1->1->-1"};
-    // Which of these each channel that is told has, and what follows.
+    // Which of these each channel that is reported has, and what follows.
     const struct {
         const char *told, *trees;
     } cases[] = {{"000", ",channels=5,trees=0(1)"},

@@ -1,4 +1,4 @@
-// Tests of the oracle itself: hand-worked expectations and bounds, and planted errors that it must
+// Tests of the oracle itself: hand-worked expectations and bounds, and injected errors that it must
 // see.
 #include <criterion/criterion.h>
 #include <math.h>

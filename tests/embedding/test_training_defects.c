@@ -1,4 +1,4 @@
-// Planted defects of training, which the oracle must see, where they happen.
+// Injected defects of training, which the oracle must see, where they happen.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define TYPE_COUNT LS_SHARDING_COUNT
 
-// ---- Planted defects ----------------------------------------------------------------------------
+// ---- Injected defects ---------------------------------------------------------------------------
 
 static bool is_field(const ls_stage_output *output, const char *stage, const char *field) {
     return strcmp(output->stage, stage) == 0 && strcmp(output->field, field) == 0;

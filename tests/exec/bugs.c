@@ -62,7 +62,7 @@ static void two_groups(void) {
     CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, second, stream));
 }
 
-// Of many elements, of which two ranks bring a NaN: the first is told.
+// Of many elements, of which two ranks bring a NaN: the first is reported.
 static void large(void) {
     size_t count = 1500007;
     float *values = calloc(count, sizeof *values);

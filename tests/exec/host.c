@@ -165,7 +165,7 @@ static void expect(bool holds, int line) {
 }
 
 // Three ranks wait, each in a communicator of its own, for the one that ends. Who came last says
-// nothing: the smallest is told, of those the one of the lowest rank.
+// nothing: the smallest is reported, of those the one of the lowest rank.
 static void wait_apart(const ls_client_region *in, const ls_client_region *out) {
     static const int turns[] = {0, 2, 1};
     uint32_t slot = 0;

@@ -350,7 +350,7 @@ static ls_fuzz_end end_of(const char *scenario, int way) {
     return outcome.end;
 }
 
-// How a scenario ends says what is planted in it, and what that did.
+// How a scenario ends says what is injected in it, and what that did.
 Test(fuzz, tells_how_it_ended) {
     char text[400];
     const struct {

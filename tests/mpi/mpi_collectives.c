@@ -192,7 +192,7 @@ static void run_mismatches(ls_backend *backend, const ls_comm *comm) {
     expect(ls_backend_run(backend, &good, 1) == LS_OK, "after errors all agree again");
 }
 
-// Of several calls in a group the one that differs is told, with its place, or that some are
+// Of several calls in a group the one that differs is reported, with its place, or that some are
 // missing.
 static void run_differing_groups(ls_backend *backend, const ls_comm *comm) {
     if (comm->size < 2) {

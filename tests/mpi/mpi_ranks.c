@@ -44,7 +44,7 @@ static size_t told(const char *text) {
 }
 
 // Every process must come to the finding that the simulator comes to: no type but one's own is
-// known before the others have told theirs.
+// known before the others have reported theirs.
 static int check_types(ls_backend *backend, int size) {
     ls_spmd_result *real = NULL, *simulated = NULL;
     const ls_spmd_options options = {.ranks = size};

@@ -63,10 +63,10 @@ class Run:
         all_, parents = processes(self.folder), {self.child.pid}
         wanted = (("mpiexec", lambda words: words[0].rpartition("/")[2].startswith("mpiexec")),
                   ("proxy", lambda words: "pmi_proxy" in words[0]),
-                  ("rank_keeper", lambda words: words[1:2] == ["rank"]),
+                  ("rank_reaper", lambda words: words[1:2] == ["rank"]),
                   ("rank", lambda words: words[1:2] == ["rank"]))
-        if role == "keeper":  # started first, and it stays what lockstep is
-            wanted = (("keeper", lambda words: words[0] == PROGRAM),)
+        if role == "reaper":  # started first, and it stays what lockstep is
+            wanted = (("reaper", lambda words: words[0] == PROGRAM),)
         for kind, fits in wanted:
             parents = {pid for pid, (above, words) in all_.items()
                        if above in parents and fits(words)}
@@ -138,16 +138,16 @@ ENDS = (KILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 for one in ENDS[1:]:
     signal.signal(one, signal.SIG_DFL)  # what runs in a shell's background ignores some
 for moment in ("at the start", "in the middle"):
-    for victim in ("mpiexec", "proxy", "rank_keeper", "rank"):
+    for victim in ("mpiexec", "proxy", "rank_reaper", "rank"):
         trial(victim, KILL, moment)
     for victim in ("mpiexec", "proxy", "rank"):
         # Who only watches may be missed: ranks that can go on do.
         trial(victim, STOP, moment, codes=(3,) if victim == "rank" or "start" in moment else (0, 3))
     for victim in (KILL, STOP):
-        trial("keeper", victim, moment, codes=(0, 3))
+        trial("reaper", victim, moment, codes=(0, 3))
     for one in ENDS:
         trial("lockstep", one, moment, codes=(-one,))
-for victim in ("mpiexec", "proxy", "rank_keeper", "rank"):
+for victim in ("mpiexec", "proxy", "rank_reaper", "rank"):
     trial(victim, STOP, "at the start", ("compare", "--real", "mpi"), HANGS)
 print("\n".join(failures) or "nothing is left, whoever was killed or stopped")
 sys.exit(1 if failures else 0)

@@ -235,9 +235,9 @@ Test(replay, results_outside_the_folder_are_not_read) {
     }
 }
 
-// One element in 32 of those by which orders can be told apart (about 1,340 of 2074) may be damaged
-// for the rest to prove the order, and no more: with 41 a damaged one within the bound is wrong; 42
-// leave it open.
+// One element in 32 of those by which orders can be distinguished (about 1,340 of 2074) may be
+// damaged for the rest to prove the order, and no more: with 41 a damaged one within the bound is
+// wrong; 42 leave it open.
 Test(replay, few_may_be_damaged) {
     for (int damaged = 41; damaged <= 42; damaged++) {
         copy c = make_copy(kept_entry);
@@ -255,7 +255,7 @@ Test(replay, few_may_be_damaged) {
     }
 }
 
-// A key that nothing reads is told as skipped; the result itself is replayed.
+// A key that nothing reads is reported as skipped; the result itself is replayed.
 Test(replay, unknown_keys_are_told) {
     char manifest[sizeof kept_entry + 32];
     (void)snprintf(manifest, sizeof manifest, "[{\"split\": [1, 2], %s", kept_entry + 2);

@@ -25,7 +25,7 @@ static void write_places(ls_text *out, const ls_planner_result *result) {
 }
 
 // No phase spends more than there is, whatever the size: one step of any takes at most some hundred
-// nodes. And what there is is spent: a phase that does not count would go on for ever.
+// nodes. And what there is is spent: a phase that does not count would go on without end.
 Test(budget, nodes_are_kept_by_every_phase) {
     static const int64_t limits[] = {1, 700, 20000, 200000};
     for (int shape = 0; shape < SHAPES; shape++) {
@@ -200,7 +200,7 @@ Test(budget, changes_share_one_count_of_nodes) {
     ls_arena_free(arena);
 }
 
-// Without time nothing is tried again, and what is short is told all the same.
+// Without time nothing is tried again, and what is short is reported all the same.
 Test(budget, without_time_no_change_is_tried) {
     ls_arena *arena;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -278,8 +278,8 @@ Test(budget, no_plan_ends_earlier) {
     }
 }
 
-// The clock runs from before the options are listed, and what nothing fits is told as cut where the
-// ids were.
+// The clock runs from before the options are listed, and what nothing fits is reported as cut where
+// the ids were.
 Test(budget, what_came_before_counts) {
     hard of;
     ls_planner_result result;

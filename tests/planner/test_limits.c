@@ -34,7 +34,7 @@ static void refused(const ls_topology *topology, const ls_planner_table *tables,
 }
 
 // One node, or no time at all once the options are listed, is enough for a first plan, and the gap
-// is told honestly.
+// is reported honestly.
 Test(limits, one_node_and_no_time) {
     ls_planner_table *tables;
     ls_arena *arena;

@@ -67,7 +67,8 @@ Test(nofit, fragmentation_is_told_from_shortage) {
     cr_expect(offers(&why, "one rank more: 3 ranks") && !offers(&why, "twice the ranks"));
     cr_expect(!offers(&why, "a batch of"));
     expect_changes_hold(&why, 3);
-    // Where the clock has cut the ids before, that is told, and every change is tried all the same.
+    // Where the clock has cut the ids before, that is reported, and every change is tried all the
+    // same.
     const ls_planner_options cut = {.model = LS_PLANNER_LOCKSTEP, .cut = true};
     ls_planner_problem *again;
     ls_planner_diagnosis told;

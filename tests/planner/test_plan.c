@@ -44,7 +44,7 @@ Test(plan, column_block_follows_torchrec) {
     cr_expect(ls_plan_column_block(64, 64) == 64);
 }
 
-// Every name parses back to its number, and a near miss is told what was meant.
+// Every name parses back to its number, and a near miss is reported what was meant.
 Test(plan, sharding_names_round_trip) {
     for (int i = 0; i < LS_SHARDING_COUNT; i++) {
         ls_sharding back;

@@ -267,7 +267,7 @@ static void expect_errors(const char *text, int count, ...) {
     ls_arena_free(arena);
 }
 
-// All errors of a file are told at once, each where it stands.
+// All errors of a file are reported at once, each where it stands.
 Test(plan_file, errors_have_positions) {
     expect_errors("lockstep_plan: 1\nranks: 2\ntables:\n"
                   "  - name: a\n    rows: 10\n    columns: 8\n    sharding: table_wize\n"

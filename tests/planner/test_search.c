@@ -277,7 +277,7 @@ Test(constraints, given_blocks_are_placed_or_refused) {
               LS_ERR_INVALID);
 }
 
-// Contradicting constraints are told by name, not searched.
+// Contradicting constraints are reported by name, not searched.
 Test(constraints, contradictions_are_refused) {
     many m;
     ls_planner_problem *problem;

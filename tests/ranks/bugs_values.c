@@ -26,7 +26,7 @@ int bug_replica_touched(ls_rank *self, void *arg) {
         weights[2] *= 2;
     }
     LS_TRY(HERE(run, ls_broadcast(weights, weights, 2, LS_F32, 0, WORLD)));
-    LS_TRY(ls_broadcast(weights, weights, 2, LS_F32, 0, WORLD));  // told of once
+    LS_TRY(ls_broadcast(weights, weights, 2, LS_F32, 0, WORLD));  // reported once
     return ls_replica_forget(weights, WORLD);
 }
 

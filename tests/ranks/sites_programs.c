@@ -49,7 +49,7 @@ static int swapped_in_loop(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// Two ranks at fault, the second after more of the first's than are kept to be told.
+// Two ranks at fault, the second after more of the first's than are kept to be reported.
 int site_two_at_once(ls_rank *self, void *arg) {
     LS_TRY(swapped_in_loop(self, arg));
     return swapped_on(self, ID == 1, 20, 21);

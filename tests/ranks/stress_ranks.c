@@ -1,5 +1,5 @@
 // Every call on several ranks, all the bugs and hostile programs, as a plain program: under TSan in
-// parallel mode, under ASan and valgrind under the baton.
+// parallel mode, under ASan and valgrind under the run token.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,10 +20,10 @@ static int run_elsewhere(ls_spmd_program program, void *arg, ls_spmd_options opt
 }
 
 int main(int argc, char **argv) {
-    bool baton_only = argc > 1 && strcmp(argv[1], "baton") == 0;
+    bool token_only = argc > 1 && strcmp(argv[1], "token") == 0;
     int rounds = 2;
     for (int schedule = 0; schedule <= LS_SCHEDULE_PARALLEL; schedule++) {
-        if (baton_only && schedule == LS_SCHEDULE_PARALLEL) {
+        if (token_only && schedule == LS_SCHEDULE_PARALLEL) {
             continue;
         }
         ls_spmd_result *result = NULL;
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
         ls_spmd_result_free(result);
     }
     for (uint64_t seed = 0; seed < 200; seed++) {
-        int schedule = (int)(seed % (baton_only ? 3 : 4));
+        int schedule = (int)(seed % (token_only ? 3 : 4));
         ls_spmd_result *result = NULL;
         const ls_spmd_options options = {.ranks = 3,
                                          .seed = seed,

@@ -81,7 +81,7 @@ static int exits(ls_rank *self, void *arg) {
     return ls_barrier(WORLD);
 }
 
-// The rank is lost, which is told of, and the others come to their end.
+// The rank is lost, which is informed of, and the others come to their end.
 Test(fibers, programs_that_do_not_return) {
     static const struct {
         ls_spmd_program program;
@@ -101,7 +101,7 @@ Test(fibers, programs_that_do_not_return) {
 }
 
 // ---- Errors -------------------------------------------------------------------------------------
-// What a rank was told last is still what it was told after others ran and failed.
+// What a rank was reported last is still what it was reported after others ran and failed.
 static int remembers(ls_rank *self, void *arg) {
     (void)arg;
     char own[64];

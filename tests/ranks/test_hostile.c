@@ -249,7 +249,7 @@ static int returns_an_error(ls_rank *self, float *data, void *shared) {
     return ls_rank_id(self) == 2 ? LS_ERR_IO : ls_all_reduce(data, data, 1, LS_F32, LS_SUM, WORLD);
 }
 
-// Goes on after the run has failed, whatever it is told.
+// Goes on after the run has failed, whatever it is reported.
 static int deaf(ls_rank *self, float *data, void *shared) {
     (void)shared;
     int failures = 0;

@@ -400,7 +400,7 @@ Test(ranks, bits_that_are_not_sent_do_not_flip) {
     }
 }
 
-// A fault whose call its rank never makes was not planted, and the result says so.
+// A fault whose call its rank never makes was not injected, and the result says so.
 Test(ranks, faults_that_are_not_reached_are_told) {
     ls_spmd_result *result = NULL;
     int calls = 2;
@@ -461,7 +461,7 @@ Test(ranks, too_many_for_the_machine) {
     cr_expect_not_null(strstr(ls_error_last()->text, most), "%s", ls_error_last()->text);
 }
 
-// A program that fails by itself is told from one that the checks stop.
+// A program that fails by itself is distinguished from one that the checks stop.
 static int returns_seven(ls_rank *self, void *arg) {
     (void)arg;
     return ls_rank_id(self) == 1 ? 7 : 0;

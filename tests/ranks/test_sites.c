@@ -76,7 +76,7 @@ Test(sites, strictness) {
     cr_assert_eq(findings_with("swapped", "value.nan_first=strict"), -1);
 }
 
-// Of a run whose ranks never agree the first mistakes are told.
+// Of a run whose ranks never agree the first mistakes are reported.
 Test(sites, no_more_than_are_read) {
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run(&result, site_twenty, NULL, &(ls_spmd_options){.ranks = 4});
@@ -86,7 +86,7 @@ Test(sites, no_more_than_are_read) {
     ls_spmd_result_free(result);
 }
 
-// What repeats is told once, and leaves room for others.
+// What repeats is reported once, and leaves room for others.
 Test(sites, two_at_once) {
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run(&result, site_two_at_once, NULL, &(ls_spmd_options){.ranks = 4});

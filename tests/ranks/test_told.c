@@ -18,7 +18,7 @@ static int touches_again(ls_rank *self, void *arg) {
     return 0;
 }
 
-// The same mistake at the same place is told once, with all ranks that make it.
+// The same mistake at the same place is reported once, with all ranks that make it.
 Test(told, a_mistake_in_a_loop_is_told_once) {
     ls_spmd_result *result = NULL;
     cr_assert_eq(ls_spmd_run(&result, touches_again, NULL, &(ls_spmd_options){.ranks = 7}),
@@ -260,7 +260,7 @@ static int leaks_three(ls_rank *self, void *arg) {
     return first != NULL ? 0 : 1;
 }
 
-// Leaks are told in the order in which the program made them, wherever the memory lies, one for
+// Leaks are reported in the order in which the program made them, wherever the memory lies, one for
 // each place.
 Test(told, leaks_are_told_in_order) {
     static downwards memory = {.left = sizeof memory.memory};

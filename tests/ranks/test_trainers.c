@@ -1,4 +1,4 @@
-// Training programs under many schedules: with each planted bug exactly its finding, at its ranks
+// Training programs under many schedules: with each injected bug exactly its finding, at its ranks
 // and its line; without one nothing, with all checks too. LOCKSTEP_SEEDS says how many seeds.
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -147,7 +147,7 @@ def classify(case, end):
                        ("the fault is not injected", "not planted")):
         if part in text:
             return what
-    if re.search(r"changes \d+ elements of the outputs, all as much as rounding may", text):
+    if re.search(r"changes \d+ elements of the outputs, all within rounding", text):
         return "rounding"
     return f"UNNAMED: {text}"
 

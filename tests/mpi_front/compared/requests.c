@@ -17,7 +17,7 @@ static void say_empty(const char *what, const MPI_Status *status) {
         cancelled);
 }
 
-// `gate`: the sender sends the messages in this order, each when it is told to.
+// `gate`: the sender sends the messages in this order, each when it is reported to.
 static void any_and_some(int test) {
     static const int order[N] = {3, 0, 4, 1, 2};
     int in[N], indices[N] = {0}, index, count, flag;
@@ -92,7 +92,7 @@ static void any_and_some(int test) {
     say_empty("none", &statuses[0]);
 }
 
-// Several are complete at once: all are told of at once, in their order.
+// Several are complete at once: all are informed of at once, in their order.
 static void at_once(void) {
     int in[N], out[N], indices[N], count, flag;
     MPI_Request requests[N + 2], sends[N];

@@ -122,7 +122,7 @@ static void exchanges(void) {
 }
 
 // Rank 0 hears from each in turn, with tags of all sizes; what is longer than one element of a type
-// is told in elements.
+// is reported in elements.
 static void tags(void) {
     void *value;
     int flag, ub, buffer[16];

@@ -72,7 +72,7 @@ static void tags(void) {
     }
 }
 
-// What a test is told depends on the schedule.
+// What a test is reported depends on the schedule.
 static void test(void) {
     int from, done = 0;
     MPI_Request open;
@@ -86,7 +86,7 @@ static void test(void) {
     }
 }
 
-// Where nothing is open, a test has nothing to be told.
+// Where nothing is open, a test has nothing to be reported.
 static void tests_nothing(void) {
     MPI_Request none[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     int done, index;

@@ -1,4 +1,4 @@
-// Sends by MPI's name; a tool that stands in for MPI_Send may count that. With "tag" nobody
+// Sends by MPI's name; a tool that replaces MPI_Send may count that. With "tag" nobody
 // receives what is sent, with "file" and "spawn" it asks for what is not there.
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Whoever comes first is served; with WRONG the program is right only if rank 1 does.
+// The one that comes first is served; with WRONG the program is right only if rank 1 does.
 #include <mpi.h>
 #include <stdlib.h>
 

@@ -124,7 +124,7 @@ Test(difference, ulps_count_representable_values) {
 }
 
 // The ratio is of an element's distance from its own exact value, not from the other run's, to its
-// own bound; the first past 1 is told.
+// own bound; the first past 1 is reported.
 Test(difference, ratio_is_of_the_distance_from_the_exact_value) {
     double a[3] = {1.0 - 1e-8, 2.0, 3.0};
     double b[3] = {1.0 + 1e-8, 2.0 + 1e-9, 3.0};
@@ -151,7 +151,7 @@ Test(difference, no_bound_allows_nothing) {
     cr_expect(isinf(difference.bound_ratio));
 }
 
-// Of all that differs the most is told, whichever comes first, and how many there are.
+// Of all that differs the most is reported, whichever comes first, and how many there are.
 Test(difference, the_farthest_is_told) {
     for (int farthest = 0; farthest < 3; farthest++) {
         const float a[3] = {1.0f, 1.0f, 1.0f};

@@ -94,7 +94,7 @@ Test(expect, ranks_at_fault) {
     FINDS(one, expect, "did not appear as expected");
 }
 
-// A place is the end of where it was found, and words are a part of what is told; both of one
+// A place is the end of where it was found, and words are a part of what is reported; both of one
 // finding, which need not be the first.
 Test(expect, place_and_words) {
     const ls_finding one[] = {op}, twice[] = {op, op_elsewhere};
@@ -172,7 +172,7 @@ Test(expect, one_stage) {
     STAGES_ARE(of, expect, "stage real:second is within_bound, which was not expected");
 }
 
-// What is planted is planted in a real run, too: a difference from that is another defect.
+// What is injected is injected in a real run, too: a difference from that is another defect.
 Test(expect, a_difference_from_the_real_run) {
     const char *names[] = {"second", "third"};
     outcome of = two_wrong();

@@ -16,13 +16,13 @@
 // Gives argv one run of two ranks, whose marks and all else lie in `dir`.
 static void launch(ls_launch_result *result, const char *const *argv, const char *dir,
                    double deadline, const ls_launch_hang *hang) {
-    ls_crew *crew = NULL;
+    ls_process_set *set = NULL;
     ls_launch_run run = {.deadline_seconds = deadline};
     (void)snprintf(run.marks, sizeof run.marks, "%s", dir);
-    cr_assert(ls_crew_start(&crew, argv, 2, dir) == LS_OK);
-    cr_assert(ls_crew_run(result, crew, &run, 2, hang) == LS_OK);
-    cr_expect(!ls_crew_ready(crew), "its processes are gone");
-    cr_expect(ls_crew_end(crew, 20) == LS_OK);
+    cr_assert(ls_process_set_start(&set, argv, 2, dir) == LS_OK);
+    cr_assert(ls_process_set_run(result, set, &run, 2, hang) == LS_OK);
+    cr_expect(!ls_process_set_ready(set), "its processes are gone");
+    cr_expect(ls_process_set_end(set, 20) == LS_OK);
 }
 
 static void remove_all(const char *dir) {
@@ -72,23 +72,23 @@ static int run_twice(bool ready[2], const char *then) {
                    "done 3< $1/rank_0.runs",
                    sizeof(ls_launch_run), then);
     const char *const argv[] = {"/bin/sh", "-c", script, "sh", dir, NULL};
-    ls_crew *crew = NULL;
+    ls_process_set *set = NULL;
     ls_launch_run run = {.deadline_seconds = 20};
     (void)snprintf(run.marks, sizeof run.marks, "%s", dir);
-    cr_assert(ls_crew_start(&crew, argv, 1, dir) == LS_OK);
+    cr_assert(ls_process_set_start(&set, argv, 1, dir) == LS_OK);
     for (int i = 0; i < 2; i++) {
         ls_launch_result result;
-        cr_assert(ls_crew_run(&result, crew, &run, 2, NULL) == LS_OK);
+        cr_assert(ls_process_set_run(&result, set, &run, 2, NULL) == LS_OK);
         cr_expect(result.exit_code == 0 && !result.timed_out && result.started == 2);
-        ready[i] = ls_crew_ready(crew);
+        ready[i] = ls_process_set_ready(set);
         ls_launch_result_free(&result);
     }
-    int status = ls_crew_end(crew, 20);
+    int status = ls_process_set_end(set, 20);
     remove_all(dir);
     return status;
 }
 
-// Processes that have done a run take the next; one that fails after the last is told.
+// Processes that have done a run take the next; one that fails after the last is reported.
 Test(launch, processes_take_one_run_after_the_other, .timeout = 60) {
     bool ready[2];
     cr_expect(run_twice(ready, ":") == LS_OK, "%s", ls_error_last()->text);
@@ -137,8 +137,8 @@ Test(launch, a_missing_program_fails, .timeout = 30) {
     ls_launch_result_free(&result);
 }
 
-// Of several deaths that were noted the earliest is told, whichever rank it was: read in the order
-// of the ranks it would be the first or the last of them.
+// Of several deaths that were noted the earliest is reported, whichever rank it was: read in the
+// order of the ranks it would be the first or the last of them.
 Test(launch, the_earliest_death_is_told, .timeout = 30) {
     for (int first = 0; first < 2; first++) {
         char script[512];
@@ -179,7 +179,7 @@ Test(launch, a_killed_launcher_is_no_ranks_fault, .timeout = 30) {
     ls_launch_result_free(&result);
 }
 
-// Why a rank failed is told unless a signal had ended another before.
+// Why a rank failed is reported unless a signal had ended another before.
 Test(launch, what_is_told_after_a_death_is_not_its_cause) {
     char dir[] = "/tmp/lockstep-launch-XXXXXX", told[LS_ERROR_TEXT_MAX];
     const struct timespec deaths[] = {{0}, {.tv_sec = 1}, {.tv_sec = INT32_MAX}};
@@ -270,7 +270,7 @@ Test(launch, a_run_that_stays_elsewhere_times_out, .timeout = 600) {
     ls_launch_result_free(&result);
 }
 
-// A rank that is stopped waits for whoever stopped it.
+// A rank that is stopped waits for the one that stopped it.
 Test(launch, a_stopped_rank_does_not_hang, .timeout = 600) {
     ls_launch_result result;
     time_out_in(&result, waits, "kill -STOP $$", "is stopped");
@@ -288,7 +288,7 @@ Test(launch, a_rank_that_never_ran_does_not_hang, .timeout = 600) {
     ls_launch_result_free(&result);
 }
 
-// Ranks that never came are told, and a run without them does not hang.
+// Ranks that never came are reported, and a run without them does not hang.
 Test(launch, ranks_that_never_start_are_told, .timeout = 30) {
     const ls_launch_hang hang = {.places = (ls_place[]){{0}, {0}}, .quiet_seconds = 0.1};
     ls_launch_result result;
@@ -298,7 +298,8 @@ Test(launch, ranks_that_never_start_are_told, .timeout = 30) {
     ls_launch_result_free(&result);
 }
 
-// Of ranks that are not where they should be eight are told one by one, and how many more there are
+// Of ranks that are not where they should be eight are reported one by one, and how many more there
+// are
 Test(launch, many_ranks_elsewhere_are_counted) {
     enum { MOST = 12 };
     ls_place places[MOST];

@@ -229,7 +229,7 @@ Test(outputs, what_is_unknown_is_told) {
     close_fixture(&f);
 }
 
-// One wrong element is told, not those before it that differ by rounding or by design.
+// One wrong element is reported, not those before it that differ by rounding or by design.
 Test(outputs, the_wrong_element_is_told) {
     fixture f;
     open_fixture(&f);
@@ -273,7 +273,7 @@ Test(outputs, the_sample_is_known) {
     close_fixture(&f);
 }
 
-// Of a real sum the element out of its bound is told, not one before it that is within.
+// Of a real sum the element out of its bound is reported, not one before it that is within.
 Test(outputs, real_sums_are_held_to_their_own_bound) {
     fixture f;
     open_fixture(&f);

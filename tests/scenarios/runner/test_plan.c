@@ -101,8 +101,8 @@ Test(plan, every_type_tiles_its_table) {
     }
 }
 
-// Past the deadline few ids of one rank are looked at and no more, which is told; without one all
-// are. How many there are is known all the same.
+// Past the deadline few ids of one rank are looked at and no more, which is reported; without one
+// all are. How many there are is known all the same.
 Test(plan, a_deadline_cuts_the_ids) {
     enum { LONG = 300, FEW = 128 };
     char text[4096];

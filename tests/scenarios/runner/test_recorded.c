@@ -65,7 +65,7 @@ Test(recorded, scenario_and_manifest_agree) {
 }
 
 // A recording is one of a scenario that means the same, in however many or few words; of others the
-// first thing that differs is told, also where it is no longer than ours.
+// first thing that differs is reported, also where it is no longer than ours.
 Test(recorded, of_another_scenario) {
     static const char *const texts[] = {
         SCENARIO("sums", "4"),

@@ -91,8 +91,8 @@ static const ls_stage_result *compare_with(fixture *f, ls_dtype dtype, int64_t r
     return f->comparison.stages;
 }
 
-// Each element by itself: it alone is wrong, and is told with its row, its column, its output and
-// its rank.
+// Each element by itself: it alone is wrong, and is reported with its row, its column, its output
+// and its rank.
 Test(references, every_element_has_its_place) {
     static const char *const keys[COLUMNS] = {"s/t/a/values", "s/t/a/values", "s/t/b/values",
                                               "s/t/c/values"};
@@ -215,7 +215,7 @@ Test(references, sums_within_their_bounds) {
         cr_expect(stage->class_ == cases[i].class_, "%zu: %s", i, ls_class_name(stage->class_));
         cr_expect((stage->bound_ratio > 1) == (cases[i].class_ == LS_CLASS_WRONG), "%zu", i);
     }
-    // The wrong element is told, not the first that differs.
+    // The wrong element is reported, not the first that differs.
     float theirs[ROWS][COLUMNS];
     memcpy(theirs, matrix, sizeof theirs);
     theirs[0][0] = 1.125f;

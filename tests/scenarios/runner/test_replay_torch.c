@@ -345,7 +345,7 @@ static void write_quantised(const char *dir, size_t more, int wrong_byte, int wr
               ls_error_last()->text);
 }
 
-// Quantised rows pass where every byte and every value is torch's; one off fails, and is told.
+// Quantised rows pass where every byte and every value is torch's; one off fails, and is reported.
 Test(replay_torch, quantised_rows) {
     char *dir = make_dir();
     write_text(dir, "manifest.json",

@@ -86,8 +86,8 @@ static int count_of(const char *text, const char *part) {
     return count;
 }
 
-// What passes by design is told in every report, with its sentence; for people a reason that holds
-// for several stages is told with the first of them alone, another one beside it.
+// What passes by design is reported in every report, with its sentence; for people a reason that
+// holds for several stages is reported with the first of them alone, another one beside it.
 Test(reports, by_design_is_explained) {
     static const char *const why[] = {"table user is grid, and there a mean is not divided",
                                       "table item is grid, and there a mean is not divided"};

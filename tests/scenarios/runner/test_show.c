@@ -100,7 +100,7 @@ Test(show, scalar) {
                                                        "     +-----------+\n");
 }
 
-// What is beyond the lines and columns that are drawn is told, of either.
+// What is beyond the lines and columns that are drawn is reported, of either.
 Test(show, what_is_not_shown_is_told) {
     static const struct {
         int ranks, dim;

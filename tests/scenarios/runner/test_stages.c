@@ -196,7 +196,7 @@ Test(compare, missing_extra_and_misshapen_outputs_are_wrong) {
     }
 }
 
-// A debugger is shown the run's own array and beside it what it was held against.
+// A debugger is shown the run's own array and beside it what it was compared with.
 Test(compare, both_sides_are_shown) {
     struct pair_fixture f;
     fixture_begin(&f);

@@ -1,4 +1,5 @@
-// The steps of a planned scenario: what they move is what was planned, and a wrong result is told.
+// The steps of a planned scenario: what they move is what was planned, and a wrong result is
+// reported.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

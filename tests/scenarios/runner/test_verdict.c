@@ -1,5 +1,5 @@
 // What a case comes to: which classes its checks let pass, and what findings, expectations and
-// planted defects make of them.
+// injected defects make of them.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -150,8 +150,8 @@ Test(verdict, an_expectation_excuses_nothing_else) {
     }
 }
 
-// A planted defect must be reached and noticed; `unnoticed` excuses the second alone, and is itself
-// held to nothing having been noticed.
+// A injected defect must be reached and noticed; `unnoticed` excuses the second alone, and is
+// itself held to nothing having been noticed.
 Test(verdict, what_is_planted_is_noticed) {
     for (int unnoticed = 0; unnoticed < 2; unnoticed++) {
         for (int missed = 0; missed < 2; missed++) {

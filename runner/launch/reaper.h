@@ -1,8 +1,8 @@
 // What a real run must not leave behind: its processes, its temporary directory, MPI's shared
 // memory. A small process cleans up when its owner ends for any reason, by Ctrl-C, by kill -9; the
 // owner itself does the same at the end, so that neither needs the other.
-#ifndef LS_RUNNER_LAUNCH_KEEPER_H
-#define LS_RUNNER_LAUNCH_KEEPER_H
+#ifndef LS_RUNNER_LAUNCH_REAPER_H
+#define LS_RUNNER_LAUNCH_REAPER_H
 
 #include <limits.h>
 #include <sys/types.h>
@@ -10,24 +10,24 @@
 
 #include "base/base.h"
 
-#define LS_KEEPER_NAME "lockstep keeper"  // of that process; at most 15 bytes
+#define LS_REAPER_NAME "lockstep reaper"  // of that process; at most 15 bytes
 
-typedef struct ls_keeper {
+typedef struct ls_reaper {
     char dir[PATH_MAX];
     char folder[PATH_MAX];  // that it lies in, if it was made for it; else ""
     time_t started;
     pid_t pid;  // of the process that waits
     int pipe;   // it waits for this end to close
-} ls_keeper;
+} ls_reaper;
 
 // Makes a directory in the place for temporary ones, or beside `beside` (NULL: there), as
 // BESIDE.part-..., and keeps it and the processes launched with directories in it (launch.h). The
 // folder of `beside` is made where it is not there, and goes again if nothing else comes to lie in
 // it.
 // LS_ERR_BACKEND when no process can be started.
-int ls_keeper_make(ls_keeper *out, const char *beside);
+int ls_reaper_make(ls_reaper *out, const char *beside);
 // Ends those processes, removes the directory and all below it, and what of MPI's shared memory
 // they left.
-void ls_keeper_remove(ls_keeper *keeper);
+void ls_reaper_remove(ls_reaper *reaper);
 
 #endif

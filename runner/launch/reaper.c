@@ -1,6 +1,6 @@
 // The process that outlives its owner by a moment. Linux: close_range.
 #define _GNU_SOURCE
-#include "runner/launch/keeper.h"
+#include "runner/launch/reaper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,43 +20,44 @@
 #define PAUSE_MS 20
 
 // Of what is kept, if it was made for that: only an empty one goes.
-static void remove_folder(const ls_keeper *keeper) {
-    if (keeper->folder[0] != 0) {
-        (void)rmdir(keeper->folder);
+static void remove_folder(const ls_reaper *reaper) {
+    if (reaper->folder[0] != 0) {
+        (void)rmdir(reaper->folder);
     }
 }
 
-static void clean(const ls_keeper *keeper) {
-    ls_processes_end(keeper->dir);
+static void clean(const ls_reaper *reaper) {
+    ls_processes_end(reaper->dir);
     // An empty one goes without the memory that a walk needs.
-    for (int i = 0; i < TRIES && rmdir(keeper->dir) != 0 && errno != ENOENT; i++) {
+    for (int i = 0; i < TRIES && rmdir(reaper->dir) != 0 && errno != ENOENT; i++) {
         if (i > 0) {
             (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
         }
-        (void)ls_file_remove_tree(keeper->dir);
+        (void)ls_file_remove_tree(reaper->dir);
     }
-    remove_folder(keeper);
-    ls_processes_sweep_shared(LS_PROCESSES_SHARED, keeper->started);
+    remove_folder(reaper);
+    ls_processes_sweep_shared(LS_PROCESSES_SHARED, reaper->started);
 }
 
-_Noreturn static void keep(int owner, const ls_keeper *keeper) {
+_Noreturn static void keep(int owner, const ls_reaper *reaper) {
     (void)setsid();  // Ctrl-C is for the owner
-    (void)prctl(PR_SET_NAME, LS_KEEPER_NAME);
+    (void)prctl(PR_SET_NAME, LS_REAPER_NAME);
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
         (void)signal(ignored[i], SIG_IGN);
     }
     (void)dup2(owner, 0);
-    (void)close_range(1, UINT_MAX, 0);  // whoever reads the owner's output does not wait for us
+    (void)close_range(1, UINT_MAX,
+                      0);  // the one that reads the owner's output does not wait for us
     char byte;
     while (read(0, &byte, 1) < 0 && errno == EINTR) {
     }
-    clean(keeper);
+    clean(reaper);
     _exit(0);
 }
 
 // Starts what removes the directory, which need not be there yet.
-static int start(ls_keeper *out) {
+static int start(ls_reaper *out) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", out->dir, strerror(errno));
@@ -79,12 +80,12 @@ static int start(ls_keeper *out) {
 }
 
 // Nothing is left to keep; it may have been stopped, and would not hear that.
-static void stop(ls_keeper *keeper) {
-    (void)kill(keeper->pid, SIGKILL);
-    (void)close(keeper->pipe);
-    while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR) {
+static void stop(ls_reaper *reaper) {
+    (void)kill(reaper->pid, SIGKILL);
+    (void)close(reaper->pipe);
+    while (waitpid(reaper->pid, NULL, 0) < 0 && errno == EINTR) {
     }
-    *keeper = (ls_keeper){.pipe = -1};
+    *reaper = (ls_reaper){.pipe = -1};
 }
 
 // Adds a name that nobody else has.
@@ -120,7 +121,7 @@ static bool whole_path(char out[PATH_MAX], const char *name) {
 }
 
 // Makes the folder of a name where there is none.
-static void make_folder(ls_keeper *out, const char *name) {
+static void make_folder(ls_reaper *out, const char *name) {
     const char *slash = strrchr(name, '/');
     int length = snprintf(out->folder, sizeof out->folder, "%.*s",
                           slash != NULL ? (int)(slash - name) : 0, name);
@@ -129,11 +130,11 @@ static void make_folder(ls_keeper *out, const char *name) {
     }
 }
 
-int ls_keeper_make(ls_keeper *out, const char *beside) {
+int ls_reaper_make(ls_reaper *out, const char *beside) {
     char dir[PATH_MAX];
     const char *base = getenv("TMPDIR");
     int length = 0;
-    *out = (ls_keeper){.pipe = -1};
+    *out = (ls_reaper){.pipe = -1};
     if (beside != NULL) {
         size_t beside_length = strlen(beside);
         while (beside_length > 1 && beside[beside_length - 1] == '/') {
@@ -171,8 +172,8 @@ int ls_keeper_make(ls_keeper *out, const char *beside) {
     return LS_OK;
 }
 
-void ls_keeper_remove(ls_keeper *keeper) {
-    LS_ASSERT(keeper != NULL && keeper->pid > 0);
-    clean(keeper);
-    stop(keeper);
+void ls_reaper_remove(ls_reaper *reaper) {
+    LS_ASSERT(reaper != NULL && reaper->pid > 0);
+    clean(reaper);
+    stop(reaper);
 }

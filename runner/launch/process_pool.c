@@ -1,6 +1,6 @@
 // Which processes wait for which runs, and how they are started.
 #define _XOPEN_SOURCE 700
-#include "runner/launch/crews.h"
+#include "runner/launch/process_pool.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -46,73 +46,74 @@ static int make_command(command *out, const ls_real_request *request, int proces
     return LS_OK;
 }
 
-static int start(struct ls_kept_crew *kept, const ls_real_request *request, int processes) {
+static int start(struct ls_kept_set *kept, const ls_real_request *request, int processes) {
     command started;
-    LS_TRY(ls_keeper_make(&kept->keeper, NULL));
-    int status = make_command(&started, request, processes, kept->keeper.dir);
+    LS_TRY(ls_reaper_make(&kept->reaper, NULL));
+    int status = make_command(&started, request, processes, kept->reaper.dir);
     if (status == LS_OK) {
         // The first process of a spread simulation hands its runs on to the others.
         int hear = ls_real_spread(request) > 0 ? 1 : processes;
-        status = ls_crew_start(&kept->crew, started.argv, hear, kept->keeper.dir);
+        status = ls_process_set_start(&kept->set, started.argv, hear, kept->reaper.dir);
     }
     if (status != LS_OK) {
-        ls_keeper_remove(&kept->keeper);
-        kept->crew = NULL;
+        ls_reaper_remove(&kept->reaper);
+        kept->set = NULL;
     }
     return status;
 }
 
-static int end(struct ls_kept_crew *kept) {
-    if (kept->crew == NULL) {
+static int end(struct ls_kept_set *kept) {
+    if (kept->set == NULL) {
         return LS_OK;
     }
-    int status = ls_crew_end(kept->crew, kept->deadline_seconds);
-    kept->crew = NULL;
-    ls_keeper_remove(&kept->keeper);
+    int status = ls_process_set_end(kept->set, kept->deadline_seconds);
+    kept->set = NULL;
+    ls_reaper_remove(&kept->reaper);
     return status;
 }
 
-int ls_crews_take(ls_crew **out, ls_crews *crews, const ls_real_request *request) {
+int ls_process_pool_take(ls_process_set **out, ls_process_pool *pool,
+                         const ls_real_request *request) {
     int spread = ls_real_spread(request);
     int processes = spread > 0                     ? spread
                     : ls_real_one_process(request) ? 1
                                                    : request->scenario->ranks;
-    struct ls_kept_crew *kept = &crews->at[0];
-    for (int i = 0; i < LS_CREWS_MAX; i++) {
-        struct ls_kept_crew *at = &crews->at[i];
-        if (at->crew != NULL && at->backend == request->source.backend &&
+    struct ls_kept_set *kept = &pool->at[0];
+    for (int i = 0; i < LS_PROCESS_POOL_MAX; i++) {
+        struct ls_kept_set *at = &pool->at[i];
+        if (at->set != NULL && at->backend == request->source.backend &&
             at->processes == processes) {
-            at->used = ++crews->uses;
-            *out = at->crew;
+            at->used = ++pool->uses;
+            *out = at->set;
             return LS_OK;
         }
-        if (kept->crew != NULL && (at->crew == NULL || at->used < kept->used)) {
+        if (kept->set != NULL && (at->set == NULL || at->used < kept->used)) {
             kept = at;
         }
     }
     LS_TRY(end(kept));
     kept->backend = request->source.backend;
     kept->processes = processes;
-    kept->used = ++crews->uses;
+    kept->used = ++pool->uses;
     kept->deadline_seconds = request->options->deadline_seconds;
     LS_TRY(start(kept, request, processes));
-    *out = kept->crew;
+    *out = kept->set;
     return LS_OK;
 }
 
-int ls_crews_give_back(ls_crews *crews, ls_crew *crew, bool reuse) {
+int ls_process_pool_give_back(ls_process_pool *pool, ls_process_set *set, bool reuse) {
     int at = 0;
-    while (crews->at[at].crew != crew) {
+    while (pool->at[at].set != set) {
         at += 1;
-        LS_ASSERT(at < LS_CREWS_MAX);
+        LS_ASSERT(at < LS_PROCESS_POOL_MAX);
     }
-    return reuse && ls_crew_ready(crew) ? LS_OK : end(&crews->at[at]);
+    return reuse && ls_process_set_ready(set) ? LS_OK : end(&pool->at[at]);
 }
 
-int ls_crews_end(ls_crews *crews) {
+int ls_process_pool_end(ls_process_pool *pool) {
     int status = LS_OK;
-    for (int i = 0; i < LS_CREWS_MAX; i++) {
-        int ended = end(&crews->at[i]);
+    for (int i = 0; i < LS_PROCESS_POOL_MAX; i++) {
+        int ended = end(&pool->at[i]);
         status = status == LS_OK ? ended : status;
     }
     return status;
