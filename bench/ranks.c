@@ -71,6 +71,66 @@ static int measure_crowd(ls_bench *bench, const crowd *c) {
     return LS_OK;
 }
 
+// ---- Messages that wait -------------------------------------------------------------------------
+typedef struct waiting {
+    int ranks;
+    bool backward;  // the message that was sent last is received first
+} waiting;
+
+// A message of every other rank waits when rank 0 receives the first. The yardstick receives them
+// in the order in which they were sent.
+static int receive_all(ls_rank *self, void *arg) {
+    const waiting *w = arg;
+    ls_rank_comm *world = ls_rank_world(self);
+    float value = 0;
+    ls_call call = {.kind = LS_SEND, .dtype = LS_F32, .count = 1, .send = &value, .recv = &value};
+    ls_request *sent = NULL;
+    if (ls_rank_id(self) > 0) {
+        LS_TRY(ls_post_at(__FILE__, __LINE__, &call, world, &sent));
+    }
+    LS_TRY(ls_barrier(world));
+    call.kind = LS_RECV;
+    for (int i = 1; ls_rank_id(self) == 0 && i < w->ranks; i++) {
+        call.root = w->backward ? w->ranks - i : i;
+        LS_TRY(ls_post_at(__FILE__, __LINE__, &call, world, NULL));
+    }
+    return sent != NULL ? ls_wait(sent) : LS_OK;
+}
+
+static int time_waiting(double *out_ms, int ranks, bool backward) {
+    ls_spmd_result *result = NULL;
+    const waiting w = {ranks, backward};
+    const ls_spmd_options options = {.ranks = ranks, .fibers = true, .checks = "-*"};
+    double start = ls_bench__cpu_ms();
+    int status = ls_spmd_run(&result, receive_all, (void *)(uintptr_t)&w, &options);
+    *out_ms = ls_bench__cpu_ms() - start;
+    ls_spmd_result_free(result);
+    return status;
+}
+
+static int measure_waiting(ls_bench *bench) {
+    enum { RANKS = 16384, TIMES = 3 };
+    ls_bench_row *row = ls_bench__row(bench, "ranks", "16,383 waiting messages");
+    if (row == NULL) {
+        return LS_OK;
+    }
+    double last_first[TIMES], first_first[TIMES];
+    row->ranks = RANKS;
+    row->elements = 1;
+    row->repetitions = TIMES;
+    row->ratio_limit = 2;
+    for (int i = 0; i < TIMES; i++) {
+        LS_TRY(time_waiting(&first_first[i], RANKS, false));
+        LS_TRY(time_waiting(&last_first[i], RANKS, true));
+    }
+    row->time_ms = ls_bench__median(last_first, TIMES);
+    row->time_ms_min = last_first[0];
+    row->yardstick_ms = ls_bench__median(first_first, TIMES);
+    row->yardstick = "in order";
+    row->ratio = row->time_ms / row->yardstick_ms;
+    return LS_OK;
+}
+
 // ---- What the checks cost -----------------------------------------------------------------------
 typedef struct checked {
     ls_kind kind;
@@ -178,5 +238,5 @@ int ls_bench_suite_ranks(ls_bench *bench) {
     for (size_t i = 0; i < sizeof crowds / sizeof crowds[0]; i++) {
         LS_TRY(measure_crowd(bench, &crowds[i]));
     }
-    return LS_OK;
+    return measure_waiting(bench);
 }

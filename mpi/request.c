@@ -215,7 +215,7 @@ static bool is_eager(const mpi_record *record) {
 static bool receive_is_there(const mpi_record *record, const ls_request *send) {
     const ls_shared_comm *shared = record->comm->inner->shared;
     const ls_request *at = shared->recvs[send->call.root];
-    for (; at != NULL; at = at->next_p2p) {
+    for (; at != NULL; at = at->next_p2p[LS_P2P_ALL]) {
         if (!at->probe && (at->any_source || at->call.root == record->comm->inner->member) &&
             (at->tag == LS_TAG_ANY || at->tag == send->tag)) {
             return true;

@@ -19,6 +19,8 @@ int ls_meet__open(ls_shared_comm *shared) {
     shared->sends = memory;
     LS_TRY(ls_alloc(&memory, size, sizeof(ls_request *)));
     shared->recvs = memory;
+    LS_TRY(ls_alloc(&memory, size, sizeof(ls_request *)));
+    shared->any = memory;
     return LS_OK;
 }
 
@@ -43,6 +45,8 @@ void ls_meet__close(ls_shared_comm *shared) {
     ls_free((void *)shared->ring, shared->room, sizeof(ls_meet *));
     ls_free((void *)shared->sends, size, sizeof(ls_request *));
     ls_free((void *)shared->recvs, size, sizeof(ls_request *));
+    ls_free((void *)shared->any, size, sizeof(ls_request *));
+    ls_free((void *)shared->keyed, shared->keyed_room, sizeof(ls_request *));
 }
 
 static int make_meet(ls_meet **out, ls_shared_comm *shared) {

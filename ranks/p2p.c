@@ -1,14 +1,12 @@
 // Where sends and receives meet: of each pair of members of a communicator, and of each tag where
 // there are tags, the i-th send with the i-th receive. A send is complete when its receive is there
 // (rendezvous), so a program that counts on buffering shows.
+//
+// A message that has not met is in two lists, each in the order of posting. One has all sends or
+// all receives of its receiver. The other has the messages of one key (receiver, sender, tag), or
+// the receives that name no sender or no tag: a message looks only at those that it may meet.
+// Messages meet as if there were only the first list.
 #include "ranks/internal.h"
-
-static ls_request **list_of(const ls_request *request) {
-    ls_shared_comm *shared = request->comm->shared;
-    // Both lists hang at the receiver.
-    return request->call.kind == LS_SEND ? &shared->sends[request->call.root]
-                                         : &shared->recvs[request->comm->member];
-}
 
 // A receive from any member of a front that explores: its send is chosen when nobody can go on.
 // Others meet what came first.
@@ -16,40 +14,152 @@ static bool is_held(const ls_request *request) {
     return request->any_source && request->front != NULL;
 }
 
-static void append(ls_request *request) {
-    ls_request **list = list_of(request), *first = *list;
-    request->next_p2p = NULL;
-    request->before_p2p = first != NULL ? first->before_p2p : request;
-    *(first != NULL ? &first->before_p2p->next_p2p : list) = request;
-    (*list)->before_p2p = request;
+static bool is_send(const ls_request *request) {
+    return request->call.kind == LS_SEND;
+}
+
+static int receiver_of(const ls_request *request) {
+    return is_send(request) ? request->call.root : request->comm->member;
+}
+
+static int sender_of(const ls_request *request) {
+    return is_send(request) ? request->comm->member : request->call.root;
+}
+
+static bool names_any(const ls_request *request) {
+    return !is_send(request) && (request->any_source || request->tag == LS_TAG_ANY);
+}
+
+// ---- The lists ----------------------------------------------------------------------------------
+static ls_request **keyed_at(const ls_shared_comm *shared, int receiver, int sender, int tag) {
+    LS_ASSERT(shared->keyed_room > 0);
+    uint64_t hash =
+        ((uint64_t)(uint32_t)receiver << 32 | (uint32_t)sender) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ hash >> 29 ^ (uint32_t)tag) * UINT64_C(0xbf58476d1ce4e5b9);
+    return &shared->keyed[(hash ^ hash >> 32) & (shared->keyed_room - 1)];
+}
+
+static ls_request **list_of(const ls_request *request, int which) {
+    ls_shared_comm *shared = request->comm->shared;
+    int receiver = receiver_of(request);
+    if (which == LS_P2P_ALL) {
+        return is_send(request) ? &shared->sends[receiver] : &shared->recvs[receiver];
+    }
+    return names_any(request) ? &shared->any[receiver]
+                              : keyed_at(shared, receiver, sender_of(request), request->tag);
+}
+
+static void append_to(ls_request *request, int which) {
+    ls_request **list = list_of(request, which), *first = *list;
+    request->next_p2p[which] = NULL;
+    request->before_p2p[which] = first != NULL ? first->before_p2p[which] : request;
+    *(first != NULL ? &first->before_p2p[which]->next_p2p[which] : list) = request;
+    (*list)->before_p2p[which] = request;
+}
+
+static void take_from(ls_request *request, int which) {
+    ls_request **list = list_of(request, which);
+    ls_request *next = request->next_p2p[which], *before = request->before_p2p[which];
+    bool first = *list == request;
+    LS_ASSERT(first || before->next_p2p[which] == request);
+    *(first ? list : &before->next_p2p[which]) = next;
+    if (next != NULL) {
+        next->before_p2p[which] = before;
+    } else if (!first) {
+        (*list)->before_p2p[which] = before;
+    }
+}
+
+// At most as many messages as lists, on average.
+static int reserve(ls_shared_comm *shared) {
+    if (shared->keyed_count < shared->keyed_room) {
+        return LS_OK;
+    }
+    void *memory = NULL;
+    uint64_t room = shared->keyed_room > 0 ? 2 * shared->keyed_room : 16;
+    LS_TRY(ls_alloc(&memory, room, sizeof(ls_request *)));
+    ls_free((void *)shared->keyed, shared->keyed_room, sizeof(ls_request *));
+    shared->keyed = memory;
+    shared->keyed_room = room;
+    for (int m = 0; m < shared->comm->size; m++) {
+        for (int sends = 0; sends < 2; sends++) {
+            ls_request *at = sends != 0 ? shared->sends[m] : shared->recvs[m];
+            for (; at != NULL; at = at->next_p2p[LS_P2P_ALL]) {
+                if (!names_any(at)) {
+                    append_to(at, LS_P2P_KEY);
+                }
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static int append(ls_request *request) {
+    ls_shared_comm *shared = request->comm->shared;
+    LS_TRY(reserve(shared));
+    request->number_p2p = ++shared->numbers_p2p;
+    append_to(request, LS_P2P_ALL);
+    append_to(request, LS_P2P_KEY);
+    shared->keyed_count += names_any(request) ? 0 : 1;
     request->rank->run->held += is_held(request) ? 1 : 0;
     request->rank->run->observed += request->any_source && !is_held(request) ? 1 : 0;
+    return LS_OK;
 }
 
 static void take(ls_request *request) {
-    ls_request **list = list_of(request), *next = request->next_p2p, *before = request->before_p2p;
-    bool first = *list == request;
-    LS_ASSERT(first || before->next_p2p == request);
-    *(first ? list : &before->next_p2p) = next;
-    if (next != NULL) {
-        next->before_p2p = before;
-    } else if (!first) {
-        (*list)->before_p2p = before;
-    }
+    take_from(request, LS_P2P_ALL);
+    take_from(request, LS_P2P_KEY);
+    request->comm->shared->keyed_count -= names_any(request) ? 0 : 1;
     request->rank->run->held -= is_held(request) ? 1 : 0;
 }
 
+// ---- What meets ---------------------------------------------------------------------------------
 static bool meets(const ls_request *send, const ls_request *recv) {
-    return (recv->any_source || recv->call.root == send->comm->member) &&
+    return receiver_of(send) == receiver_of(recv) &&
+           (recv->any_source || recv->call.root == send->comm->member) &&
            (recv->tag == send->tag || (recv->tag == LS_TAG_ANY && send->tag > LS_TAG_ANY));
 }
 
-// Whether a receive from any member that was posted before `recv` may still get the send.
+// The receives that a send would meet, oldest first.
+typedef struct recv_walk {
+    const ls_request *send;
+    ls_request *at[2];  // the next of its key, of those that name no sender or no tag
+} recv_walk;
+
+static recv_walk walk_recvs(const ls_request *send) {
+    const ls_shared_comm *shared = send->comm->shared;
+    int receiver = receiver_of(send);
+    return (recv_walk){
+        .send = send,
+        .at = {*keyed_at(shared, receiver, sender_of(send), send->tag), shared->any[receiver]}};
+}
+
+static ls_request *next_recv(recv_walk *walk) {
+    for (int i = 0; i < 2; i++) {
+        while (walk->at[i] != NULL && (is_send(walk->at[i]) || !meets(walk->send, walk->at[i]))) {
+            walk->at[i] = walk->at[i]->next_p2p[LS_P2P_KEY];
+        }
+    }
+    bool second = walk->at[0] == NULL ||
+                  (walk->at[1] != NULL && walk->at[1]->number_p2p < walk->at[0]->number_p2p);
+    ls_request *found = walk->at[second ? 1 : 0];
+    walk->at[second ? 1 : 0] = found != NULL ? found->next_p2p[LS_P2P_KEY] : NULL;
+    return found;
+}
+
+// Whether a receive that was posted before `recv` may still get the send. While one from any member
+// is held, so may those behind it be that wait for what it leaves.
 static bool claimed(const ls_request *send, const ls_request *recv) {
-    const ls_request *at =
-        recv->rank->run->held > 0 ? recv->comm->shared->recvs[recv->comm->member] : NULL;
-    for (; at != NULL && at != recv; at = at->next_p2p) {
-        if (is_held(at) && !at->probe && meets(send, at)) {
+    if (recv->rank->run->held == 0) {
+        return false;
+    }
+    recv_walk walk = walk_recvs(send);
+    bool posted = recv->number_p2p > 0;
+    for (const ls_request *at; (at = next_recv(&walk)) != NULL;) {
+        if (posted && at->number_p2p >= recv->number_p2p) {
+            return false;
+        }
+        if (!at->probe) {
             return true;
         }
     }
@@ -58,9 +168,14 @@ static bool claimed(const ls_request *send, const ls_request *recv) {
 
 // The oldest send of `member` (-1: of any) that the receive would meet; NULL: none yet.
 static ls_request *find_send(const ls_request *recv, int member) {
-    ls_request *at = recv->comm->shared->sends[recv->comm->member];
-    for (; at != NULL; at = at->next_p2p) {
-        if (meets(at, recv) && (member < 0 || at->comm->member == member)) {
+    const ls_shared_comm *shared = recv->comm->shared;
+    ls_request *at = shared->sends[recv->comm->member];
+    int which = names_any(recv) ? LS_P2P_ALL : LS_P2P_KEY;
+    if (at != NULL && which == LS_P2P_KEY) {
+        at = *keyed_at(shared, receiver_of(recv), sender_of(recv), recv->tag);
+    }
+    for (; at != NULL; at = at->next_p2p[which]) {
+        if (is_send(at) && meets(at, recv) && (member < 0 || at->comm->member == member)) {
             return claimed(at, recv) ? NULL : at;
         }
     }
@@ -208,7 +323,7 @@ static void found(ls_request *probe, ls_request *send) {
 // After a receive from any member has met its send, those behind it may meet theirs.
 static int settle(ls_spmd *run, ls_shared_comm *shared, int member) {
     for (ls_request *at = shared->recvs[member], *next; at != NULL; at = next) {
-        next = at->next_p2p;
+        next = at->next_p2p[LS_P2P_ALL];
         ls_request *send = is_held(at) ? NULL : find_send(at, -1);
         if (send == NULL) {
             continue;
@@ -226,13 +341,9 @@ static int settle(ls_spmd *run, ls_shared_comm *shared, int member) {
 }
 
 static int submit_send(ls_spmd *run, ls_request *send) {
-    ls_request *at = send->comm->shared->recvs[send->call.root], *next;
-    append(send);
-    for (; at != NULL; at = next) {
-        next = at->next_p2p;
-        if (!meets(send, at)) {
-            continue;
-        }
+    LS_TRY(append(send));
+    recv_walk walk = walk_recvs(send);
+    for (ls_request *at; (at = next_recv(&walk)) != NULL;) {
         if (is_held(at) && !at->probe) {
             return LS_OK;
         }
@@ -258,7 +369,7 @@ int ls_p2p__submit(ls_request *request) {
     if (request->call.kind == LS_SEND) {
         return submit_send(run, request);
     }
-    append(request);
+    LS_TRY(append(request));
     ls_request *send = is_held(request) ? NULL : find_send(request, -1);
     if (send == NULL) {
         return LS_OK;
@@ -278,12 +389,13 @@ int ls_p2p__submit(ls_request *request) {
 // reductions in presence of split operations and relaxed orderings", CAV 2008).
 static int choices_at(ls_match_choice *out, int most, const ls_shared_comm *shared, int member) {
     int count = 0;
-    for (ls_request *at = shared->recvs[member]; at != NULL; at = at->next_p2p) {
+    for (ls_request *at = shared->any[member]; at != NULL; at = at->next_p2p[LS_P2P_KEY]) {
         if (!is_held(at)) {
             continue;
         }
         uint64_t seen[4] = {0};  // senders below 256 once each, in the order of their sends
-        for (ls_request *send = shared->sends[member]; send != NULL; send = send->next_p2p) {
+        for (ls_request *send = shared->sends[member]; send != NULL;
+             send = send->next_p2p[LS_P2P_ALL]) {
             int from = send->comm->member;
             bool first = from >= 256 || (seen[from / 64] >> (from % 64) & 1) == 0;
             if (!first || !meets(send, at) || claimed(send, at)) {
@@ -311,7 +423,7 @@ bool ls_p2p__choose(ls_spmd *run) {
     }
     for (ls_shared_comm *shared = run->comms; shared != NULL; shared = shared->next) {
         for (int m = 0; m < shared->comm->size && count < LS_MATCH_CHOICES_MAX; m++) {
-            if (shared->recvs[m] != NULL && shared->sends[m] != NULL) {
+            if (shared->any[m] != NULL && shared->sends[m] != NULL) {
                 count += choices_at(choices + count, LS_MATCH_CHOICES_MAX - count, shared, m);
             }
         }

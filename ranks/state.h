@@ -81,6 +81,9 @@ typedef struct ls_flight {
 } ls_flight;
 
 // A call on its way: on the stack of a blocking rank, or on the heap for one that is waited for.
+// The lists of unmatched messages that one is in: all of its receiver, those of its key.
+enum { LS_P2P_ALL, LS_P2P_KEY };
+
 struct ls_request {
     ls_call call;
     ls_request_state state;
@@ -114,16 +117,18 @@ struct ls_request {
     ls_rank_comm **made_out;  // SPLIT, SUBSET: where this rank's new communicator goes
     ls_request *next;         // in the rank's list (asynchronous, grouped)
     ls_request *before;       // in its rank's list of open ones
-    ls_request *next_p2p;     // in a communicator's list of unmatched sends or receives
-    ls_request *before_p2p;   // in that list; of the first one: the last
-    ls_kept *kept;            // on the heap: its counts
-    char *shadow;             // of an asynchronous call: its result until the wait (flight.c)
-    ls_flight *flight;        // of a request on the heap; NULL: on its rank's stack
-    uint32_t origin;          // of the pattern that its receive buffer holds
-    bool trapped;             // a closed page of it was touched
-    bool trapped_writing;     // by a write
-    bool told;                // that it was used too early was informed of,
-    const char *told_file;    // there
+    // In two lists of unmatched calls, see p2p.c: [LS_P2P_ALL], [LS_P2P_KEY].
+    ls_request *next_p2p[2];
+    ls_request *before_p2p[2];  // of the first one: the last
+    uint64_t number_p2p;        // of its communicator's, from 1
+    ls_kept *kept;              // on the heap: its counts
+    char *shadow;               // of an asynchronous call: its result until the wait (flight.c)
+    ls_flight *flight;          // of a request on the heap; NULL: on its rank's stack
+    uint32_t origin;            // of the pattern that its receive buffer holds
+    bool trapped;               // a closed page of it was touched
+    bool trapped_writing;       // by a write
+    bool told;                  // that it was used too early was informed of,
+    const char *told_file;      // there
     int told_line;
     int guard_count;          // of the flight's
     bool staged;              // a remote rank's: its data is not in the program's buffers but in
@@ -299,8 +304,14 @@ struct ls_shared_comm {
     uint64_t count;
     uint64_t room;
     ls_meet *free_meets;
-    ls_request **sends;             // [size] unmatched, by receiver, oldest first
-    ls_request **recvs;             // [size] unmatched, by receiver, oldest first
+    // Messages that have not met, oldest first, see p2p.c.
+    ls_request **sends;   // [size] by receiver
+    ls_request **recvs;   // [size] by receiver
+    ls_request **any;     // [size] by receiver: receives from any member or with any tag
+    ls_request **keyed;   // [keyed_room] sends and the other receives, by receiver, sender and tag
+    uint64_t keyed_room;  // a power of two, or 0
+    uint64_t keyed_count;
+    uint64_t numbers_p2p;
     ls_shared_comm *next;           // in run->comms
     bool of_axis;                   // its ls_comm belongs to the axis
     uint64_t replicas;              // declared so far, by the member that has declared most
