@@ -229,7 +229,10 @@ static int report(const cli_supervised *what, ls_seen *seen, const ending *ended
 }
 
 // ---- The whole ----------------------------------------------------------------------------------
+static volatile sig_atomic_t passed_on;  // a signal of the command's own
+
 static void pass_on(int number) {
+    passed_on = number;
     (void)kill((pid_t)child_of_signal, number);
 }
 
@@ -313,8 +316,14 @@ int cli_supervise(const cli_supervised *what) {
     while (waitpid(supervisor, &how, 0) < 0 && errno == EINTR) {
     }
     end_left();
-    if (WIFSIGNALED(how)) {
+    if (!WIFSIGNALED(how)) {
+        return WEXITSTATUS(how);
+    }
+    if (passed_on != 0) {
         end_by(WTERMSIG(how));
     }
-    return WEXITSTATUS(how);
+    return cli_fail(LS_FAIL(LS_ERR_RESOURCE,
+                            "the process that supervises the ranks was killed by signal %d (%s); "
+                            "there is no report",
+                            WTERMSIG(how), strsignal(WTERMSIG(how))));
 }

@@ -1,8 +1,9 @@
 """lockstep mpi killed with SIGKILL at a random moment leaves nothing: no process, no file, no shared
-memory. killed.py BUILD SOURCES MPICC KILLS [SEED]; MPICC "" leaves out runs beside MPICH; try it with
+memory. Where its child is killed, it says so and ends with code 3. killed.py BUILD SOURCES MPICC KILLS [SEED]; MPICC "" leaves out runs beside MPICH; try it with
 100 kills."""
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,21 @@ def left(folder, tmp, shared):
         time.sleep(0.05)
 
 
+def kill_supervisor(build, program, folder, tmp, number):
+    """The exit code and the messages of a command whose child is killed."""
+    run = subprocess.Popen([os.path.join(build, "lockstep"), "mpi", "-n", "2", program], cwd=folder,
+                           env={**os.environ, "TMPDIR": tmp}, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True)
+    children = ""
+    while not children:
+        with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="utf-8") as file:
+            children = file.read()
+    time.sleep(0.2)
+    os.kill(int(children.split()[0]), number)
+    text = run.communicate()[1]
+    return run.returncode, text
+
+
 def main():
     build, sources, mpicc, kills = os.path.abspath(sys.argv[1]), *sys.argv[2:5]
     draw = random.Random(int(sys.argv[5]) if len(sys.argv) > 5 else 1)
@@ -67,6 +83,11 @@ def main():
             found = left(folder, tmp, shared)
             assert early is None, f"kill {kill}: it ended with {early} before"
             assert not any(found), f"kill {kill} of {way}: left {found}"
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            code, text = kill_supervisor(build, program, folder, tmp, number)
+            found = left(folder, tmp, shared)
+            assert (code, any(found)) == (3, False), (number, code, text, found)
+            assert f"was killed by signal {int(number)}" in text, text
     print(f"{kills} kills, and nothing is left")
 
 
