@@ -273,7 +273,7 @@ static void compare_part(ls_spmd *run, ls_replica_set *set, const ls_meet *meet,
     const ls_comm *of = meet->shared->comm;
     void *memory = NULL;
     if (ls_kind_is_ask(meet->requests[0]->call.kind) ||
-        !ls_collective_of(meet->requests[0]->call.kind)->replicates || of->size < 2 ||
+        !ls_collective_of(meet->requests[0]->call.kind)->replicates ||
         ls_alloc(&memory, (size_t)of->size, sizeof(copy)) != LS_OK) {
         return;
     }
