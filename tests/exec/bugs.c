@@ -62,13 +62,19 @@ static void two_groups(void) {
     CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, second, stream));
 }
 
-// Of many elements, of which two ranks bring a NaN: the first is reported.
-static void large(void) {
+// Of many elements, of which two ranks bring a NaN, on the third communicator.
+// The first is reported.
+static void large(ncclUniqueId id) {
     size_t count = 1500007;
+    ncclComm_t other = NULL;
+    for (int i = 0; i < 2; i++) {
+        id.internal[0] = (char)(id.internal[0] + 1);
+        CHECK(ncclCommInitRank(&other, rank_count, id, own_rank));
+    }
     float *values = calloc(count, sizeof *values);
     values[own_rank == 1 ? 700001 : 1400000] = own_rank == 1 || own_rank == 3 ? NAN : 1;
     void *many = to_device(values, count * sizeof *values);
-    CHECK(ncclAllReduce(many, many, count, ncclFloat32, ncclSum, world, stream));  // MARK large
+    CHECK(ncclAllReduce(many, many, count, ncclFloat32, ncclSum, other, stream));  // MARK large
 }
 
 // A sum of what is a sum already.
@@ -101,7 +107,7 @@ static void overlap(void) {
 static void join_another(ncclUniqueId id) {
     ncclComm_t other;
     id.internal[0] = (char)(id.internal[0] + 1);
-    if (own_rank != 2) {
+    if (own_rank != 0) {
         CHECK(ncclCommInitRank(&other, rank_count, id, own_rank));  // MARK another
     }
 }
@@ -194,7 +200,7 @@ int main(int argc, char **argv) {
         join_another(id);
     }
     if (is("large")) {
-        large();
+        large(id);
     }
     if (is("groups")) {
         two_groups();

@@ -45,7 +45,7 @@ CASES = {
     "python_store": ("collective.missing_rank", [0], "store", 1, []),
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
     "asleep": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
-    "another": ("collective.missing_rank", [2], "another", 1, []),
+    "another": ("collective.missing_rank", [0], "another", 1, []),
     "fails": ("rank.exited_early", [2], "fails", 1, []),
     "queues": ("collective.missing_rank", [1], "queues", 1, ["--deadline", "2"]),
     "join": ("collective.missing_rank", [3], "join", 1, ["--deadline", "2"]),
@@ -59,7 +59,8 @@ CASES = {
 
 # What a finding also says.
 WORDS = {"queues": "40 streams of its process wait at once", "asleep": "3 of 4 ranks wait",
-         "another": "rank 2 waits in all_reduce sum of 64 f32 on world at "}
+         "another": "rank 0 waits in all_reduce sum of 64 f32 on world at ",
+         "large": "all_reduce sum of 1500007 f32 on #2 of all"}
 
 
 def mark_line(source, mark):

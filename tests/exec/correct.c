@@ -199,6 +199,9 @@ static void communicators(ncclUniqueId id) {
         CHECK(ncclCommShrink(world, &excluded, 1, &fewer, NULL, 0));
         use(fewer, rank_count - 1, own_rank > 1 ? own_rank - 1 : own_rank);
     }
+    void *at = to_device(&(float){1}, sizeof(float));
+    CHECK(ncclCommRevoke(half, 0));
+    EXPECT(ncclAllReduce(at, at, 1, ncclFloat32, ncclSum, half, stream) == ncclInvalidUsage);
     CHECK(ncclCommDestroy(half));
     CHECK(ncclCommFinalize(other));
     CHECK(ncclCommDestroy(other));
@@ -240,6 +243,8 @@ static void streams(void) {
 // What no communicator can be made of.
 static void refused_members(ncclUniqueId id) {
     ncclComm_t none = NULL;
+    ncclConfig_t unset = {.size = sizeof unset};
+    EXPECT(ncclCommInitRankConfig(&none, rank_count, id, own_rank, &unset) == ncclInvalidArgument);
     EXPECT(ncclCommInitRank(NULL, rank_count, id, own_rank) == ncclInvalidArgument);
     EXPECT(ncclCommInitRank(&none, 0, id, 0) == ncclInvalidArgument);
     EXPECT(ncclCommInitRank(&none, rank_count, id, -1) == ncclInvalidArgument);

@@ -13,7 +13,8 @@ WAITS = "rank 0 waits in store.wait() at "
 # case: finding, exit code, and what the report also says
 CASES = {
     "fails": ("rank.exited_early", 1, ["rank 1 ended with exit code 1 before it made a call", WAITS,
-                                       "wrote to stderr: ImportError: a module is missing"]),
+                                       "wrote to stderr: ImportError: a module is missing",
+                                       "rank 2 ended with exit code 1, too"]),
     "leaves": ("rank.exited_early", 1, ["rank 1 ended with exit code 0 before it made a call",
                                         WAITS]),
     "killed": ("rank.died", 3, ["rank 1 was killed by signal 9", WAITS]),
@@ -25,6 +26,20 @@ CASES = {
 }
 
 
+def run(command, environment):
+    """The exit code, stdout and stderr, which is a pipe that is often full and never waits."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=writer, env=environment)
+        os.close(writer)
+        with open(reader, encoding="utf-8") as file:
+            err = file.read()
+        code = process.wait()
+        out.seek(0)
+        return code, out.read(), err
+
+
 def main():
     lockstep, stand_in, case = sys.argv[1:]
     name, code, words = CASES[case]
@@ -32,25 +47,24 @@ def main():
     options += ["--deadline", "2"] if case in ("sleeps", "launched") else []
     with tempfile.TemporaryDirectory() as folder:
         report = f"{folder}/report.json"
-        done = subprocess.run([lockstep, "exec", "--json", report, *options, "--", sys.executable,
-                               PROGRAM, case], capture_output=True, text=True,
-                              env=dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in))
+        ended, out, err = run([lockstep, "exec", "--json", report, *options, "--", sys.executable, PROGRAM, case],
+                              dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in))
         with open(report, encoding="utf-8") as file:
             cases = json.load(file)["cases"]
         wrong = [f"left running: {left}"] if (left := left_running(folder)) else []
     found = cases[0]["findings"][0] if cases and cases[0]["findings"] else {"id": None}
     said = found.get("text", "") + (cases[0].get("error", "") if cases else "")
-    wrong += [] if (found["id"], done.returncode) == (name, code) else [
-        f"{found['id']}, exit code {done.returncode}"]
+    wrong += [] if (found["id"], ended) == (name, code) else [
+        f"{found['id']}, exit code {ended}"]
     wrong += [f"it does not say: {text}" for text in words if text not in said]
     if WAITS in words and not found["where"].endswith(f"start.py:{mark_line(PROGRAM, 'wait')}"):
         wrong.append(f"where: {found['where']}")
     if case == "stderr":
         for rank in range(3):
-            lines = [line for line in done.stderr.splitlines() if line.startswith(f"rank {rank} ")]
+            lines = [line for line in err.splitlines() if line.startswith(f"rank {rank} ")]
             if lines != [f"rank {rank} line {i}" for i in range(20000)]:
                 wrong.append(f"{len(lines)} lines of rank {rank}, or in another order")
-    print(done.stdout, said, *wrong, sep="\n")
+    print(out, said, *wrong, sep="\n")
     return len(wrong)
 
 

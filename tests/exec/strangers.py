@@ -12,7 +12,8 @@ import tempfile
 import time
 
 VERSION, CONTROL_BYTES = 3, 1 << 20
-HELLO, SITE, CALL = 1, 2, 7
+HELLO, SITE, COMM_INIT, CALL = 1, 2, 3, 7
+NONE, NO_STREAM = 2**32 - 1, 2**64 - 1
 
 
 def connect(name):
@@ -29,12 +30,12 @@ def send(to, *packets):
             return
 
 
-def greet(name, version, rank):
+def greet(name, version, rank, ranks=4):
     """With memory as large as a front's."""
     made = connect(name)
     memory = os.memfd_create("stranger")
     os.ftruncate(memory, CONTROL_BYTES)
-    hello = struct.pack("=IIIiiiIiiI", HELLO, 40, version, os.getpid(), rank, 4, 0, 0, 0, 0)
+    hello = struct.pack("=IIIiiiIiiI", HELLO, 40, version, os.getpid(), rank, ranks, 0, 0, 0, 0)
     try:
         socket.send_fds(made, [hello], [memory])
     except OSError:  # there are too many strangers
@@ -84,16 +85,45 @@ def strangers(lockstep, host, stand_in, folder):
         f"strangers: exit code {run.returncode}"]
 
 
+def call(kind=0, dtype=9, op=0, slot=1):
+    """An all_reduce that has no element."""
+    return struct.pack("=IIIIIIiIIIdiIHHIQQQQIIQQ", CALL, 120, 1, kind, dtype, op, 0, 0, slot, 0, 0, 0, os.getpid(), 0, 0, 0,
+                       0, NO_STREAM, 0, 0, NONE, NONE, 0, 0)
+
+
+# What the rank sends, and what the error says of it.
+TYPE, RANK = "rank 0: it sends a malformed message: ", "rank 0: a call of no known kind"
+OWN = {
+    "type": (lambda: struct.pack("=II", 99, 8), TYPE),
+    "rank": (bytes, "the process of rank 0 ended with exit code 7"),
+    "kind": (lambda: call(kind=200), RANK), "dtype": (lambda: call(dtype=200), RANK), "op": (lambda: call(op=200), RANK),
+    "slot": (lambda: call(slot=1 << 14), RANK), "site": (lambda: struct.pack("=IIIiIIII", SITE, 32, 5, 1, 0, 0, 0, 0), TYPE + "a site out of order"),
+}
+
+
 def own_rank(lockstep, folder):
     """A rank that breaks the protocol ends its run, which names it."""
-    done = subprocess.run([lockstep, "exec", "-n", "2", "--json", f"{folder}/own.json", "--",
-                           sys.executable, os.path.abspath(__file__), "rank"],
-                          capture_output=True, text=True)
-    with open(f"{folder}/own.json", encoding="utf-8") as file:
-        error = json.load(file)["cases"][0].get("error", "")
-    print(done.stdout, done.stderr)
-    named = re.match(r"rank 1 \(process \d+\): it sends a malformed message", error)
-    return [] if done.returncode == 3 and named else [f"own: {done.returncode}, {error}"]
+    wrong = []
+    for case, (_, text) in OWN.items():
+        done = subprocess.run([lockstep, "exec", "-n", "1", "--json", f"{folder}/own.json", "--",
+                               sys.executable, os.path.abspath(__file__), "rank", case],
+                              capture_output=True, text=True)
+        with open(f"{folder}/own.json", encoding="utf-8") as file:
+            error = json.load(file)["cases"][0].get("error", "")
+        print(done.stdout, done.stderr)
+        named = re.sub(r" \(process \d+\)", "", error).startswith(text)
+        wrong += [] if done.returncode == 3 and named else [f"{case}: {done.returncode}, {error}"]
+    return wrong
+
+
+def be_rank(case):
+    """The only member of a communicator. One that is not welcome ends."""
+    made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, 5000 if case == "rank" else 0, 1)
+    if made.recv(1) != b"W":
+        sys.exit(7)
+    send(made, struct.pack("=IIIiIIII", SITE, 35, 0, 7, 1, 1, 1, 0) + bytes(3),
+         struct.pack("=IIIiiiIIII", COMM_INIT, 232, 1, 1, 0, 0, 0, 0, 0, 0) + bytes(192), OWN[case][0]())
+    time.sleep(1000)
 
 
 def connect_slowly():
@@ -110,11 +140,7 @@ def main():
     if sys.argv[1] == "slow":
         return connect_slowly()
     if sys.argv[1] == "rank":
-        rank = int(os.environ["RANK"])
-        made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, rank)
-        if rank == 1:
-            send(made, struct.pack("=II", 99, 8))
-        time.sleep(1000)
+        be_rank(sys.argv[2])
     lockstep, host, stand_in = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         wrong = strangers(lockstep, host, stand_in, folder) + own_rank(lockstep, folder)

@@ -17,6 +17,18 @@ def begin():
     ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version))
 
 
+class Id(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+def join():
+    """Makes a communicator of all ranks."""
+    comm = ctypes.c_void_p()
+    nccl = ctypes.CDLL(None)
+    assert nccl.ncclCommInitRank(ctypes.byref(comm), 3, Id(b"world"), RANK) == 0
+    assert nccl.ncclCommDestroy(comm) == 0
+
+
 def main():
     """Rank 1 does what the case says; the others wait for it where they would for its key."""
     if CASE == "stderr":
@@ -24,7 +36,7 @@ def main():
             print(f"rank {RANK} line {i}", file=sys.stderr)
     if CASE in ("sleeps", "launched"):
         time.sleep(1000)
-    if CASE == "fails" and RANK == 1:
+    if CASE == "fails" and RANK > 0:
         raise ImportError("a module is missing")
     if CASE == "leaves" and RANK == 1:
         return
@@ -33,10 +45,15 @@ def main():
     if CASE == "alone" and RANK == 1:
         sys.exit("the others do not need it")
     begin()
-    if CASE == "slow":
-        store.wait_for_file(os.environ["MEET"]) if RANK != 1 else time.sleep(4)
-        with open(os.environ["MEET"], "w", encoding="utf-8"):
-            pass
+    if CASE == "slow":  # the others wait for it in the store, and then for it to join
+        if RANK == 1:
+            time.sleep(2)
+            with open(os.environ["MEET"], "w", encoding="utf-8"):
+                pass
+            time.sleep(2.5)
+        else:
+            store.wait_for_file(os.environ["MEET"])
+        join()
     if CASE in ("fails", "leaves", "killed"):
         store.wait()  # MARK wait
 
