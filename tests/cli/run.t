@@ -45,6 +45,10 @@ $ lockstep run --backend mpi --device cuda $SOURCE/scenarios/sharded_embedding/r
 $ lockstep run missing.yaml
 ! missing.yaml: error: ...
 ? 2
+# Only a schedule that found something is in the command that shows it again.
+$ for s in dtensor_example/blocks_redistributed bugs/all_reduce_max_on_one_rank; do lockstep run --explore 3 --json - $SOURCE/scenarios/$s.yaml | grep -o '"reproduce.* --backend sim.*--seed\|"reproduce.* --backend sim'; done
+> "reproduce": "lockstep run --backend sim
+> "reproduce": "lockstep run --backend sim --schedule random --seed
 # JSON goes to stdout alone.
 $ lockstep run --json - $SOURCE/scenarios/sharded_embedding/row_wise.yaml | head -n 3
 > {

@@ -51,6 +51,9 @@ for name in names:
              if line.startswith("mpi: ")] if case["findings"] else []
     if case["verdict"] != "pass" or len(lines) != 1 or SHOWN[name] not in lines[0]:
         failures.append(f"{name}: {case['verdict']} {lines} {case.get('error')}")
+# Without a comparison the real run is about the simulation's finding, too.
+if subprocess.run([LOCKSTEP, "run", "--backend", "mpi", path("doubled_by_fault")], capture_output=True, cwd=SOURCE, check=False).returncode != 0:
+    failures.append("doubled_by_fault: a run of its own does not show it")
 for name in CLEAN:
     if cases[name]["verdict"] != "pass" or cases[name]["findings"]:
         failures.append(f"{name}: {cases[name]}")
