@@ -1,5 +1,5 @@
-// What all backends have in common: call numbers, the observer, and buffers of a group that
-// overlap; and the math, for those that do it themselves.
+// Common to all backends: call numbers, the observer, and buffers of a group that overlap; and the
+// math, for those that do it themselves.
 #include "backends/backend.h"
 
 #include <stdlib.h>

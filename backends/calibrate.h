@@ -22,8 +22,8 @@ typedef struct ls_calibrate_options {
     void (*progress)(const char *what, int done, int total);  // NULL: none
 } ls_calibrate_options;
 
-// What was found, as one member of the JSON object that is being written: "orders": [...], in the
-// form that `measured:FILE` reads. `temporary_dir`: where candidate files for the probes of fused
+// The result, as one member of the JSON object that is being written: "orders": [...], in the form
+// that `measured:FILE` reads. `temporary_dir`: where candidate files for the probes of fused
 // multiply-adds and accumulators go. LS_ERR_FINDING: the answers fit no fixed tree (as NVLS gives).
 int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options *options,
                         const char *temporary_dir);

@@ -1,4 +1,4 @@
-// What the files of the calibration share. Private to them.
+// Shared by the files of the calibration. Private to them.
 #ifndef LS_BACKENDS_CALIBRATE_INTERNAL_H
 #define LS_BACKENDS_CALIBRATE_INTERNAL_H
 

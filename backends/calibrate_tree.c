@@ -148,8 +148,7 @@ static int write_candidate(const char *path, const ls_calibrate_call *call, int 
     return status;
 }
 
-// What numbers whose sums round, sent through the backend, gave; and what a candidate gives for
-// them.
+// Results of numbers whose sums round: the backend's, and a candidate's.
 typedef struct trial {
     ls_calibrate_call *call;
     ls_comm *comm;

@@ -12,7 +12,7 @@ typedef struct opened {
     struct opened *before, *after;
 } opened;
 
-// What a class calls in this group.
+// The calls of a class in this group.
 typedef struct class_call {
     const ls_call *call;  // of the rank that is held; NULL: none
     ls_call_extent extent;

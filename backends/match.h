@@ -14,7 +14,7 @@ typedef struct ls_event {
 typedef struct ls_match {
     ls_event *events;  // [event_count], in the order in which their last calls were made
     int event_count;
-    const ls_call **slots;  // what events' calls point into
+    const ls_call **slots;  // target of the pointers in events' calls
     size_t slot_count;
     int event_room;
 } ls_match;

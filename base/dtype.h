@@ -86,7 +86,7 @@ const char *ls_dtype_name_npy(ls_dtype dtype);            // "f4", without byte 
 const char *ls_dtype_name_safetensors(ls_dtype dtype);
 const char *ls_dtype_name_torch(ls_dtype dtype);  // of a ScalarType: "BFloat16"
 
-// What a float type can hold; all zero of an integer.
+// The range of a float type; all zero of an integer.
 typedef struct ls_float_format {
     int precision;           // bits of the significand, the hidden one with them
     int subnormal_exponent;  // 2 to this is the smallest value above zero
@@ -104,8 +104,8 @@ LS_API_BACKENDS const char *ls_op_name(ls_op op);
 int ls_op_parse(ls_op *out, const char *text);
 // Whether an operation is defined on a type: band, bor, bxor on integers alone.
 bool ls_op_supports(ls_op op, ls_dtype dtype);
-// What changes nothing under an operation: 0, 1, the least value for max (an infinity where there
-// is one), ...; of an average, as of a sum, 0.
+// The neutral element of an operation: 0, 1, the least value for max (an infinity where there is
+// one), ...; of an average, as of a sum, 0.
 LS_API_BACKENDS void ls_op_neutral(void *element, ls_op op, ls_dtype dtype);
 
 #ifdef __cplusplus

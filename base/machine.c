@@ -1,4 +1,4 @@
-// What the machine has to give, from /proc and the control groups. See machine.h.
+// The resources of the machine, from /proc and the control groups. See machine.h.
 #define _DEFAULT_SOURCE
 #include "base/machine.h"
 

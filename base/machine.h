@@ -1,4 +1,4 @@
-// What the machine has to give: memory and threads, as far as they can be known beforehand.
+// The resources of the machine: memory and threads, as far as they can be known beforehand.
 #ifndef LS_BASE_MACHINE_H
 #define LS_BASE_MACHINE_H
 

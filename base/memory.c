@@ -166,7 +166,7 @@ struct arena_block {
     size_t bytes;  // of the whole block, this header included
     size_t used;   // offset of the next free byte
     bool mapped;   // it is pages of its own
-    bool written;  // what it has left may not be zero
+    bool written;  // its rest may not be zero
 };
 
 static int block_take(struct arena_block **out, size_t bytes, bool zeroed, bool mapped) {
@@ -298,7 +298,7 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
         struct arena_block *fresh = spare_take(arena, wanted);
         if (fresh == NULL) {
             size_t block_size = wanted > shared ? wanted : shared;
-            // What is left of a shared block is handed out as zeroed.
+            // The rest of a shared block is handed out as zeroed.
             if (block_take(&fresh, block_size, zeroed || wanted <= shared,
                            block_size == ARENA_WHOLE_BYTES) != LS_OK) {
                 arena->failed = true;

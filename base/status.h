@@ -23,8 +23,8 @@ extern "C" {
 #define LS_NORETURN
 #define LS_PRINTF(format_index, args_index)
 #endif
-// What the libraries of the backends need of liblockstep beside its public face: exported for them
-// alone.
+// Functions that the libraries of the backends need from liblockstep beside its public face:
+// exported for them alone.
 #define LS_API_BACKENDS LS_API
 
 // name, value, short meaning

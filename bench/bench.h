@@ -20,7 +20,7 @@ typedef struct ls_bench_row {
     uint64_t bytes_moved;       // half of all bytes read and written: what a memcpy of them moves
     double time_ms;             // median
     double time_ms_min;         //
-    const char *yardstick;      // what stands beside it; NULL: a memcpy of bytes_moved
+    const char *yardstick;      // the yardstick's name; NULL: a memcpy of bytes_moved
     double yardstick_ms;        // its median time
     double gb_per_s;            // of the bus (collectives on GPUs) or the memory; 0: no figure
     double ratio;               // least time / least time of the yardstick
@@ -33,7 +33,7 @@ typedef struct ls_bench_row {
     int repetitions;
 } ls_bench_row;
 
-// What a user asks to have measured; 0 and NULL: what the suite has.
+// The measurement that a user asks for; 0 and NULL: what the suite has.
 typedef struct ls_bench_sizes {
     int64_t rows, dim, bags, length;  // of lookups: always set
     int threads;

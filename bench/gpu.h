@@ -1,4 +1,4 @@
-// What is measured on GPUs. Only in lockstep-cuda.
+// Measurements on GPUs. Only in lockstep-cuda.
 #ifndef LS_BENCH_GPU_H
 #define LS_BENCH_GPU_H
 

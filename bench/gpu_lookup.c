@@ -220,7 +220,7 @@ int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double 
     (void)cudaFree(c.one_offset);
     close_lookup(&c.hot);
     LS_TRY(status);
-    // What is left when ids, offsets and sums, which come from memory, are taken off.
+    // The rest without ids, offsets and sums, which come from memory, are taken off.
     double rows = (double)(BAGS * POOLING * DIM * sizeof(float));
     double rest =
         (double)(BAGS * POOLING * sizeof(int64_t) + BAGS * (DIM * sizeof(float) + sizeof(int64_t)));
@@ -238,7 +238,7 @@ typedef struct tiny_update {
     ls_optimizer optimizer;
 } tiny_update;
 
-// What a real run's update of a shard launches.
+// The launches of a real run's update of a shard.
 static int launch_updates(void *arg) {
     const tiny_update *t = arg;
     for (int i = 0; i < TINY; i++) {

@@ -1,4 +1,4 @@
-// What the measurements on a GPU share: CUDA's errors, arrays on the device, and launches timed by
+// Shared by the measurements on a GPU: CUDA's errors, arrays on the device, and launches timed by
 // events. Private to the bench.
 #ifndef LS_BENCH_GPU_TIME_H
 #define LS_BENCH_GPU_TIME_H

@@ -22,8 +22,8 @@ typedef struct instance {
     double bound_ratio_limit;  // of the plan's cost to the lower bound
 } instance;
 
-// What the planner is held to: on 128 ranks a plan within a second and 5 % in half a minute, on 16
-// ranks 1 % in ten seconds.
+// The planner's limits: on 128 ranks a plan within a second and 5 % in half a minute, on 16 ranks 1
+// % in ten seconds.
 static const instance instances[] = {
     {1000, 128, LS_PLANNER_TORCHREC, 30.0, 1000.0, 1.05},
     {1000, 128, LS_PLANNER_LOCKSTEP, 30.0, 1000.0, 1.05},

@@ -131,7 +131,7 @@ static int measure_waiting(ls_bench *bench) {
     return LS_OK;
 }
 
-// ---- What the checks cost -----------------------------------------------------------------------
+// ---- Cost of the checks -------------------------------------------------------------------------
 typedef struct checked {
     ls_kind kind;
     int ranks;
@@ -193,7 +193,7 @@ static int measure_checks(ls_bench_row *row, checked *c) {
     row->time_ms_min = on[0];
     row->yardstick_ms = ls_bench__median(off, count);
     row->yardstick = "checks off";
-    row->ratio = least(on, count) / least(off, count);  // what other work disturbs least
+    row->ratio = least(on, count) / least(off, count);  // the run that other work disturbs least
     return LS_OK;
 }
 

@@ -277,7 +277,7 @@ static size_t bytes_by_definition(const run *r) {
 
 enum { SHARDED, PLAIN, COPY, TIMED };
 
-// What was timed, beside one of the other two.
+// The timed runs, beside one of the other two.
 static void set_times(ls_bench_row *row, double *const times[TIMED], const char *yardstick,
                       int other) {
     row->time_ms = ls_bench__median(times[SHARDED], row->repetitions);

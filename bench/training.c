@@ -34,7 +34,7 @@ typedef struct step {
     pthread_barrier_t barrier;
 } step;
 
-// What is worked on by blocks, whichever thread is free: the result is the same.
+// Blocks of work for any free thread: the result is the same.
 static void look_up(step *s) {
     for (;;) {
         size_t first = atomic_fetch_add(&s->next_bag, (size_t)BLOCK);

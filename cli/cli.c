@@ -137,8 +137,8 @@ int cli_print(const ls_text *text) {
     return code;
 }
 
-// What was found stands unless it could not be reported: who reads the file that was asked for
-// would miss it.
+// The exit code of the findings stands unless an output could not be written: a reader of that file
+// would miss them.
 static int worse(int a, int b) {
     return a == LS_EXIT_OK || b == LS_EXIT_ENVIRONMENT ? (b != LS_EXIT_OK ? b : a) : a;
 }

@@ -1,4 +1,4 @@
-// What the commands share: diagnostics, where results go, and the terminal.
+// Shared by the commands: diagnostics, where results go, and the terminal.
 #ifndef LS_CLI_CLI_H
 #define LS_CLI_CLI_H
 
@@ -33,8 +33,8 @@ bool cli_stdout_taken(void);
 // Writes `text` to `path`; "-": stdout. On failure says why on stderr. Returns an exit code.
 int cli_output(const char *path, const ls_text *text);
 
-// Writes a report for people to stdout, or to stderr where stdout is taken. What a terminal might
-// obey in it, as of a name of a table, is a '?' there. Returns an exit code, as above.
+// Writes a report for people to stdout, or to stderr where stdout is taken. Control characters in
+// it, as in a table's name, are printed as a '?' there. Returns an exit code, as above.
 int cli_print(const ls_text *text);
 
 // Prints and writes the results everywhere that was asked for: the text report on stdout (unless

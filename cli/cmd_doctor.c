@@ -24,7 +24,7 @@ typedef struct check {
     const char *name;
     const char *kind;  // "build", "backend", "device", "machine" or "tool"
     bool available;
-    char text[TEXT_MAX];  // what there is, or why there is not
+    char text[TEXT_MAX];  // description, or the reason why it is missing
 } check;
 
 typedef struct checks {
@@ -257,7 +257,7 @@ static void write_json(ls_text *out, const checks *list) {
     ls_text_puts(out, "\n");
 }
 
-// What is there passes; what is not is skipped, for the reason in its text.
+// Available parts pass; missing ones are skipped, for the reason in its text.
 static int write_pages(const checks *list) {
     ls_results *results = NULL;
     int status = ls_results_create(&results, "doctor");

@@ -18,7 +18,7 @@
 #include "exec/coordinator.h"
 #include "runner/launch/reaper.h"
 
-// What the program runs on once more, to be compared.
+// The backends of the second run, for comparison.
 static const char *const others[] = {"gloo", NULL};
 
 static struct {
@@ -223,7 +223,7 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
 static int run_once(bool *passed, ls_results *results, ls_exec_result *ran, const settings *used) {
     LS_TRY(ls_exec_run(ran, &used->exec));
     LS_TRY(add_run(passed, results, used, used->name, given.observe ? "nccl" : "sim", ran));
-    bool first = ran->before == NULL;  // whose faults they are
+    bool first = ran->before == NULL;  // the faults belong to the first run
     cli_program_notes(first ? ran->spmd : ran->before->spmd, used->exec.spmd.fault_count);
     return LS_OK;
 }
@@ -303,7 +303,7 @@ static int run_program(const settings *used) {
     return code;
 }
 
-// What the plan costs is reported before what the program does.
+// The plan's cost is reported before the program runs.
 static int tell_plan(void) {
     if (given.torchrec_plan == NULL) {
         return LS_EXIT_OK;

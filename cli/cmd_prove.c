@@ -17,7 +17,7 @@
 
 #define RUNS_MAX  16
 #define RANKS_MAX 4096
-// What Python's processes read (python/lockstep/proof).
+// Variables that the Python processes read (python/lockstep/proof).
 #define FOLDER_VARIABLE    "LOCKSTEP_PROVE"
 #define REFERENCE_VARIABLE "LOCKSTEP_PROVE_REFERENCE"
 #define SEED_VARIABLE      "LOCKSTEP_PROVE_SEED"

@@ -250,7 +250,8 @@ static int run_scenario(const ls_scenario *scenario, const ls_launch_run *run, p
     if (status != LS_OK && one_rank) {
         (void)ls_error_wrap("rank %d", own->rank);
     }
-    if (status != LS_OK && !(own->blocks && status == LS_ERR_RANK_DIED)) {  // who failed tells why
+    if (status != LS_OK &&
+        !(own->blocks && status == LS_ERR_RANK_DIED)) {  // the failed process gives the reason
         ls_launch_tell_error(run->marks, own->rank);
     }
     status = meet(status, own);

@@ -53,8 +53,8 @@ typedef struct replay {
 } replay;
 
 // ---- One folder ---------------------------------------------------------------------------------
-// A recording of ours: its own copy of the scenario, compared with what it recorded. What that
-// scenario says about comparing is for its author; a replay always compares.
+// A recording of ours: its own copy of the scenario, compared with what it recorded. The scenario's
+// own checks are for its author; a replay always compares.
 static int replay_recording(replay *to, const char *dir, const ls_run_options *how) {
     ls_recording *recording = NULL;
     ls_scenario *scenario = NULL;

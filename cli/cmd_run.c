@@ -183,7 +183,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     return cli_trace_close(trace, code);
 }
 
-// What needs every rank of the simulation in this process.
+// Options that need every rank of the simulation in this process.
 static int check_spread(void) {
     const char *other = NULL;
     if (ls_backend_kinds[given.backend] != &ls_backend_kind_sim) {

@@ -1,4 +1,4 @@
-// What `lockstep exec` reports of a run: its name, its calls, and its findings with the stacks of
+// The report of a run of `lockstep exec`: its name, its calls, and its findings with the stacks of
 // their calls.
 #ifndef LS_CLI_EXEC_REPORT_H
 #define LS_CLI_EXEC_REPORT_H
@@ -10,7 +10,7 @@
 int cli_exec_find_front(char *out, size_t bytes, bool observe);
 // The folder that Python's processes begin with: the backend of torch.distributed.
 bool cli_exec_find_python(char *out, size_t bytes);
-// What ended a run where no check did; NULL: nothing. ranks: that were started; 0: a launcher.
+// The end of a run without a finding; NULL: nothing. ranks: that were started; 0: a launcher.
 const char *cli_exec_error(ls_arena *arena, const ls_exec_result *result, int ranks);
 
 // The program's name: of an interpreter that of its script or module.

@@ -1,4 +1,4 @@
-// What --from-torchrec and --torchrec-plan name.
+// The plans of --from-torchrec and --torchrec-plan.
 #include "cli/given_plan.h"
 
 #include <math.h>
@@ -88,7 +88,7 @@ static int of_shards(ls_scenario **out, const char *path, int ranks, ls_arena *a
     return status;
 }
 
-// ---- What it costs ------------------------------------------------------------------------------
+// ---- Cost ---------------------------------------------------------------------------------------
 static int solve(ls_text *out, bool *fits, const ls_topology *topology,
                  const ls_planner_table *tables, int count) {
     ls_planner_problem *problem = NULL;

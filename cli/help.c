@@ -1,5 +1,5 @@
-// What is made of the command and option tables for people: --help and the man page. What shells
-// get is made in completion.c.
+// Texts for people from the command and option tables: --help and the man page. Shell completions
+// are in completion.c.
 #include <ctype.h>
 #include <string.h>
 

@@ -23,7 +23,7 @@
 #define PAUSE_MS       10
 #define RANKS_TOLD     8  // of those that differ
 #define LINE_TOLD      200
-#define NOT_STARTED    127  // what a shell and mpiexec return for a program that they cannot run
+#define NOT_STARTED    127  // exit code of a shell and mpiexec without a program to run
 #define FILE_BYTES_MAX ((size_t)1 << 30)
 
 static const char shell[] = "r=$(printf %05d \"${PMI_RANK:?}\"); \"$@\" >\"$0/rank_$r.out\"; c=$?; "
@@ -118,7 +118,7 @@ static real_end run_program(const ls_reaper *reaper, const cli_mpi_real *real) {
     return ended;
 }
 
-// ---- What was printed ---------------------------------------------------------------------------
+// ---- Printed output -----------------------------------------------------------------------------
 typedef struct output {
     FILE *file;
     char *line;  // the one that was read last, without its end; NULL: none is left
@@ -223,7 +223,7 @@ static bool same_output(ls_text *text, const char *printed, const ls_reaper *rea
     return same;
 }
 
-// ---- What was written ---------------------------------------------------------------------------
+// ---- Written files ------------------------------------------------------------------------------
 // The files that a pattern names, whole.
 typedef struct kept_file {
     const char *name;

@@ -9,13 +9,12 @@
 
 // The files that ranks may write, as they are before the first run.
 typedef struct cli_mpi_files cli_mpi_files;
-// pattern: of glob(3); NULL: *out is NULL. What is read stays in the arena.
+// pattern: of glob(3); NULL: *out is NULL. The read bytes stay in the arena.
 int cli_mpi_files_open(cli_mpi_files **out, ls_arena *arena, const char *pattern);
 
 typedef struct cli_mpi_real {
-    const char *program;  // as mpicc has built it
-    const char
-        *ignore;  // what of a line matches this regular expression is not compared; NULL: nothing
+    const char *program;         // as mpicc has built it
+    const char *ignore;          // parts of lines that match are not compared; NULL: nothing
     const cli_mpi_files *files;  // NULL: none are compared
     int ranks, argc;
     const char *const *argv;  // [argc] argv[0] is not used

@@ -17,11 +17,11 @@ typedef enum cli_type {
     CLI_CHOICE,  // int: the index in `choices`
 } cli_type;
 
-// What an option's value names that the command writes.
+// The kind of output that an option's value names.
 typedef enum cli_output_kind {
     CLI_NO_OUTPUT,
     CLI_OUTPUT_FILE,    // "-": stdout
-    CLI_OUTPUT_FOLDER,  // what is in it, if it is there, stays
+    CLI_OUTPUT_FOLDER,  // existing content stays
 } cli_output_kind;
 
 // A table of options ends with a row whose long_name is NULL.
@@ -67,8 +67,7 @@ typedef struct cli_common {
 
 extern cli_common cli_options_common;
 
-// What is left of the command line once the options are taken out. argv[0] is the first argument,
-// not the command's name.
+// The command line without its options. argv[0] is the first argument, not the command's name.
 typedef struct cli_args {
     int count;
     const char **values;
@@ -86,7 +85,7 @@ typedef struct cli_command {
     const char *example;               // one command line
     unsigned common;                   // CLI_COMMON_ bits
     const cli_option *options;         // the command's own; NULL: none
-    bool passes_options;               // what is no option here is an argument: another program's
+    bool passes_options;               // an unknown option is an argument: another program's
     int (*run)(const cli_args *args);  // an exit code
 } cli_command;
 

@@ -1,4 +1,4 @@
-// See outputs.h. What a scenario names in turn is not looked at: a plan may be made anew of the
+// See outputs.h. Files that a scenario names are not checked: a plan may be made anew of the
 // scenario that it is for.
 #define _XOPEN_SOURCE 700
 #include "cli/outputs.h"

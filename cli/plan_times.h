@@ -5,7 +5,7 @@
 #include "backends/kinds.h"
 #include "runner/plan/stage_times.h"
 
-// What --measured names: a backend that can be measured, or NULL: a file of times.
+// The value of --measured: a backend that can be measured, or NULL: a file of times.
 const ls_backend_kind *cli_plan_times_live(const char *measured);
 
 // Reads the file of times and checks it against the scenario. Returns an exit code; says why on

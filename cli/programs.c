@@ -1,4 +1,4 @@
-// What the commands share that run a program of the user's own.
+// Shared by the commands that run a user's program.
 #include "cli/programs.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// What the commands share that run a program of the user's own (spmd, mpi, exec): options of its
-// run, and the report of what was found.
+// Shared by the commands that run a user's program (spmd, mpi, exec): options of its run, and the
+// report of what was found.
 #ifndef LS_CLI_PROGRAMS_H
 #define LS_CLI_PROGRAMS_H
 
@@ -80,8 +80,8 @@ int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
 // Notes what is no finding: warnings, and faults that were not injected. result may be NULL.
 void cli_program_notes(const ls_spmd_result *result, int fault_count);
 
-// Adds a run that ended with `status` as a case; frees `reproduce`.
-// What a run without a finding has checked.
+// Adds a run that ended with `status` as a case; frees `reproduce`. The checks of a run without a
+// finding.
 const char *cli_program_checked(ls_arena *arena, uint64_t calls, int ranks);
 int cli_program_add(ls_results *results, const char *name, const ls_spmd_result *result, int status,
                     ls_text *reproduce);

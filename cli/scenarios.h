@@ -1,4 +1,4 @@
-// What the commands that take scenario files share: loading them all before anything runs, the
+// Shared by the commands that take scenario files: loading them all before anything runs, the
 // options of a run, and where the program lies.
 #ifndef LS_CLI_SCENARIOS_H
 #define LS_CLI_SCENARIOS_H

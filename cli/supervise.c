@@ -41,7 +41,7 @@ static void on_signal(int number) {
     (void)kill((pid_t)child_of_signal, SIGKILL);
 }
 
-// ---- What is left -------------------------------------------------------------------------------
+// ---- Remains ------------------------------------------------------------------------------------
 // Whether it cleans up after a run by itself, as its owner has ended (runner/launch/reaper.h).
 static bool is_reaper(pid_t pid) {
     char path[64], name[32] = "";

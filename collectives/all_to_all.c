@@ -51,7 +51,8 @@ static bool splits_agree(const ls_call *const *calls, int size) {
     return true;
 }
 
-// What i sends to j must be what j receives from i. Even calls need no such look.
+// The count that i sends to j must equal the count that j receives from i. Even calls need no such
+// look.
 static int check_splits(const ls_call *const *calls, int size) {
     if (splits_agree(calls, size)) {
         return LS_OK;

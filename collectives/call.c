@@ -131,7 +131,7 @@ static int fail_call(const ls_call *call, const char *what) {
     return LS_FAIL_RANK(LS_ERR_INVALID, call->rank, "%s: %s", text, what);
 }
 
-// What must hold before anything else may be read from a call.
+// Preconditions for reading the rest of a call.
 static int check_frame(int *member, const ls_call *call) {
     LS_ASSERT(call != NULL);
     if ((int)call->kind < 0 || call->kind >= LS_KIND_COUNT) {

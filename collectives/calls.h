@@ -21,8 +21,8 @@
     X(SEND, send)                                                                                  \
     X(RECV, recv)
 
-// What the members of a communicator ask of each other that moves no data of theirs: ranks/ makes
-// it, no backend sees it, and it has no descriptor.
+// A call of the members of a communicator that moves no data: ranks/ makes it, no backend sees it,
+// and it has no descriptor.
 #define LS_ASK_MAP(X)                                                                              \
     X(COMM_SPLIT, comm_split)                                                                      \
     X(COMM_SUBSET, comm_subset)                                                                    \

@@ -1,4 +1,4 @@
-// What the descriptors share: checking whether the calls of a group agree, and folding reductions.
+// Shared by the descriptors: checking whether the calls of a group agree, and folding reductions.
 // Private to this folder and the folders that complete calls.
 #ifndef LS_COLLECTIVES_CHECK_H
 #define LS_COLLECTIVES_CHECK_H
@@ -83,7 +83,7 @@ typedef struct ls_call_fold {
     const void **at;         // [size] scratch: the inputs at the current range
     double *premul;          // [size], or NULL
     size_t element_bytes;
-    const int *members;  // whose each input is, -1: a result so far; NULL: input i is member i's
+    const int *members;  // owner of each input; -1: a result so far; NULL: input i is member i's
     bool looks_later;    // in rank order the watcher is called by ls_call_fold__look alone
 } ls_call_fold;
 

@@ -28,8 +28,8 @@ int ls_kind_parse(ls_kind *out, const char *text);
 
 typedef struct ls_comm ls_comm;
 
-// What one rank asks for: who, what and where from. Checks, recordings, traces, gdb and error texts
-// all read this one record.
+// One rank's call: the rank, its arguments and its place. Checks, recordings, traces, gdb and error
+// texts all read this one record.
 //
 // Meaning of count, in elements (as in NCCL):
 //   all_reduce, reduce, broadcast, scan: the whole buffer; all_gather: what each rank sends;
@@ -61,7 +61,8 @@ typedef struct ls_call {
         // them, by whatever order memory was given out in, is none of theirs
     const char *file;  // where the program made the call; static storage
     int line;
-    const char *purpose;  // what it moves: "input_dist sizes"; NULL: not said; static storage
+    const char
+        *purpose;  // name of the moved data: "input_dist sizes"; NULL: not said; static storage
     int stage_of_tables;  // an ls_stage (embedding/stages.h), of a module's call in one; else 0
     // Calls of another front (mpi/) are reported in its words: writes the call without its rank and
     // place. words: what it needs for that, since the call may be over by then. NULL: none.
@@ -112,11 +113,11 @@ typedef struct ls_side {
     bool root_only;  // the other members have nothing on this side
 } ls_side;
 
-// All that is special about a kind of call. What takes calls (checks, scenarios and their schema,
-// backends, reports) follows from here.
+// All that is special about a kind of call. All users of calls (checks, scenarios and their schema,
+// backends, reports) follow from here.
 struct ls_axis;  // see below
 
-// What a collective on a tensor is reported beside the tensor; each takes what it has a use for.
+// The arguments of a collective on a tensor beside the tensor; each takes what it has a use for.
 typedef struct ls_tensor_call {
     ls_op op;
     int dim, split_dim, cat_dim;
@@ -282,7 +283,8 @@ struct ls_backend_ops {
     // all that are under way. Both or neither; NULL: run alone.
     int (*start)(ls_backend *backend, ls_call *call, void **pending);
     int (*test)(ls_backend *backend, void *pending, bool *done);
-    // What was used for a call of the last run; false where that is not known. May be NULL.
+    // The algorithm that was used for a call of the last run; false where that is not known. May be
+    // NULL.
     bool (*used)(ls_backend *backend, const ls_call *call, ls_call_used *out);
     void (*destroy)(ls_backend *backend);
 };

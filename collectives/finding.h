@@ -107,7 +107,7 @@ bool ls_finding_default(ls_finding_id id);        // whether its check is on unl
 const char *ls_finding_reads(ls_finding_id id);   // "calls", "memory, bytes", ...
 bool ls_finding_needs_data(ls_finding_id id);     // it is seen in what buffers hold
 bool ls_finding_spares_values(ls_finding_id id);  // the run's values are as without it
-const char *ls_finding_text(ls_finding_id id);    // what was found, in a line
+const char *ls_finding_text(ls_finding_id id);    // the summary, in a line
 
 // Where a rank is in its program. The calls that it has made and the one that it waits for say it
 // alike in the simulator and in a real process.
@@ -147,7 +147,7 @@ typedef struct ls_finding {
     int other_count;
 } ls_finding;
 
-// What the last failing check of this thread found (ls_call_check, a descriptor's check,
+// The finding of this thread's last failing check (ls_call_check, a descriptor's check,
 // ls_backend_run), beside the sentence in ls_error_last().
 #define LS_CHECK_RANKS_MAX 16
 typedef struct ls_check_failure {

@@ -70,7 +70,7 @@ typedef struct ls_recording ls_recording;
 // manifest. Tensors are kept in memory until the end and then written file by file.
 typedef struct ls_recording_writer ls_recording_writer;
 
-// What the manifest says about the run. Strings are copied.
+// The manifest's description of the run. Strings are copied.
 typedef struct ls_recording_info {
     const char *name;      // of the scenario
     const char *scenario;  // the scenario file's text, copied to scenario.yaml; NULL: none
@@ -116,7 +116,7 @@ typedef struct ls_recorded_call {
     int comm_id;       // its number, in order of creation; -1: not recorded
     int comm_size;
     int member;             // the rank's place among its members; -1: not recorded
-    const char *algorithm;  // what the backend said it used: "ring", "tree", or NULL
+    const char *algorithm;  // the backend's own report: "ring", "tree", or NULL
     const char *protocol;   // "ll", "ll128", "simple", or NULL
     int channels;           // 0: not known
     const char *order;      // text of the reduction order that follows from these, or NULL

@@ -80,7 +80,7 @@ static int parse_arguments(ls_call *call, int comm_size, const json_t *entry, co
         call->root = (int)number;
     }
     const json_t *premul = json_object_get(entry, "premul");
-    const char *text = json_string_value(premul);  // what JSON lacks: "NaN", "Infinity"
+    const char *text = json_string_value(premul);  // numbers that JSON lacks: "NaN", "Infinity"
     char *end = NULL;
     call->premul = text != NULL ? strtod(text, &end) : json_number_value(premul);
     if (premul != NULL && !json_is_number(premul) && (end == NULL || end == text || *end != 0)) {

@@ -1,4 +1,4 @@
-// What the files that read and write recordings share about call records. Private to this folder.
+// Shared by the files that read and write call records. Private to this folder.
 #ifndef LS_COLLECTIVES_RECORDING_CALLS_H
 #define LS_COLLECTIVES_RECORDING_CALLS_H
 

@@ -1,4 +1,4 @@
-// What the writer and the reader of recordings share. Private to this folder.
+// Shared by the writer and the reader of recordings. Private to this folder.
 #ifndef LS_COLLECTIVES_RECORDING_FORMAT_H
 #define LS_COLLECTIVES_RECORDING_FORMAT_H
 

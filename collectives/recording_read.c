@@ -285,7 +285,7 @@ static int give_tensor(const ls_safetensors *file, const ls_safetensor *tensor,
         status = sink->emit(sink->arg, &output);
     }
     ls_free(data, tensor->bytes, 1);
-    if (status == LS_ERR_INVALID) {  // what the sink refuses is the file's fault
+    if (status == LS_ERR_INVALID) {  // an error of the sink is the file's fault
         ls_error last = *ls_error_last();
         return LS_FAIL_RANK(LS_ERR_FORMAT, rank, "'%s': %s", path, last.text);
     }

@@ -1,4 +1,4 @@
-// What the operations on local tensors share. Private to this folder.
+// Shared by the operations on local tensors. Private to this folder.
 #ifndef LS_COLLECTIVES_TENSOR_H
 #define LS_COLLECTIVES_TENSOR_H
 

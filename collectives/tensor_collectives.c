@@ -5,7 +5,7 @@
 
 #include "collectives/tensor.h"
 
-// What a rank tells of its shard's shape: dimensions, sizes, and a check of these.
+// A rank's message about its shard's shape: dimensions, sizes, and a check of these.
 #define SHAPE_WORDS (2 + LS_DIMS_MAX)
 
 typedef struct operation {
@@ -95,7 +95,7 @@ static void write_shape(int64_t *words, const ls_shape *shape) {
     words[SHAPE_WORDS - 1] = check_of(words);
 }
 
-// What arrived is data from elsewhere: nothing is done with it that is not a shape.
+// Received data comes from elsewhere: nothing is done with it that is not a shape.
 static int read_shape(ls_shape *out, const int64_t *words, const ls_call *call, int from) {
     size_t count;
     bool fits =

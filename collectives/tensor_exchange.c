@@ -1,6 +1,6 @@
 // Moving a tensor between any two layouts in one all_to_all of every rank: blocks that were listed,
-// strided shards, mesh dimensions that cut in another order. What one rank has of another's new
-// blocks goes to it; among replicas a rank takes from those that stand where it stands.
+// strided shards, mesh dimensions that cut in another order. A rank sends each other rank its part
+// of that rank's new blocks; among replicas a rank takes from those that stand where it stands.
 #include <string.h>
 
 #include "collectives/tensor.h"
@@ -104,7 +104,7 @@ static int start_rank(exchange *e, int index, const ls_comm *comm) {
     return LS_OK;
 }
 
-// What a rank gets must be all of its new blocks: listed blocks may leave elements out.
+// A rank must receive all of its new blocks: listed blocks may leave elements out.
 static int check_complete(const exchange *e, int rank) {
     size_t gets = 0, wants = 0;
     for (int from = 0; from < ls_world_size(e->world); from++) {

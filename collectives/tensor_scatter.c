@@ -124,7 +124,7 @@ static int scatter_axis(scattering *s, int axis, ls_arena *arena) {
         status = ls_backend_run(s->backend, calls, call_count);
     }
     for (int i = 0; i < held; i++) {
-        // What a rank had was its fiber's whole; it now has its own part.
+        // A rank had its fiber's whole; it now has its own part.
         free_part(s, &s->parts[i]);
         s->parts[i] = next[i];
     }

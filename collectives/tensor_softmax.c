@@ -194,7 +194,7 @@ static int check_targets(const losses *l, int rank, const ls_shard *x, size_t sa
     return LS_OK;
 }
 
-// What each rank has of the targets' logits: partial where classes are sharded.
+// Each rank's part of the targets' logits: partial where classes are sharded.
 static int pick(losses *l) {
     ls_dtype dtype = ls_local_tensor_dtype(l->logits);
     LS_TRY(ls_local_tensor_reduce(&l->picked, l->logits, 1, LS_SUM));  // for how it lies
@@ -214,7 +214,7 @@ static int pick(losses *l) {
     return reduce(&l->picked, l->backend);
 }
 
-// What a smoothed label needs of all classes, in one all_reduce more.
+// The sum over all classes that a smoothed label needs, in one all_reduce more.
 static int spread(losses *l) {
     ls_dtype dtype = ls_local_tensor_dtype(l->logits);
     LS_TRY(ls_local_tensor_reduce(&l->spread, l->logits, 1, LS_SUM));  // for how it lies

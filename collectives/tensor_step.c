@@ -148,7 +148,7 @@ static void start_all_reduce(step *s, int rank, ls_shard *in, ls_shard *out, ls_
     call->recv = out->data;
 }
 
-// What a member has of another's new block goes to it.
+// A member sends each other member its part of that member's new block.
 static int start_exchange(step *s, int rank, ls_shard *in, ls_shard *out) {
     const ls_comm *comm = fiber_of(s, rank);
     size_t size = (size_t)comm->size;

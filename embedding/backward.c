@@ -1,6 +1,6 @@
 // Backward, on the way: the gradients of the outputs go from their sources to the owners of the
-// rows, the gradients of the ids' weights come back, and data parallel gradients are reduced. What
-// the owners make of them is in gradients.c.
+// rows, the gradients of the ids' weights come back, and data parallel gradients are reduced. The
+// owners' computation is in gradients.c.
 #include "embedding/backward.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// What backward.c and gradients.c share: the shards of the held ranks while gradients are on their
+// Shared by backward.c and gradients.c: the shards of the held ranks while gradients are on their
 // way to them.
 #ifndef LS_EMBEDDING_BACKWARD_H
 #define LS_EMBEDDING_BACKWARD_H
@@ -46,7 +46,8 @@ int ls_embedding__shards_weights(const embedding_backward *b, const embedding_gr
 // The gradients of a local pair's weights, to out [ids].
 int ls_embedding__shards_copy_weights(const embedding_backward *b, const embedding_group *group,
                                       int held, int pair, void *out);
-// What arrived for the shard, [rows, columns] side by side, in an array of its own if it was not.
+// The data that arrived for the shard, [rows, columns] side by side, in an array of its own if it
+// was not.
 int ls_embedding__shard_own_arrivals(embedding_backward *b, const embedding_shard *shard,
                                      void **out);
 int ls_embedding__shards_emit_arrivals(embedding_backward *b, const ls_stage_sink *sink);

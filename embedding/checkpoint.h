@@ -36,7 +36,8 @@ typedef struct ls_checkpoint_array {
 typedef struct ls_checkpoint_table {
     ls_checkpoint_array arrays[LS_CHECKPOINT_ARRAYS_MAX];  // the first: the weights
     int array_count;
-    const char *optimizer;  // whose states there are (ls_optimizer_about); NULL: none, or not named
+    const char
+        *optimizer;  // optimizer of the states (ls_optimizer_about); NULL: none, or not named
 } ls_checkpoint_table;
 
 typedef struct ls_checkpoint ls_checkpoint;

@@ -1,5 +1,5 @@
 // Whether the files of a checkpoint's ranks hold what plan and index say and nothing else: a tensor
-// that nobody reads would be lost without a word. What is missing is reported where it is read.
+// that nobody reads would be lost without a word. A missing entry is reported where it is read.
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <errno.h>

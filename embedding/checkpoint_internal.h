@@ -4,7 +4,7 @@
 
 #include "embedding/checkpoint.h"
 
-// What a checkpoint is made of.
+// The parts of a checkpoint.
 typedef struct checkpoint_source {
     const ls_plan *plan;
     const ls_checkpoint_table *tables;  // [plan->table_count]

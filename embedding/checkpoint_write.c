@@ -167,7 +167,7 @@ int ls_checkpoint__write_rank(const char *dir, const checkpoint_source *source, 
     LS_TRY(ls_arena_create(&tensors.arena));
     int status = collect(&tensors, source, rank);
     if (!status && tensors.count > 0) {
-        const char *const metadata[] = {"format", "pt"};  // what torch's tools look for
+        const char *const metadata[] = {"format", "pt"};  // key that torch's tools look for
         status = ls_safetensors_write(path, tensors.tensors, tensors.count, metadata, 1);
     }
     ls_arena_free(tensors.arena);

@@ -1,4 +1,4 @@
-// What faults of training do in a module: nothing that a run without them comes through.
+// The effects of training faults in a module: nothing that a run without them comes through.
 #include "embedding/internal.h"
 
 bool ls_embedding__planted(const ls_embedding *module, ls_fault_type fault, int rank) {

@@ -1,4 +1,4 @@
-// What a source divides by: a mean by its bags, with TorchRec's quirks where they are asked for.
+// The divisors of a source: a mean by its bags, with TorchRec's quirks where they are asked for.
 // Linear, so the same acts on outputs (output_dist) and on their gradients (backward).
 #include "embedding/internal.h"
 

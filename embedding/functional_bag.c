@@ -156,7 +156,7 @@ static int pool_all(ls_local_tensor **out, const ls_functional *f, const seen *s
     return LS_OK;
 }
 
-// What only the whole bag can say: means of sums, and bags in which nothing counted.
+// Computations that need the whole bag: means of sums, and bags in which nothing counted.
 static int finish(ls_local_tensor *out, const ls_functional *f, const ls_local_tensor *lengths) {
     for (int i = 0; i < f->held && f->dim == 0; i++) {
         const ls_shard *to = ls_functional__shard(f, out, i);

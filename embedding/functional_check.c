@@ -1,5 +1,4 @@
-// What can be wrong with the arguments of a functional embedding, in the order in which torch
-// looks.
+// Errors in the arguments of a functional embedding, in the order in which torch looks.
 #include <inttypes.h>
 
 #include "embedding/functional_internal.h"

@@ -1,4 +1,4 @@
-// What the files of the functional embedding share. Private to this folder.
+// Shared by the files of the functional embedding. Private to this folder.
 #ifndef LS_EMBEDDING_FUNCTIONAL_INTERNAL_H
 #define LS_EMBEDDING_FUNCTIONAL_INTERNAL_H
 
@@ -33,7 +33,7 @@ int ls_functional__gather(const ls_local_tensor **out, ls_local_tensor **owned,
 int ls_functional__renormalise(ls_functional *f, const ls_local_tensor *seen);
 // out [ids' shape, D] by the exchange of ids and rows.
 int ls_functional__exchange(ls_local_tensor **out, ls_functional *f);
-// What every rank made for all ids or bags, [all, ..., its columns], reduced or joined by columns,
+// Every rank's results for all ids or bags, [all, ..., its columns], reduced or joined by columns,
 // and cut to what each asked for: as much along dimension 0 as it has of `own`.
 int ls_functional__combine(ls_local_tensor **out, const ls_functional *f,
                            const ls_local_tensor *made, const ls_local_tensor *own, ls_op op);

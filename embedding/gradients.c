@@ -38,7 +38,7 @@ int ls_embedding__shards_prepare(embedding_backward *b) {
     return LS_OK;
 }
 
-// ---- What arrives -------------------------------------------------------------------------------
+// ---- Arriving data ------------------------------------------------------------------------------
 
 static int count_arrivals(const embedding_backward *b, embedding_shard *shard) {
     const embedding_part *part = part_of(b, shard);
@@ -282,7 +282,7 @@ int ls_embedding__shards_emit_arrivals(embedding_backward *b, const ls_stage_sin
                                        (int64_t)shard->row_first[shard->of.slot_count],
                                        shard->block.columns));
         }
-        embedding_shard own = *shard;  // what it got, side by side
+        embedding_shard own = *shard;  // received data, side by side
         own.stride = shard->block.columns;
         if (sink) {
             LS_TRY(ls_embedding__shard_own_arrivals(b, shard, &own.arrived));
@@ -314,7 +314,7 @@ static int sum_rows(embedding_backward *b, embedding_shard *shard) {
     if (ls_embedding__planted(b->pass->module, LS_FAULT_DUPLICATE_ONCE, shard->rank)) {
         LS_TRY(ls_embedding__count_once(of, &b->scratch));
     }
-    embedding_pool *memory = &b->pass->pool;  // what the update needs
+    embedding_pool *memory = &b->pass->pool;  // input of the update
     LS_TRY(ls_size_mul(&count, of->row_count, columns));
     LS_TRY(take(b, memory, shard, "gradients of rows", count,
                 ls_dtype_bytes(ls_embedding__gradient_dtype(table_of(b, shard))), &gradients));

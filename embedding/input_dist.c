@@ -1,8 +1,8 @@
 // Stage 1, input_dist: every rank cuts its bags up by the owner of each id (routing.c) and sends
-// lengths, ids and weights there, after the ranks have reported one another how
-// much to expect. A rank whose input is unusable says so in that first exchange, with negative
-// sizes, so that no other rank waits for it. What arrives is data from elsewhere: memory is taken
-// for sizes that agree with one another alone, and lengths and ids are checked before their use.
+// lengths, ids and weights there, after the ranks have reported one another how much to expect. A
+// rank whose input is unusable says so in that first exchange, with negative sizes, so that no
+// other rank waits for it. Received data comes from elsewhere: memory is taken for sizes that agree
+// with one another alone, and lengths and ids are checked before their use.
 #include "embedding/input_dist.h"
 
 // One group's exchanges, begun or over.
@@ -11,9 +11,9 @@ typedef struct group_arrival {
     embedding_pending pending[PAYLOADS];  // unless the exchanges are waited for at once
 } group_arrival;
 
-// What input_dist has in flight between its start and its end.
+// The data that input_dist has in flight between its start and its end.
 struct embedding_arrivals {
-    embedding_pool sending;  // what is sent; its memory then goes to what is made of what arrived
+    embedding_pool sending;  // sent data; its memory is then used for the received data
     embedding_pool scratch;
     ls_arena *sizes;        // that are reported, until all have heard them
     group_arrival *groups;  // [groups]
@@ -277,7 +277,8 @@ static int start_group(ls_embedding_pass *pass, embedding_group *group) {
         LS_TRY(fill_sizes(&sides[h], pass, group, &out));
     }
     LS_TRY(exchange_sizes(pass, sides, scratch->arena));
-    // Whose memory goes to what is made of the sizes that came, and to the lengths that come.
+    // Buffers whose memory is reused for results of the received sizes, and to the lengths that
+    // come.
     ls_arena_adopt(pass->filled.arena, pass->arrivals->sizes);
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];

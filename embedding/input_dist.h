@@ -1,4 +1,4 @@
-// What the files of stage 1 share: input_dist.c, which sends and receives, pack.c, which makes what
+// Shared by the files of stage 1: input_dist.c, which sends and receives, pack.c, which makes what
 // is sent, and settle.c, which puts what arrived in the order of the slots.
 #ifndef LS_EMBEDDING_INPUT_DIST_H
 #define LS_EMBEDDING_INPUT_DIST_H

@@ -1,4 +1,4 @@
-// What the files of this folder share: the module's groups of tables, and what a pass keeps.
+// Shared by the files of this folder: the module's groups of tables, and what a pass keeps.
 #ifndef LS_EMBEDDING_INTERNAL_H
 #define LS_EMBEDDING_INTERNAL_H
 
@@ -94,7 +94,7 @@ struct ls_embedding {
     void *planted_arg;
 };
 
-// What one held rank owns of one group in one pass. (device): memory of the module's device.
+// One held rank's part of one group in one pass. (device): memory of the module's device.
 typedef struct embedding_part {
     bool variable;     // the batch has a size per feature
     int kinds;         // 1; variable: blocks of the rank's node
@@ -117,7 +117,7 @@ typedef struct embedding_part {
     const int64_t **positions;  // (device) [slot_count] where each of them stood
 } embedding_part;
 
-// What one held rank has of one pair in one pass.
+// One held rank's part of one pair in one pass.
 typedef struct embedding_input {
     ls_jagged jagged;  // of the source; ids after the id policy
     ls_jagged bags;    // (device) the same
@@ -139,7 +139,7 @@ typedef enum embedding_stage {
     STAGE_UPDATE
 } embedding_stage;
 
-// What backward leaves of one held shard.
+// The results of backward for one held shard.
 typedef struct embedding_touched {
     int table, shard;     // in the plan
     const int64_t *rows;  // (device) [count] local, ascending; NULL: all rows of the shard
@@ -156,7 +156,7 @@ typedef struct embedding_pool {
 } embedding_pool;
 // An array for the kernels, and what to call it in messages.
 typedef struct embedding_array {
-    int rank, pair;  // whose; pair -1: of a whole group
+    int rank, pair;  // owner; pair -1: of a whole group
     const char *what;
     size_t count, element_bytes;
 } embedding_array;
@@ -168,7 +168,7 @@ int ls_embedding__take_zeroed(embedding_pool *pool, void **out, const embedding_
 // Zeroed, on the host, and of the sink's memory where that has room: it will be emitted as it is.
 int ls_embedding__take_room(embedding_pool *pool, void **out, bool *in_room,
                             const embedding_array *array, const ls_stage_sink *sink);
-// What the kernels read in place of `host`: the array itself on the host, else a copy.
+// The array that the kernels read in place of `host`: the array itself on the host, else a copy.
 int ls_embedding__upload(embedding_pool *pool, const void **out, const embedding_array *array,
                          const void *host);
 // The contents of device memory in ordinary memory: the array itself on the host, else a copy.
@@ -246,7 +246,7 @@ int ls_embedding__part_slot(embedding_pool *pool, const embedding_group *group, 
 int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group *group, int held,
                             int k, const ls_stage_sink *sink);
 
-// What one held rank sends of one group in input_dist, cut up by slot (device).
+// One held rank's sends for one group in input_dist, cut up by slot (device).
 typedef struct embedding_outgoing {
     int64_t *sent_ids;        // [slots], on the host
     const int64_t **lengths;  // [slots][batch]
@@ -278,7 +278,7 @@ int ls_embedding__samples_fold(embedding_pool *memory, int rank, int pair,
 // `begins`: without waiting, where the backend can. Then a wait must follow, after a failure too.
 int ls_embedding__input_dist_start(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
                                    bool begins);
-// What was begun arrives; without `settle` it is only waited for.
+// The started exchange completes; without `settle` it is only waited for.
 int ls_embedding__input_dist_wait(ls_embedding_pass *pass, bool settle, const ls_stage_sink *sink);
 int ls_embedding__lookup(ls_embedding_pass *pass, const ls_stage_sink *sink);
 int ls_embedding__output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink);

@@ -37,7 +37,7 @@ int64_t ls_jagged_sample_ids(const ls_jagged *jagged);
 // (TorchRec's variable_stride_per_key) have as many as the feature has different ones, and
 // inverse_indices say which of them each sample takes. Read-only to its users.
 typedef struct ls_keyed_jagged {
-    int rank;                        // whose batch it is, for messages
+    int rank;                        // owner of the batch, for messages
     int key_count;                   // features
     const char *const *keys;         // [key_count], distinct
     int64_t batch;                   // samples, the same for every feature; ranks may differ

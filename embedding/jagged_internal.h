@@ -1,10 +1,10 @@
-// What the two files of jagged inputs share: the memory of one.
+// Shared by the two files of jagged inputs: the memory of one.
 #ifndef LS_EMBEDDING_JAGGED_INTERNAL_H
 #define LS_EMBEDDING_JAGGED_INTERNAL_H
 
 #include "embedding/jagged.h"
 
-// What ls_keyed_jagged points into: one allocation per array.
+// Memory of an ls_keyed_jagged: one allocation per array.
 typedef struct keyed_jagged_owner {
     ls_keyed_jagged jagged;  // first, so that a pointer to it is a pointer to the owner
     char **keys;

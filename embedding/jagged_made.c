@@ -1,4 +1,4 @@
-// What is made of jagged inputs: padded arrays, inputs of some of their features, and text.
+// Conversions of jagged inputs: padded arrays, inputs of some of their features, and text.
 #include "embedding/jagged_internal.h"
 
 #include <inttypes.h>

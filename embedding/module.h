@@ -44,7 +44,7 @@
 extern "C" {
 #endif
 
-// What a mean divides a bag's sum by. Where ids have no weights, their weights are 1.
+// The divisor of a mean. Where ids have no weights, their weights are 1.
 typedef enum ls_mean_divisor {
     LS_MEAN_WEIGHTS,   // the sum of the weights, under every sharding type
     LS_MEAN_IDS,       // the number of ids, under every sharding type
@@ -152,7 +152,7 @@ int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
 // Stage 1 in two parts, so that the next batch travels while this one is looked up: when the first
 // returns, the sizes are exchanged and lengths, ids and weights are under way (on backends that
 // complete calls one after another they have arrived). Two batches or more may be in flight, and
-// their waits come in the order of their starts. What uses the batch before the wait is reported:
+// their waits come in the order of their starts. Use of the batch before the wait is reported:
 // lookup with LS_ERR_FINDING, ls_embedding_output with NULL and the same; freeing the pass waits,
 // too. Under MPI every process must make the same calls in the same order.
 LS_API int ls_embedding_input_dist_start(ls_embedding_pass **out, ls_embedding *module,
@@ -170,10 +170,10 @@ LS_API int ls_embedding_forward(ls_embedding_pass **out, ls_embedding *module,
                                 const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink);
 LS_API void ls_embedding_pass_free(ls_embedding_pass *pass);  // NULL is allowed
 
-// What a sink is given per held rank: stages "input_dist", "lookup", "output_dist"; the table's and
-// feature's names; field as above, followed by "[i]" (the shard's index in the plan) where this
-// rank holds several shards of the table. `reduces` is set where a sum in a bag or over ranks was
-// taken.
+// The outputs that a sink receives per held rank: stages "input_dist", "lookup", "output_dist"; the
+// table's and feature's names; field as above, followed by "[i]" (the shard's index in the plan)
+// where this rank holds several shards of the table. `reduces` is set where a sum in a bag or over
+// ranks was taken.
 
 // The output of a (table, feature) on a held rank: [*rows, dim] of *dtype (ls_table_output_dtype).
 // Borrowed from the pass, in the memory of the backend's device where it has one. feature: index in

@@ -88,7 +88,7 @@ static int add_field(ls_oracle *oracle, oracle_entry entry, ls_stage stage, ls_s
     return add_entry(oracle, entry, labelled);
 }
 
-// What training emits of a shard serving a feature.
+// The outputs of training for a shard that serves a feature.
 static int list_trained_shard(ls_oracle *oracle, oracle_entry entry, bool labelled) {
     const ls_optimizer *optimizer = &oracle->options.training->optimizers[entry.table];
     bool local = oracle->plans[entry.table]->sharding == LS_DATA_PARALLEL;
@@ -138,7 +138,7 @@ static int list_shard(ls_oracle *oracle, int t, int f, int shard) {
     return oracle->options.training ? list_trained_shard(oracle, entry, labelled) : LS_OK;
 }
 
-// What a rank emits of a feature as its source.
+// The outputs of a rank for a feature as its source.
 static int list_source(ls_oracle *oracle, int t, int f, int rank) {
     oracle_entry entry = {.table = t, .feature = f, .shard = -1, .rank = rank};
     LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_DIST, LS_STAGE_FIELD_VALUES, false));

@@ -43,7 +43,7 @@ typedef struct ls_oracle ls_oracle;
 typedef struct ls_oracle_options {
     const ls_table *tables;  // borrowed, as everything here
     int table_count;
-    const ls_plan *plan;                   // who must get which ids; may be broken
+    const ls_plan *plan;                   // plan of the ids' owners; may be broken
     ls_id_policy id_policy;                //
     ls_torchrec_quirks quirks;             // as the module's
     const ls_keyed_jagged *const *inputs;  // [plan->ranks], of all ranks
@@ -54,7 +54,7 @@ typedef struct ls_oracle_options {
     // Of a batch that is trained with: then the outputs of backward and update are expected, too.
     // NULL: none.
     const ls_training *training;
-    // What is fed to ls_embedding_backward, of all ranks: [plan->ranks][(table, feature) pairs].
+    // The input of ls_embedding_backward, of all ranks: [plan->ranks][(table, feature) pairs].
     const void *const *const *gradients;
     bool backward_only;  // nothing is updated: the next batch finds tables and states as they were
     // The oracle of the step before, with the same tables and plan, which must outlive this one:
@@ -65,7 +65,7 @@ typedef struct ls_oracle_options {
 int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options);
 void ls_oracle_free(ls_oracle *oracle);  // NULL is allowed
 
-// What one stage output must be. Either integers (lengths, ids) or numbers.
+// The expected value of one stage output. Either integers (lengths, ids) or numbers.
 typedef struct ls_expected {
     ls_shape shape;
     size_t count;            // elements
@@ -120,14 +120,14 @@ int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_j
 // Where an element comes from.
 typedef struct ls_provenance {
     const char *table, *feature;
-    int source_rank;   // whose sample it is; -1: the element is not of one sample
+    int source_rank;   // owner of the sample; -1: the element is not of one sample
     int64_t sample;    // on the source rank
     bool is_bag;       // of a batch with a size per feature: `sample` is a bag, of several samples
     int64_t position;  // in the bag, of `id`
     int64_t column;    // of the table; -1 for lengths, ids and weights
     int64_t id;       // the id to blame: the first of the bag that not exactly one shard owns, else
                       // the first of the bag; -1: empty bag
-    int owner_rank;   // who holds its row (and column); -1: nobody
+    int owner_rank;   // holder of its row (and column); -1: nobody
     int owner_count;  // shards that hold that cell: 1 in a sound plan
     int64_t id_count;  // ids in the bag
 } ls_provenance;

@@ -60,7 +60,7 @@ static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, 
     return status;
 }
 
-// What one pooled bag sums up to, per column of the span.
+// The sum of one pooled bag, per column of the span.
 typedef struct bag_sum {
     double *sum, *magnitude, *squares, *largest, *error;  // [dim]
     double divisor, divisor_magnitude;
@@ -104,7 +104,7 @@ static double sum_bound(const ls_table *table, ls_dtype dtype, size_t terms, dou
                            : ls_bound_sum(dtype, terms, magnitude);
 }
 
-// What lookups add up in, before they round to the outputs' type.
+// The type in which lookups are summed, before they round to the outputs' type.
 static ls_dtype sum_dtype(const ls_table *table) {
     return table->dtype == LS_F64 ? LS_F64 : LS_F32;
 }
@@ -126,7 +126,7 @@ static size_t part_sums(const ls_oracle *oracle, const oracle_entry *entry, int6
     return parts;
 }
 
-// What one element must be.
+// The expected value of one element.
 typedef struct element {
     double value, bound, size;
 } element;

@@ -1,4 +1,4 @@
-// What the outputs of backward and update must be, cut out of the oracle's step.
+// The expected outputs of backward and update, cut out of the oracle's step.
 #include "embedding/oracle_internal.h"
 
 #include <math.h>

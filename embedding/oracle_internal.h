@@ -1,4 +1,4 @@
-// What the two files of the oracle share. Nothing here is used by the module.
+// Shared by the two files of the oracle. Nothing here is used by the module.
 #ifndef LS_EMBEDDING_ORACLE_INTERNAL_H
 #define LS_EMBEDDING_ORACLE_INTERNAL_H
 
@@ -81,7 +81,7 @@ struct ls_oracle {
     oracle_range norm[ORACLE_SENSES], factor[ORACLE_SENSES];
 };
 
-// What a pooled output is divided by, one after another; why says what is documented.
+// The divisors of a pooled output, one after another; why says what is documented.
 typedef enum oracle_by { ORACLE_BY_ONE, ORACLE_BY_IDS, ORACLE_BY_WEIGHTS } oracle_by;
 typedef struct oracle_divisor {
     oracle_by by;
@@ -98,7 +98,7 @@ void ls_oracle__unsharded(const ls_oracle *oracle, int table, oracle_meaning *ou
 bool ls_oracle__divides_as_torchrec(const ls_table *table, const oracle_divisor *by);
 // Why an output is by design.
 void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out);
-// What the table's sharding type is documented to give instead; false: nothing else.
+// The documented result of the table's sharding type; false: nothing else.
 bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *out);
 
 // oracle_quantised.c: a row [dim] as the table keeps it before the first step, of which columns
@@ -121,7 +121,7 @@ int64_t ls_oracle__next_part(const ls_oracle *oracle, int table, int64_t column)
 bool ls_oracle__departs(const ls_oracle *oracle, int table);
 // And why: its optimizer; false: it does not.
 bool ls_oracle__own_state(const ls_oracle *oracle, int table);
-// What the oracle's batch finds in a row: its weights [dim] and states.
+// The oracle's state of a row before the batch: its weights [dim] and states.
 int ls_oracle__record(const ls_oracle *oracle, int table, oracle_sense sense, int64_t row,
                       oracle_range *out);
 // Of the record's numbers [first, first + count) at least.

@@ -10,7 +10,7 @@
 
 // ---- Provenance ---------------------------------------------------------------------------------
 
-// Who holds a cell of the table. Data parallel: the asking rank itself.
+// The holders of a cell of the table. Data parallel: the asking rank itself.
 static void find_owner(const ls_oracle *oracle, const oracle_entry *entry, int source, int64_t row,
                        int64_t column, int *rank, int *count) {
     const ls_plan_table *plan = oracle->plans[entry->table];
@@ -255,7 +255,7 @@ static void describe_owner(ls_text *text, const ls_provenance *from) {
     }
 }
 
-// What one id adds to a pooled element: its weighted value, over what that is divided by.
+// One id's term of a pooled element: its weighted value, over what that is divided by.
 static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
                         const oracle_selection *chosen, const oracle_bag *bag, size_t item,
                         int64_t column, double *out) {

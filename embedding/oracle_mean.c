@@ -1,4 +1,4 @@
-// What a pooled output is divided by: what the table means unsharded, and, where a sharding type is
+// The divisor of a pooled output: what the table means unsharded, and, where a sharding type is
 // documented to give something else, what that type gives and why.
 #include "embedding/oracle_internal.h"
 

@@ -1,5 +1,5 @@
-// What one step of an optimizer does to one row, formula by formula, on ranges. Shares nothing with
-// the kernels that it judges but the description of an optimizer.
+// One step of an optimizer on one row, formula by formula, on ranges. Shares nothing with the
+// kernels that it judges but the description of an optimizer.
 #include <math.h>
 
 #include "embedding/oracle_range.h"
@@ -12,7 +12,7 @@ typedef struct stepper {
     oracle_range lr, eps, beta1, beta2, rest1, rest2, momentum, decay, one;
     oracle_range correction1, correction2;  // 1 - beta^step
     bool l2, decoupled, dense;
-    double slack;  // what the roundings of all steps can make of 1
+    double slack;  // largest factor by the roundings of all steps
     double reach;  // how far |m / correction1| can be beyond sqrt(v / correction2)
 } stepper;
 
@@ -29,7 +29,7 @@ static oracle_range over(const stepper *p, oracle_range a, oracle_range b) {
     return ls_range__div(a, b, p->t);
 }
 
-// What is no longer than `most`, but where `divisor` may be 0: then it may be 0/0.
+// A value of at most `most`, but where `divisor` may be 0: then it may be 0/0.
 static oracle_range limited(oracle_range a, double most, oracle_range divisor) {
     return divisor.lo > 0 || divisor.hi < 0 ? ls_range__limit(a, most) : a;
 }

@@ -1,5 +1,5 @@
-// What quantised rows hold, by the formulas of kernels/quantise.h, one element at a time. Nothing
-// here is shared with the kernels.
+// The values of quantised rows, by the formulas of kernels/quantise.h, one element at a time.
+// Nothing here is shared with the kernels.
 #include <math.h>
 #include <string.h>
 

@@ -15,7 +15,7 @@ static double rounded(double value, ls_dtype dtype) {
     return ls_element_to_f64(&bits, dtype);
 }
 
-// What rounding to dtype, and this file's own in f64, can move a number of this size by.
+// The largest effect on a number of this size of rounding to dtype, and of this file's f64.
 static double step_of(double value, ls_dtype dtype) {
     double own = ls_bound_step(LS_F64, fabs(value));
     return dtype == LS_F64 ? 2 * own : own + ls_bound_step(dtype, fabs(value));

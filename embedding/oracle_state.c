@@ -1,4 +1,4 @@
-// What the oracle's batch finds in a row, as earlier steps and max_norm have left it.
+// The oracle's state of a row before the batch, as earlier steps and max_norm have left it.
 #include "embedding/oracle_internal.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static const ls_optimizer *optimizer_of(const ls_oracle *oracle, int t) {
     return &ls_oracle__training(oracle)->optimizers[t];
 }
 
-// ---- What a record holds ------------------------------------------------------------------------
+// ---- Records ------------------------------------------------------------------------------------
 
 // The parts of the columns that keep a state of their own are as the plan cuts them: where the one
 // that has this column ends.

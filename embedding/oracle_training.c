@@ -22,7 +22,7 @@ static ls_dtype output_dtype(const ls_oracle *oracle, int t) {
     return ls_oracle__dtype(&oracle->options.tables[t], LS_STAGE_FIELD_VALUES);
 }
 
-// What a bag's ids come to as a divisor.
+// The divisor of a bag.
 static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_jagged *input,
                                int64_t bag, const oracle_divisor *by, size_t *counted) {
     const ls_table *table = &oracle->options.tables[t];
@@ -267,8 +267,8 @@ int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense
     return status;
 }
 
-// What the difference of a sum looks like: a division too many or too few, or one occurrence that
-// is missing or counted twice.
+// Likely reasons for the difference of a sum: a division too many or too few, or one occurrence
+// that is missing or counted twice.
 int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *entry, int64_t row,
                                 int64_t column, const oracle_range *wanted, double got,
                                 ls_text *text) {

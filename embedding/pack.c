@@ -1,5 +1,5 @@
-// What a rank sends in the exchanges of stage 1: its pieces in the order of the ranks they go to,
-// and how much goes to each and comes from it.
+// The data that a rank sends in the exchanges of stage 1: its pieces in the order of the ranks they
+// go to, and how much goes to each and comes from it.
 #include "embedding/input_dist.h"
 
 int ls_embedding__total(size_t *out, const size_t *counts, int count) {
@@ -14,7 +14,7 @@ static size_t element_bytes(payload what) {
     return what == PAYLOAD_WEIGHTS ? sizeof(float) : sizeof(int64_t);
 }
 
-// What goes to a slot.
+// The data of a slot.
 typedef struct outgoing_piece {
     const char *data;
     size_t bytes;
@@ -77,8 +77,8 @@ int ls_embedding__pack(const ls_embedding_pass *pass, const embedding_group *gro
     return LS_OK;
 }
 
-// What is sent follows from what there is, not from the sizes that were reported: their memory was
-// in other hands since.
+// The sent data follows from the input, not from the sizes that were reported: their memory was in
+// other hands since.
 static int count_lengths(const ls_embedding *module, const embedding_group *group,
                          embedding_traffic *side, const embedding_part *part) {
     int first = group->rank_first[side->rank];

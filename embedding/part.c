@@ -1,4 +1,4 @@
-// What an owner holds of one group: the bags that reached its slots, and handing them to the sink.
+// An owner's part of one group: the bags that reached its slots, and handing them to the sink.
 #include "embedding/internal.h"
 
 int ls_embedding__part_create(embedding_part *part, const embedding_group *group, int rank,

@@ -51,7 +51,7 @@ void ls_embedding_pass_free(ls_embedding_pass *pass) {
     }
     if (pass) {
         ls_embedding__pool_free(&pass->filled);
-        embedding_pool pool = pass->pool;  // whose arena holds the pass itself
+        embedding_pool pool = pass->pool;  // its arena holds the pass itself
         ls_embedding__pool_free(&pool);
     }
 }
@@ -95,7 +95,7 @@ int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
     return status;
 }
 
-// What is used before it is there, whatever happens to lie in its place.
+// Data that is used before it has arrived, whatever happens to lie in its place.
 static int fail_early(const ls_embedding_pass *pass, const char *what) {
     static const char *const missing[] = {
         [STAGE_NONE] = "input_dist",
@@ -196,7 +196,7 @@ const char *ls_stage_field_name(ls_stage_field field) {
     return names[field];
 }
 
-// What lies on the device is copied out first.
+// Data on the device is copied out first.
 static int emit_copy(const ls_embedding *module, const ls_stage_sink *sink,
                      const embedding_emission *emission) {
     size_t count, bytes = ls_dtype_bytes(emission->dtype);

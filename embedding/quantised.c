@@ -1,4 +1,4 @@
-// What a table's rows are kept as: numbers of its dtype, or quantised rows. It matters which comes
+// The storage of a table's rows: numbers of its dtype, or quantised rows. It matters which comes
 // first: whole rows are quantised and then cut, which keeps their scales, or each shard quantises
 // what it holds (ls_table.quantise_shards).
 #include "embedding/internal.h"

@@ -21,7 +21,7 @@ static void note_bad_id(ls_embedding *module, int rank, int pair, const ls_jagge
                                  .rows = table->config->rows};
 }
 
-// What the kernels read of the input: ids (there already), lengths, offsets and weights.
+// The parts of the input that the kernels read: ids (there already), lengths, offsets and weights.
 static int upload_bags(ls_embedding_pass *pass, int rank, int pair, size_t count,
                        const int64_t *ids, embedding_input *out) {
     const ls_jagged *from = &out->jagged;
@@ -188,7 +188,7 @@ static int route_by_scan(const source *from, int slot) {
     return LS_OK;
 }
 
-// What bucketize makes of one column block (device), for all its row blocks.
+// The result of bucketize for one column block (device), for all its row blocks.
 typedef struct buckets {
     void *lengths, *ids, *weights, *positions;
 } buckets;

@@ -26,7 +26,7 @@ typedef enum ls_stage {
 
 const char *ls_stage_name(ls_stage stage);
 
-// What an output of a stage holds.
+// The content of a stage's output.
 #define LS_STAGE_FIELD_MAP(X)                                                                      \
     X(LENGTHS, "lengths")                                                                          \
     X(IDS, "ids")                                                                                  \

@@ -13,7 +13,7 @@
 //   update     rows with a gradient (form fused) or all (dense). Of a data_parallel table in the
 //              fused form the ranks first agree on the rows, by one more all_reduce
 // Gradients and states are f32, of f64 tables f64, but what travels of sequences has the table's
-// dtype. Padding ids give their row no gradient. What a mean divides by is constant: no gradient
+// dtype. Padding ids give their row no gradient. The divisor of a mean is constant: no gradient
 // goes through it. Pooled by max, an element's gradient goes to the first id of the bag whose row
 // was the largest there (NaN loses), where the bag's rows lie on one owner: not under row_wise,
 // table_row_wise and grid (LS_ERR_UNSUPPORTED).

@@ -35,8 +35,8 @@ static int sum_squares(const ls_embedding *module, const embedding_touched *touc
     return LS_OK;
 }
 
-// What the gradients are multiplied by: as torch.nn.utils.clip_grad_norm_ over all tables together.
-// Copies of a data parallel table count once, on the first rank.
+// The factor of the gradients: as torch.nn.utils.clip_grad_norm_ over all tables together. Copies
+// of a data parallel table count once, on the first rank.
 static int clip(ls_embedding_pass *pass, embedding_pool *scratch, const ls_stage_sink *sink,
                 double *factor) {
     const ls_embedding *module = pass->module;

@@ -24,7 +24,7 @@
 #define DEFAULT_BACKEND "sim"
 #endif
 
-// What a run needs, beside the program.
+// The settings of a run, beside the program.
 typedef struct job {
     example given;
     ls_world *world;

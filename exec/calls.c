@@ -56,7 +56,7 @@ static ls_exec_op *make_op(ls_exec_process *process, const ls_exec_comm *comm, u
     return op;
 }
 
-// ---- What a message says ------------------------------------------------------------------------
+// ---- Messages -----------------------------------------------------------------------------------
 static int find_counts(ls_exec_op *op, const ls_wire_call *message) {
     size_t size = (size_t)ls_comm_size(op->handle), sides = 0;
     sides += (message->flags & LS_WIRE_SEND_COUNTS) != 0 ? 1 : 0;
@@ -170,7 +170,7 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
     whole.rank = op->rank->id;
     whole.root = op->call.any_source ? 0 : whole.root;  // any: the sizes are the same
     size_t send = 0, recv = 0;
-    // What makes no sense is for the checks, which name it.
+    // The checks report invalid calls.
     if (ls_call_send_elements(&send, &whole) != LS_OK ||
         ls_call_recv_elements(&recv, &whole) != LS_OK) {
         return LS_OK;
@@ -369,7 +369,7 @@ static bool post_rank(ls_exec *exec, ls_exec_rank *rank) {
     return any;
 }
 
-// ---- What has met -------------------------------------------------------------------------------
+// ---- Matched calls ------------------------------------------------------------------------------
 void ls_exec__met(void *arg, ls_request *const *requests, int size) {
     ls_exec *exec = arg;
     ls_exec_job *job = calloc(1, sizeof *job + (size_t)size * sizeof(ls_request *));
@@ -442,8 +442,8 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
     }
 }
 
-// Whether a call of the same communicator was made before it and is not over. What is observed is
-// kept in the order of the calls, whenever it is seen that their data has come.
+// Whether a call of the same communicator was made before it and is not over. Observed data is kept
+// in the order of the calls, whenever it is seen that their data has come.
 static bool overtakes(const ls_exec *exec, const ls_exec_job *job) {
     const ls_comm *own = ls_remote_call_of(job->requests[0])->comm;
     for (const ls_exec_job *at = exec->jobs; at != job && exec->options->observe; at = at->next) {

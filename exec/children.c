@@ -66,7 +66,7 @@ static int free_port(void) {
     return port;
 }
 
-// What every process of the program finds in its environment. rank < 0: of a launcher.
+// The environment of every process of the program. rank < 0: of a launcher.
 static void set_environment(const ls_exec *exec, const char *dir, int rank, int port) {
     const ls_exec_options *options = exec->options;
     set_first("LD_PRELOAD", options->preload);
@@ -137,7 +137,7 @@ int ls_exec__start(ls_exec *exec, const char *dir) {
     return LS_OK;
 }
 
-// ---- What they write to stderr ------------------------------------------------------------------
+// ---- Their stderr -------------------------------------------------------------------------------
 static void pass_on(const char *text, size_t bytes) {
     while (bytes > 0) {
         ssize_t wrote = write(2, text, bytes);

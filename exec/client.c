@@ -417,7 +417,7 @@ static int open_client(ls_client **out) {
     status = status == LS_OK ? say_hello(client) : status;
     status = status == LS_OK ? start_watching(client) : status;
     if (status != LS_OK) {
-        free(client);  // what little else it has ends with the process, which cannot go on
+        free(client);  // its other memory ends with the process, which cannot go on
         return status;
     }
     *out = client;

@@ -1,4 +1,4 @@
-// What a front (a library that replaces NCCL, a backend of torch.distributed) says to the
+// The messages of a frontend (a library that replaces NCCL, a backend of torch.distributed) to the
 // coordinator of `lockstep exec`: wire.h as functions. Needs no other part of lockstep but base.
 // All functions may be called by any thread of the process.
 #ifndef LS_EXEC_CLIENT_H
@@ -48,8 +48,8 @@ typedef int (*ls_client_maker)(void **at, void *handle, size_t bytes);
 LS_API int ls_client_staging_take(ls_client_region *out, ls_client *client, int device,
                                   size_t bytes, ls_client_maker made);
 LS_API void ls_client_region_give(ls_client *client, const ls_client_region *region);
-// What a call that collects has received, in blocks [count] of so many bytes, one after another.
-// Once, when the call of `slot` is done; pieces: its recv.
+// The data that a collecting call has received, in blocks [count] of so many bytes, one after
+// another. Once, when the call of `slot` is done; pieces: its recv.
 LS_API void ls_client_collect(ls_client *client, uint32_t slot, const ls_client_region *pieces,
                               void *const *blocks, const uint64_t *bytes, int count);
 
@@ -94,25 +94,25 @@ typedef struct ls_client_call {
                     // ls_client_collect takes
     uint64_t send_address, recv_address;  // the program's own
     uint64_t stream;                      // LS_WIRE_NO_STREAM: it waits for no call before it
-    const char *purpose;                  // what it moves, in the program's words; NULL: not known
-    bool shares;         // two blocks of its lists of tensors share memory: block shared[0] of
-    bool shares_sent;    // what it sends, or else of what it receives, and
-    uint16_t shared[2];  // block shared[1] of what it receives
+    const char *purpose;  // name of the moved data, in the program's words; NULL: not known
+    bool shares;          // two blocks of its lists of tensors share memory: block shared[0] of
+    bool shares_sent;     // of the sent data, or else of the received data, and
+    uint16_t shared[2];   // block shared[1] of what it receives
 } ls_client_call;
 // Takes the slot that answers; the caller waits for it and gives it back.
 LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call);
 LS_API void ls_client_arrived(ls_client *client, uint32_t slot);
-// What a front in another language mirrors of this header: the sizes of records with where each
-// field is, and constants. Borrowed.
+// The layout of this header for a frontend in another language: the sizes of records with where
+// each field is, and constants. Borrowed.
 LS_API const char *ls_client_layout(void);
 // The number of a kind of calls by its name (collectives/calls.h); -1: none is called so.
 LS_API int ls_client_kind(const char *name);
 // The sentence of this thread's last error.
 LS_API const char *ls_client_said(void);
-// What torch calls the element type of that number (ls_dtype); NULL: there is none.
+// torch's name of the element type of that number (ls_dtype); NULL: there is none.
 LS_API const char *ls_client_dtype(uint32_t number);
 
-// ---- What is said -------------------------------------------------------------------------------
+// ---- Messages -----------------------------------------------------------------------------------
 // The thread that calls, as orders of calls and waits name it. Invariant: autograd's threads count
 // as the first thread, which waits in backward() while they call for it.
 LS_API uint32_t ls_client_thread(void);

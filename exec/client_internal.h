@@ -1,4 +1,4 @@
-// What the files of the client share.
+// Shared by the files of the client.
 #ifndef LS_EXEC_CLIENT_INTERNAL_H
 #define LS_EXEC_CLIENT_INTERNAL_H
 

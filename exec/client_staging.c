@@ -5,7 +5,7 @@
 #include "exec/client_internal.h"
 
 #define PIECE_BYTES ((size_t)64 << 20)  // at least
-#define PAGE_BYTES  ((size_t)2 << 20)   // what a GPU maps at once
+#define PAGE_BYTES  ((size_t)2 << 20)   // bytes that a GPU maps at once
 #define ALIGN_BYTES ((size_t)256)
 
 static size_t rounded(size_t bytes, size_t to) {

@@ -204,7 +204,7 @@ static int join(ls_exec *exec, const ls_exec_joining *of) {
     return LS_OK;
 }
 
-// ---- Who asks -----------------------------------------------------------------------------------
+// ---- Requests -----------------------------------------------------------------------------------
 static int disagree(ls_exec *exec, const ls_exec_joining *a, const ls_exec_joining *b) {
     char text[512];
     (void)snprintf(text, sizeof text,
@@ -310,7 +310,7 @@ bool ls_exec__never_joined(const ls_exec *exec) {
     for (const ls_exec_joining *at = of; at != NULL; at = at->next) {
         there += memcmp(at->id, of->id, sizeof of->id) == 0 && !at->process->gone ? 1 : 0;
     }
-    // Who joined lives; of those who live, not enough are left to join. Of more members than
+    // The ranks that joined live; too few of the living are left to join. Of more members than
     // processes some are threads of one.
     return of != NULL && of->ranks <= exec->options->processes && apart_so_far(exec) &&
            ls_exec__living_children(exec) < of->ranks && there > 0;

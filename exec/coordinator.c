@@ -226,7 +226,7 @@ static int loop(ls_exec *exec) {
             idle = 0;
         }
         if (exec->over && now - exec->moved > grace_of(exec)) {
-            return LS_OK;  // what is left is ended
+            return LS_OK;  // the rest is ended
         }
         ls_exec__judge(exec, now - exec->moved);
         note_over(exec);
@@ -242,12 +242,13 @@ static int loop(ls_exec *exec) {
 
 // ---- The end ------------------------------------------------------------------------------------
 static void end_processes(ls_exec *exec, const char *dir) {
-    exec->over = true;      // what follows is our doing
+    exec->over = true;      // later ends are the coordinator's doing
     ls_processes_end(dir);  // which finds nobody where there is no memory
     for (int i = 0; i < exec->child_count; i++) {
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
         ls_exec__reap(exec, &exec->children[i], true);
-        ls_exec__hear(&exec->children[i], ls_exec__now());  // who else has its pipe has ended, too
+        ls_exec__hear(&exec->children[i],
+                      ls_exec__now());  // the other holders of its pipe have ended, too
     }
 }
 

@@ -8,7 +8,7 @@
 #include "runner/result.h"
 #include "ranks/ranks.h"
 
-// What a recording has of the data.
+// The data in a recording.
 typedef enum ls_exec_kept {
     LS_EXEC_KEPT_NOTHING,
     LS_EXEC_KEPT_HASHES,   // of what was sent and received
@@ -24,8 +24,8 @@ typedef struct ls_exec_options {
     const char *real;         // where: "nccl", or "gloo" for host memory; NULL: nccl
     const char *record;       // a folder to make, for the recording; NULL: none
     ls_exec_kept kept;        // beside the list of the calls
-    const char *flight;  // what the names of the flight recorder's files begin with; NULL: none
-    bool quiet_stdout;   // the program's stdout goes to stderr
+    const char *flight;       // prefix of the flight recorder's files; NULL: none
+    bool quiet_stdout;        // the program's stdout goes to stderr
     double deadline_seconds;  // nothing moves for so long: the run ends; at most 0: never
     bool deadline_given;      // also where no rank is known to wait
     // Opens the device that moves what lies in GPUs' memory, when there is some; NULL: nothing

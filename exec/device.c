@@ -1,5 +1,5 @@
-// What lies in the GPUs' memory: staging that fronts have made and given out, which one device of
-// this process opens and computes on. A check that wants to see bytes gets them in ordinary memory.
+// Data in the GPUs' memory: staging that fronts have made and given out, which one device of this
+// process opens and computes on. A check that wants to see bytes gets them in ordinary memory.
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,7 +142,7 @@ int ls_exec__move(ls_exec *exec, const ls_exec_job *job, bool collected) {
     }
     bool done = false;
     if (there == job->size) {
-        // What fails there, for want of memory say, is tried here.
+        // A failure there, such as missing memory, is tried here.
         (void)ls_remote_move_on(&done, exec->run, job->requests, job->size, exec->device);
     }
     return done ? LS_OK : move_here(exec, job);

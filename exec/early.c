@@ -10,7 +10,7 @@
 #define FAILED_SECONDS 10.0  // after a rank failed to start; then the others are ended, too
 #define SOURCE_COLUMNS 60    // of a line that a rank waits in
 
-// ---- What is known of a rank -------------------------------------------------------------------
+// ---- Early ranks --------------------------------------------------------------------------------
 // The process of the rank; NULL: it has not connected.
 static const ls_exec_process *process_of(const ls_exec *exec, int rank) {
     const ls_exec_process *found = NULL;

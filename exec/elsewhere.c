@@ -209,7 +209,7 @@ static bool all_wait(const ls_exec_process *process) {
     return ls_exec__waits(process);
 }
 
-// ---- Who waits here -----------------------------------------------------------------------------
+// ---- Waiting ranks ------------------------------------------------------------------------------
 static bool waits_for(const ls_wire_wait *wait, const ls_exec_op *op) {
     if (wait->slot != LS_WIRE_NONE) {
         return op->slot == wait->slot;

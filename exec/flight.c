@@ -1,4 +1,4 @@
-// What each rank called, as the analyzer of PyTorch's flight recorder reads it
+// The calls of each rank, as the analyzer of PyTorch's flight recorder reads it
 // (torch.distributed.flight_recorder, version 2.10 of the format): PREFIX0, PREFIX1, ..., a pickle
 // for each rank. The analyzer knows kinds, sizes, dtypes and states, no operations and no roots.
 //

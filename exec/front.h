@@ -1,4 +1,4 @@
-// What the files of the front for NCCL share: communicators, calls on their way, CUDA's driver.
+// Shared by the files of the NCCL frontend: communicators, calls on their way, CUDA's driver.
 #ifndef LS_EXEC_FRONT_H
 #define LS_EXEC_FRONT_H
 

@@ -47,7 +47,7 @@ ncclResult_t ls_front__group_comm(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-// ---- What a call moves --------------------------------------------------------------------------
+// ---- Moved data ---------------------------------------------------------------------------------
 // Elements sent and received by this member.
 static void elements(size_t *send, size_t *recv, const ls_front_issue *what) {
     size_t n = what->count, all = n * (size_t)what->comm->size;
@@ -86,7 +86,7 @@ static void elements(size_t *send, size_t *recv, const ls_front_issue *what) {
     }
 }
 
-// ---- What NCCL itself refuses -------------------------------------------------------------------
+// ---- Calls that NCCL refuses --------------------------------------------------------------------
 static ncclResult_t check_op(pending *call) {
     const ls_front_issue *what = &call->what;
     call->op = what->op;
@@ -173,7 +173,7 @@ static size_t device_bytes(void) {
     return known;
 }
 
-// What all members say alike: a call is in one memory on all of them.
+// Arguments that are identical on all members: a call is in one memory on all of them.
 static size_t whole_bytes(const ls_front_issue *what) {
     bool blocks = ls_collective_has_counts(ls_collective_of(what->kind));
     return what->count * ls_dtype_bytes((ls_dtype)what->type) *
@@ -291,7 +291,7 @@ static bool keeps_payload(void) {
     return mode != NULL && mode[0] == '1';
 }
 
-// What observed calls send is copied before the real library has them.
+// The input of observed calls is copied before the real library has them.
 static ncclResult_t watch(pending *first, ls_client *client) {
     ncclResult_t result = ncclSuccess;
     (void)client;

@@ -15,8 +15,8 @@ static bool is_over(ls_client *client, const ls_front_flight *flight) {
            ls_client_failed(client, NULL);
 }
 
-// Waits until its calls are over, as those do who wait for a stream. What a GPU that has failed was
-// to do is never done.
+// Waits until its calls are over, as those do who wait for a stream. Pending work of a failed GPU
+// never completes.
 static ncclResult_t drain(ncclComm_t comm) {
     ls_client *client = ls_client_get();
     ncclResult_t result = ncclSuccess;
@@ -91,7 +91,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return result;
 }
 
-// What its streams wait for is let go.
+// Its waiting streams are released.
 LS_NCCL_EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     if (comm == NULL) {
         return ncclSuccess;

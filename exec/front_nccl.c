@@ -28,7 +28,7 @@ ncclResult_t ls_front__fail_last(void) {
     return ls_front__fail(ncclSystemError, "%s", ls_error_last()->text);
 }
 
-// What the end of the run is to a program.
+// The result code of the run's end for a program.
 static ncclResult_t over(const char *why) {
     return ls_front__fail(ncclInvalidUsage, "%s", why);
 }

@@ -1,6 +1,5 @@
 // The front that observes: preloaded before NCCL's own library, it tells the coordinator of each
-// call as it is issued and hands it on, unchanged. What is not here goes to the real library at
-// once.
+// call as it is issued and hands it on, unchanged. Other functions go to the real library directly.
 #define _GNU_SOURCE  // RTLD_NEXT
 #include <dlfcn.h>
 #include <pthread.h>
@@ -60,7 +59,7 @@ typedef struct known {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static known *all;
 
-// What is informed of a real communicator; NULL: nothing is.
+// The record of a real communicator; NULL: nothing is.
 static ncclComm_t own_of(ncclComm_t comm) {
     (void)pthread_mutex_lock(&lock);
     known *at = all;
@@ -326,7 +325,7 @@ LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
     return told == ncclInvalidUsage ? told : result;
 }
 
-// What the front itself refuses is the real library's to judge; the end of the run is reported.
+// The real library judges calls that the frontend refuses; the end of the run is reported.
 static ncclResult_t tell(ls_front_issue what) {
     ncclComm_t own = own_of(what.comm);
     if (own == NULL) {

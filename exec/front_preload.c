@@ -1,6 +1,6 @@
-// What the front, being preloaded, does in place of CUDA's runtime and of libc: as many devices as
-// there are ranks on a machine that has fewer; who waits for a stream is informed of, so that a
-// hang is seen at once; and so is the end of a process. The functions in use are those behind ours.
+// The preloaded frontend's versions of functions of CUDA's runtime and of libc: as many devices as
+// there are ranks on a machine that has fewer; a wait for a stream is reported, so that a hang is
+// seen at once; and so is the end of a process. The functions in use are those behind ours.
 #define _GNU_SOURCE  // RTLD_NEXT, on_exit
 #include <dlfcn.h>
 #include <stdio.h>

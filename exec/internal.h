@@ -1,4 +1,4 @@
-// What the files of the coordinator share.
+// Shared by the files of the coordinator.
 #ifndef LS_EXEC_INTERNAL_H
 #define LS_EXEC_INTERNAL_H
 
@@ -22,7 +22,7 @@ typedef struct ls_exec_site {
     const char *file;  // in the run's arena
     int line;
     const char *stack;    // in lines; NULL: none
-    const char *purpose;  // what its calls move; NULL: not known
+    const char *purpose;  // name of the data that its calls move; NULL: not known
 } ls_exec_site;
 
 // Memory of a GPU that a process has given out.
@@ -147,7 +147,7 @@ typedef struct ls_exec_child {
     pid_t pid;
     int watch;  // pidfd; -1: it has ended
     int status;
-    int errors;  // what it writes to stderr comes here; -1: it is closed
+    int errors;  // its stderr; -1: it is closed
     char text[8192];
     size_t length;  // of that, which is not passed on yet
     double heard;   // when it last wrote
@@ -189,7 +189,7 @@ struct ls_exec {
     ls_exec_flight *flight;    // likewise
     ls_exec_place *places;     // of what is over
     int place_count;
-    ls_exec_calls *made;  // what was done, for the report
+    ls_exec_calls *made;  // counters for the report
     int made_count;
     ls_call_set *sets;  // [LS_EXEC_SETS_MAX]
     int set_count;
@@ -199,8 +199,8 @@ struct ls_exec {
     bool died;
     bool planted;  // a process was killed by a injected fault
     int failed_rank, failed_code;
-    pid_t symbols;                                  // who reads lines (symbols.c); 0: nobody
-    int questions;                                  // where it is asked
+    pid_t symbols;  // process that reads lines (symbols.c); 0: nobody
+    int questions;  // where it is asked
     _Alignas(16) char buffer[LS_WIRE_MESSAGE_MAX];  // of a message
 };
 
@@ -242,7 +242,7 @@ void ls_exec__forget_joining(ls_exec *exec);
 // ---- coordinator.c ------------------------------------------------------------------------------
 // Ends the run where it cannot go on, nothing having moved for `quiet` seconds.
 void ls_exec__judge(ls_exec *exec, double quiet);
-// What is left when the processes have ended, with how: the result, and all memory given back.
+// The end of the run after all processes have ended: the result, and all memory given back.
 void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status);
 
 // ---- process.c ----------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ int ls_exec__keep_comm(ls_exec_process *process, uint32_t number, ls_rank_comm *
 ls_exec_comm *ls_exec__comm(ls_exec_process *process, uint32_t number);
 void ls_exec__answer_comm(ls_exec *exec, const ls_exec_process *process, uint32_t slot,
                           const ls_rank_comm *handle);
-// Who joined a communicator that never came to be; false: nobody.
+// The ranks that joined a communicator that was never completed; false: nobody.
 bool ls_exec__explain_joining(ls_exec *exec);
 bool ls_exec__never_joined(const ls_exec *exec);  // since too few processes are left
 

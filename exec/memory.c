@@ -42,7 +42,7 @@ static int map(ls_exec_memory *out, int file, size_t bytes) {
 int ls_exec_memory__create(ls_exec_memory *out) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     size_t bytes = (size_t)(pages > 0 ? pages : 1 << 20) * (size_t)page;
-    // What is not touched costs nothing, and what a process took is not taken anew after its end.
+    // Untouched memory costs nothing. Memory of a process is not reused after its end.
     bytes *= 4;
     int file = memfd_create("lockstep", MFD_CLOEXEC);
     if (file < 0 || ftruncate(file, (off_t)bytes) != 0) {

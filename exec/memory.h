@@ -13,7 +13,7 @@
 
 typedef struct ls_exec_gap ls_exec_gap;
 
-// What one process has of it. Not for several threads at once.
+// One process's part of it. Not for several threads at once.
 typedef struct ls_exec_memory {
     char *base;  // of the file; offsets count from here
     size_t bytes;

@@ -295,8 +295,8 @@ static void hang_up(ls_exec_process *process) {
     }
 }
 
-// What the process says cannot be taken. A rank's ends the run; the connection of one that takes no
-// part is closed, and the run goes on.
+// The process's message cannot be accepted. A rank's ends the run; the connection of one that takes
+// no part is closed, and the run goes on.
 static int refuse(ls_exec_process *process) {
     char text[LS_ERROR_TEXT_MAX], who[64];
     (void)snprintf(text, sizeof text, "%s", ls_error_last()->text);
@@ -423,7 +423,7 @@ static void describe(char *out, size_t bytes, const ls_exec_process *process, bo
 
 int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
     int heard = LS_OK;
-    while (process->socket >= 0) {  // what it said before
+    while (process->socket >= 0) {  // its earlier messages
         int socket = process->socket;
         char byte;
         heard = ls_exec__read(exec, process);

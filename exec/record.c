@@ -1,7 +1,8 @@
-// What a run leaves for a replay: DIR/exec.json lists its collectives, in the order in which their
-// data had come, and DIR/call_000000.safetensors holds what each sent ("send" [members, elements])
-// and received ("recv/MEMBER"). Where hashes are kept, each block of a member's is the u64 of its
-// bytes, and "agreed" repeats the first member's result. runner/replay/import_exec.c reads it.
+// The recording of a run for a replay: DIR/exec.json lists its collectives, in the order in which
+// their data had come, and DIR/call_000000.safetensors holds what each sent ("send" [members,
+// elements]) and received ("recv/MEMBER"). Where hashes are kept, each block of a member's is the
+// u64 of its bytes, and "agreed" repeats the first member's result. runner/replay/import_exec.c
+// reads it.
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -83,7 +84,7 @@ static size_t elements_of(const ls_exec_job *job, int member, bool send) {
     return status == LS_OK ? count : 0;
 }
 
-// What all send, one after another; who sends nothing has zeros. *each: elements of one.
+// The data of all senders, one after another; other members have zeros. *each: elements of one.
 static char *gather_sent(size_t *each, const ls_exec_job *job) {
     size_t width = ls_dtype_bytes(ls_remote_call_of(job->requests[0])->dtype);
     *each = 0;
@@ -256,8 +257,8 @@ static int write_data(const ls_exec_record *record, const ls_exec_job *job, cons
     return status;
 }
 
-// What replay compares two runs by: of each member, which of its rank's calls this is, where it was
-// made, and what it sent and received.
+// The data by which replay compares two runs: of each member, which of its rank's calls this is,
+// where it was made, and what it sent and received.
 static void write_members(const ls_exec *exec, const ls_exec_job *job) {
     ls_exec_record *record = exec->record;
     ls_json *json = &record->json;
@@ -349,7 +350,7 @@ int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, siz
     return status;
 }
 
-// ---- What the report tells of a run -------------------------------------------------------------
+// ---- Records for the report ---------------------------------------------------------------------
 #define ROWS_MAX 512
 
 static bool is_like(const ls_exec_calls *row, const ls_call *call) {

@@ -7,7 +7,7 @@
 #include "exec/internal.h"
 #include "ranks/front.h"
 
-// ---- What is kept -------------------------------------------------------------------------------
+// ---- Kept results -------------------------------------------------------------------------------
 static const ls_exec_process *process_of(const ls_exec *exec, int rank) {
     const ls_exec_process *at = exec->processes;
     while (at != NULL && at != exec->ranks[rank].process &&

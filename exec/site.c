@@ -125,7 +125,7 @@ uint32_t ls_client_here(ls_client *client, const char *purpose) {
         if (dladdr(outside[i], &module) == 0 || module.dli_fname == NULL) {
             continue;
         }
-        // What is kept is where a call returns to: the call is before it.
+        // The return address of a call is kept: the call is before it.
         int wrote =
             snprintf(stack + length, sizeof stack - length, "%zx %s\n",
                      (size_t)((char *)outside[i] - (char *)module.dli_fbase) - 1, module.dli_fname);

@@ -112,7 +112,7 @@ static bool in_folder(const folder *of, const char *file, const char *part) {
            strncmp(file + length, part, strlen(part)) == 0;
 }
 
-// Whose code a frame is, by how well it names the place of a call.
+// The owner of a frame's code, by how well it names the place of a call.
 typedef enum owner {
     OWNER_NOBODY,     // lockstep, the interpreter, the standard library
     OWNER_FRAMEWORK,  // torch, and whatever else is installed

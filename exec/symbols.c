@@ -21,7 +21,7 @@
 
 #define FRAMES_SHOWN 8
 
-// What is known of one address.
+// The symbol of one address.
 typedef struct symbol {
     char function[128];
     char file[256];

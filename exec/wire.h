@@ -1,8 +1,7 @@
-// What processes and the coordinator of `lockstep exec` say to each other. Messages go from a
-// process to the coordinator, over a Unix socket of packets (SOCK_SEQPACKET) whose abstract
-// name is in the environment; answers, and all data, are in memory that all map (memfd). Both are
-// of one build and one machine: numbers are as the machine has them. docs/exec.md tells the life
-// of a call.
+// Messages between processes and the coordinator of `lockstep exec`. Messages go from a process to
+// the coordinator, over a Unix socket of packets (SOCK_SEQPACKET) whose abstract name is in the
+// environment; answers, and all data, are in memory that all map (memfd). Both are of one build and
+// one machine: numbers are as the machine has them. docs/exec.md tells the life of a call.
 #ifndef LS_EXEC_WIRE_H
 #define LS_EXEC_WIRE_H
 
@@ -13,7 +12,7 @@
 #define LS_WIRE_SIMULATED    "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
 #define LS_WIRE_PAYLOAD      "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
 #define LS_WIRE_DEVICE       "LOCKSTEP_EXEC_DEVICE"     // calls of so many bytes: in GPU memory
-#define LS_WIRE_REAL         "LOCKSTEP_EXEC_REAL"       // what moves data of host memory: "gloo"
+#define LS_WIRE_REAL         "LOCKSTEP_EXEC_REAL"       // backend of data in host memory: "gloo"
 #define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
 #define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
 #define LS_WIRE_MESSAGE_MAX  ((uint32_t)128 << 10)      // bytes, the head with them
@@ -137,7 +136,7 @@ typedef struct ls_wire_comm_destroy {
 // A part of what a member receives, which it copies for itself: the parts follow one another.
 typedef struct ls_wire_piece {
     uint64_t offset, bytes;  // of the job's memory
-    uint64_t stretch;        // whose readers (memory.h) are one less then
+    uint64_t stretch;        // block whose readers (memory.h) decrease by one
 } ls_wire_piece;
 
 typedef struct ls_wire_call {
@@ -174,7 +173,7 @@ typedef struct ls_wire_resume {
     uint32_t unused;
 } ls_wire_resume;
 
-// What the coordinator says, a byte each: the answer to the greeting; and where is the program?,
+// The coordinator's messages, a byte each: the answer to the greeting; and where is the program?,
 // asked when nothing moves.
 #define LS_WIRE_WELCOME 'W'
 #define LS_WIRE_ASK     'P'

@@ -30,7 +30,7 @@ typedef struct ls_mark {
 typedef struct ls_diagnostic {
     ls_mark mark;
     const char *text;      // what is wrong
-    const char *expected;  // what would be right, or NULL
+    const char *expected;  // the correct form, or NULL
     const char *nearest;   // "did you mean", or NULL
     const char *note;      // a second place that matters ("first given here"), or NULL
     ls_mark note_mark;     //

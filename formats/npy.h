@@ -22,7 +22,8 @@ typedef struct ls_npy {
     void *data;    // [count], 64-byte aligned, in this machine's byte order; owned
 } ls_npy;
 
-// What a file holds: all of *out but the data, which stays NULL. Checks what ls_npy_read checks.
+// The content of a file: all of *out but the data, which stays NULL. Checks what ls_npy_read
+// checks.
 int ls_npy_describe(ls_npy *out, const char *path);
 // Reads a file. LS_ERR_IO; LS_ERR_FORMAT for a broken file; LS_ERR_UNSUPPORTED for Fortran order,
 // objects, and types that lockstep lacks, naming them. Free *out with ls_npy_free.

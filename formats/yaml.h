@@ -33,12 +33,12 @@ typedef struct ls_yaml_node {
 
 typedef struct ls_yaml_tree ls_yaml_tree;
 
-// What a file may be.
+// The limits of a file.
 typedef struct ls_yaml_limits {
     size_t bytes;
     int depth;
     uint32_t nodes;     // with every alias written out
-    const char *whole;  // what an empty file should have been; NULL: nothing to say
+    const char *whole;  // expected content, for an empty file; NULL: nothing to say
 } ls_yaml_limits;
 
 // Parses text [bytes]. LS_ERR_FORMAT: every error found is in diagnostics. The caller frees *out.

@@ -31,7 +31,7 @@
 // injected defect damages may ask for any.
 #define CASE_PIECE_BYTES ((uint64_t)1 << 30)
 
-// What the processes tell each other: plain data in shared pages.
+// Data shared by the processes: plain data in shared pages.
 typedef struct fuzz_board {
     uint32_t number;  // of the case that runs
     int way;
@@ -105,7 +105,7 @@ static int get_case(json_t **out, const fuzz_campaign *campaign, uint32_t number
                                    : make_case(out, options->seed, number);
 }
 
-// What a case is called; of real runs the file that their processes read.
+// The name of a case; of real runs the file that their processes read.
 static void case_file(char *out, size_t bytes, const fuzz_campaign *campaign, uint32_t number) {
     if (campaign->options->file_count > 0) {
         (void)snprintf(out, bytes, "%s", campaign->options->files[number]);
@@ -284,7 +284,7 @@ static int still_fails(void *arg, const json_t *scenario, bool *fails) {
         ls_fuzz_parse(&parsed, scenario, shrinking->file, campaign->run.allow_outside, NULL);
     bool refused = strcmp(shrinking->outcome.sign, "refused") == 0;
     ls_scenario_free(parsed);
-    if (status != LS_OK || refused) {  // what is refused for one reason may be for another
+    if (status != LS_OK || refused) {  // a case may be refused for several reasons
         return status == LS_ERR_MEMORY ? status : LS_OK;
     }
     shrinking->candidate = scenario;

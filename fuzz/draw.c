@@ -99,7 +99,7 @@ void ls_fuzz_push_text(ls_fuzz_draw *draw, json_t *array, const char *text) {
     (void)push(draw, array, json_string(text));
 }
 
-// ---- What kinds of scenarios share --------------------------------------------------------------
+// ---- Shared by kinds of scenarios ---------------------------------------------------------------
 void ls_fuzz_mesh_make(ls_fuzz_mesh *out, ls_fuzz_draw *draw, json_t *scenario, int axes_max) {
     static const ls_fuzz_mesh meshes[] = {
         {{1}, 1, 1},    {{2}, 1, 2},    {{3}, 1, 3},    {{4}, 1, 4},       {{5}, 1, 5},

@@ -1,6 +1,6 @@
-// What random scenarios are made with: draws that follow from (seed, case) alone, and a tree of
-// JSON values that is written as a scenario file (scenario_text.h). Memory that is missing is noted
-// in the draw, and reported once the tree is whole.
+// Tools for random scenarios: draws that follow from (seed, case) alone, and a tree of JSON values
+// that is written as a scenario file (scenario_text.h). Memory that is missing is noted in the
+// draw, and reported once the tree is whole.
 #ifndef LS_FUZZ_DRAW_H
 #define LS_FUZZ_DRAW_H
 
@@ -46,7 +46,7 @@ json_t *ls_fuzz_push_array(ls_fuzz_draw *draw, json_t *array);
 void ls_fuzz_push_int(ls_fuzz_draw *draw, json_t *array, int64_t value);
 void ls_fuzz_push_text(ls_fuzz_draw *draw, json_t *array, const char *text);
 
-// ---- What kinds of scenarios share --------------------------------------------------------------
+// ---- Shared by kinds of scenarios ---------------------------------------------------------------
 typedef struct ls_fuzz_mesh {
     int64_t shape[LS_FUZZ_AXES_MAX];
     int axes, ranks;

@@ -127,7 +127,7 @@ static void make_call(buffers_maker *maker, json_t *keys, const char *kind) {
     if (among(kind, " reduce broadcast gather scatter ")) {
         ls_fuzz_set_int(draw, keys, "root", ls_fuzz_below(draw, members));
     }
-    // What overflows or brings NaN is a finding: ranks watch their own calls for it.
+    // An overflow or a NaN is a finding: ranks watch their own calls for it.
     if (strcmp(op, "prod") == 0) {
         ls_fuzz_set_text(draw, keys, "values", "exact");
     } else {

@@ -96,7 +96,7 @@ static bool same_offsets(const ls_fuzz_program *program, const ls_fuzz_tensor *a
     return true;
 }
 
-// ---- What fits ----------------------------------------------------------------------------------
+// ---- Fitting tensors ----------------------------------------------------------------------------
 bool ls_fuzz_fits_placed(const ls_fuzz_program *program, const ls_fuzz_tensor *tensor,
                          const ls_fuzz_tensor *other) {
     (void)program, (void)other;
@@ -345,7 +345,7 @@ static void cat(ls_fuzz_program *program) {
     for (int rank = 0; rank < program->mesh.ranks; rank++) {
         made.shards[rank].at[dim] *= 2;
     }
-    if (tensor->placed) {  // what is cut along the dimension is brought together first
+    if (tensor->placed) {  // shards along the dimension are gathered first
         for (int axis = 0; axis < program->mesh.axes; axis++) {
             if (made.places[axis].kind == 'S' && made.places[axis].dim == dim) {
                 made.places[axis] = (ls_fuzz_place){.kind = 'R', .op = ""};

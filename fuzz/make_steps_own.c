@@ -37,7 +37,8 @@ static void list_below(ls_fuzz_draw *draw, json_t *tensor, int64_t count, int64_
     }
 }
 
-// What a loss says besides: weights of its classes, smoothed labels, a class that does not count.
+// Further arguments of a loss: weights of its classes, smoothed labels, a class that does not
+// count.
 static void choose_loss(ls_fuzz_program *program, json_t *keys, int64_t classes,
                         const char *dtype) {
     ls_fuzz_draw *draw = program->draw;
@@ -89,7 +90,7 @@ void ls_fuzz_look_up(ls_fuzz_program *program) {
     }
 }
 
-// What moves and is placed anew is still what it was.
+// Moved and redistributed data is unchanged.
 void ls_fuzz_check_equal(ls_fuzz_program *program) {
     ls_fuzz_tensor *tensor = ls_fuzz_pick(program, ls_fuzz_fits_values, NULL);
     if (tensor == NULL || program->count >= LS_FUZZ_TENSORS_MAX) {

@@ -59,7 +59,7 @@ static void cut_rows(tables_maker *maker, json_t *keys, int64_t rows) {
     ls_fuzz_set_ints(maker->draw, keys, "ranks", members, count);
 }
 
-// What the planner is bound by, so that something is left for it to choose.
+// Constraints of the planner, chosen so that something is left for it to choose.
 static void bind_planner(tables_maker *maker, json_t *keys, int number, int64_t dim) {
     static const char *const types[] = {"table_wise", "column_wise", "row_wise", "data_parallel"};
     static const char *const kernels[] = {"fused", "fused_uvm", "fused_uvm_caching"};

@@ -99,7 +99,7 @@ static void note(mutating *m, int kind, const char *by) {
     }
 }
 
-// What a scenario could have said to notice more.
+// Keys by which a scenario notices more.
 static const char *const remedies[] = {
     "without its checks: the default ones would notice it",
     "with numbers that add up exactly in any order (exact) and checks: {oracle: bit_exact} the "

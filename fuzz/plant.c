@@ -48,7 +48,7 @@ static void plant_fault(ls_fuzz_draw *draw, json_t *scenario, int ranks) {
     }
 }
 
-// What a rank does differently in a collective: what fits each, or one of the things that it says.
+// An exception of a rank in a collective: one that fits any call, or one of its arguments.
 static void plant_except(ls_fuzz_draw *draw, json_t *keys, int ranks) {
     static const char *const always[] = {"skip", "repeat", "exit"};
     static const char *const said[] = {"dtype", "op", "root"};

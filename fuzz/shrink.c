@@ -11,7 +11,7 @@
 
 enum { DROP_HALVES, DROP_MEMBERS, MESH, DROP_KEYS, LISTS, NUMBERS };
 
-// ---- What must stay consistent ------------------------------------------------------------------
+// ---- Consistency --------------------------------------------------------------------------------
 static bool among(const char *key, const char *const *words) {
     for (; *words != NULL; words++) {
         if (strcmp(key, *words) == 0) {
@@ -127,7 +127,7 @@ static void drop_unused_features(json_t *scenario) {
             at = json_object_iter_next(features, at);
         } else {
             (void)json_object_del(features, name);
-            at = json_object_iter(features);  // what follows is checked again
+            at = json_object_iter(features);  // later steps are checked again
         }
     }
 }
@@ -304,7 +304,7 @@ static int try_pass(json_t **scenario, int pass, bool *smaller, ls_fuzz_fails_fn
         if (status == LS_OK && still) {
             json_decref(*scenario);
             *scenario = candidate;
-            *smaller = true;  // what follows has this number now
+            *smaller = true;  // the next one has this number now
         } else {
             json_decref(candidate);
             number += 1;

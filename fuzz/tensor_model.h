@@ -1,5 +1,5 @@
-// What a random program on tensors knows of its tensors: shape and placement of the whole, and the
-// shape that each rank has, so that only programs that can run come out. Private to make_tensors.c,
+// The model of the tensors of a random program: shape and placement of the whole, and the shape
+// that each rank has, so that only programs that can run come out. Private to make_tensors.c,
 // make_steps.c and make_steps_own.c.
 #ifndef LS_FUZZ_TENSOR_MODEL_H
 #define LS_FUZZ_TENSOR_MODEL_H

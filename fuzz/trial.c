@@ -92,7 +92,7 @@ int ls_fuzz_parse(ls_scenario **out, const json_t *scenario, const char *file, b
     return status;
 }
 
-// ---- What a case came to ------------------------------------------------------------------------
+// ---- Results of a case --------------------------------------------------------------------------
 // The text without what changes while a scenario shrinks: numbers and places.
 static void sign(ls_fuzz_outcome *out, const char *kind, const char *text) {
     size_t at = 0;
@@ -151,7 +151,7 @@ static void fail(ls_fuzz_outcome *out, const ls_case_result *result) {
     }
 }
 
-// What is injected must be found, or the verdict must say what it did.
+// An injected defect must be found, or the verdict must say what it did.
 static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
     static const ls_fuzz_end ends[] = {
         [LS_UNNOTICED_MISSED] = LS_FUZZ_MISSED,

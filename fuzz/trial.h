@@ -12,8 +12,8 @@ typedef enum ls_fuzz_end {
     LS_FUZZ_PASSED,
     LS_FUZZ_UNFIT,        // the way does not fit the scenario, or it is none
     LS_FUZZ_NOTHING,      // there was nothing to judge
-    LS_FUZZ_FOUND,        // what is injected is
-    LS_FUZZ_HARMLESS,     // what is injected changes no bit
+    LS_FUZZ_FOUND,        // the injected defect is
+    LS_FUZZ_HARMLESS,     // the injected defect changes no bit
     LS_FUZZ_ROUNDING,     // ... or no more than rounding may
     LS_FUZZ_MISSED,       // no rank comes to what is injected
     LS_FUZZ_FAILED,       // it is not as it should be
@@ -26,7 +26,7 @@ typedef struct ls_fuzz_outcome {
     ls_fuzz_end end;
     ls_class class_;
     bool planted;    // LS_FUZZ_ENVIRONMENT: it has a defect, which may have asked for too much
-    char sign[160];  // what a smaller scenario must show to fail in the same way
+    char sign[160];  // failure that a smaller scenario must show
     char text[900];  // what is amiss
 } ls_fuzz_outcome;
 

@@ -54,7 +54,7 @@ static int parse_varied(ls_scenario **out, const json_t *tree, const ls_scenario
     return status == LS_ERR_FORMAT ? LS_OK : status;
 }
 
-// ---- What must stay -----------------------------------------------------------------------------
+// ---- Invariants ---------------------------------------------------------------------------------
 // Where the outputs are to differ by the sharding: meanings that are chosen by name.
 static bool depends_on_plan(const ls_scenario *scenario) {
     bool depends = scenario->quirks.grid_mean_not_divided ||
@@ -68,7 +68,7 @@ static bool depends_on_plan(const ls_scenario *scenario) {
     return depends;
 }
 
-// Whose parts are as many times the whole as there are ranks, each rounded.
+// Values whose parts are as many times the whole as there are ranks, each rounded.
 static bool averages(const ls_placements *placements) {
     bool averages = false;
     for (int d = 0; d < placements->count; d++) {
@@ -78,7 +78,7 @@ static bool averages(const ls_placements *placements) {
     return averages;
 }
 
-// Whose sign a sum of parts does not keep, but a single part does.
+// Values whose sign a sum of parts does not keep, but a single part does.
 static bool has_negative_zero(const ls_generator *values) {
     bool has = false;
     for (int64_t i = 0; values->reals != NULL && i < values->value_count; i++) {
@@ -135,8 +135,8 @@ typedef struct other_outputs {
     int ranks;  // that both runs have
 } other_outputs;
 
-// What every sample gets is the same under every plan; after the first step's update no longer:
-// sums are taken in other orders, and column blocks may have states of their own.
+// Every sample's result is the same under every plan; after the first step's update no longer: sums
+// are taken in other orders, and column blocks may have states of their own.
 static bool is_output(const ls_scenario *scenario, const ls_stage_entry *entry) {
     for (int s = 0; s < scenario->step_count; s++) {
         if (scenario->steps[s].kind == LS_STEP_FULL &&

@@ -124,9 +124,9 @@ void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void 
 void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, double value,
                                size_t dim, const int64_t *ids, const int64_t *offsets,
                                int64_t padding_id, size_t bags);
-// What makes a mean of sums: divides row b of out [bags, dim] (f32, f64) by the number of bag b's
-// ids that count, or, with weights, by the sum of their weights, plus `added`; divisor and quotient
-// in f64, the sum in the order of the bag, one rounding at the end. Bags without an id that counts
+// Turns sums into means: divides row b of out [bags, dim] (f32, f64) by the number of bag b's ids
+// that count, or, with weights, by the sum of their weights, plus `added`; divisor and quotient in
+// f64, the sum in the order of the bag, one rounding at the end. Bags without an id that counts
 // stay.
 void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                            const int64_t *ids, const int64_t *offsets, const float *weights,

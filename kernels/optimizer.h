@@ -36,7 +36,7 @@ typedef enum ls_optimizer_kind {
 } ls_optimizer_kind;
 
 typedef enum ls_weight_decay {
-    LS_DECAY_DEFAULT,    // what the kind's row says for the form
+    LS_DECAY_DEFAULT,    // the value of the kind's row for the form
     LS_DECAY_NONE,       // weight_decay does nothing
     LS_DECAY_L2,         // added to the gradient: g + weight_decay w
     LS_DECAY_DECOUPLED,  // beside the gradient: w - lr weight_decay w
@@ -59,7 +59,7 @@ typedef struct ls_optimizer {
     double momentum;  // lars_sgd, and sgd in the dense form
     double weight_decay;
     double eta;                  // lars_sgd
-    double initial_accumulator;  // what the first state of adagrad and rowwise_adagrad starts from
+    double initial_accumulator;  // initial value of the first state of adagrad and rowwise_adagrad
     ls_weight_decay decay;
     bool stochastic_rounding;  // of f16 and bf16 weights; else to nearest even
     uint64_t seed;             // of stochastic rounding
@@ -72,7 +72,7 @@ typedef struct ls_optimizer_state_traits {
     bool per_row;
 } ls_optimizer_state_traits;
 
-// What differs by kind alone. Of the arrays of two, the first is of the fused form.
+// Properties of the kind. Of the arrays of two, the first is of the fused form.
 typedef struct ls_optimizer_traits {
     const char *name;                     // as scenarios have it: "rowwise_adagrad"
     int state_count;                      // at most; ls_optimizer_state_count: in use
@@ -102,9 +102,10 @@ LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_fo
 LS_API_BACKENDS int ls_optimizer_check(const ls_optimizer *optimizer);
 // States in use: the traits' number, but sgd has one only in the dense form with momentum.
 LS_API_BACKENDS int ls_optimizer_state_count(const ls_optimizer *optimizer);
-// What every element of its states starts from: initial_accumulator, of the kinds that have one.
+// The initial value of every element of its states: initial_accumulator, of the kinds that have
+// one.
 double ls_optimizer_start(const ls_optimizer *optimizer);
-// What the decay is, LS_DECAY_DEFAULT resolved; LS_DECAY_NONE where weight_decay is 0.
+// The decay, LS_DECAY_DEFAULT resolved; LS_DECAY_NONE where weight_decay is 0.
 ls_weight_decay ls_optimizer_decay(const ls_optimizer *optimizer);
 // f32, or f64 of f64: the type of the state and the gradients of a table.
 ls_dtype ls_optimizer_state_dtype(ls_dtype table_dtype);

@@ -1,8 +1,8 @@
-// What is done with the ids of a bag and with those that name no row.
+// The treatment of the ids of a bag and with those that name no row.
 #ifndef LS_KERNELS_POOLING_H
 #define LS_KERNELS_POOLING_H
 
-// What to do with an id outside [0, rows).
+// The treatment of an id outside of [0, rows).
 typedef enum ls_id_policy {
     LS_ID_ERROR,  // LS_ERR_INVALID, naming the position
     LS_ID_CLAMP,  // nearest valid row

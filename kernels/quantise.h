@@ -27,7 +27,7 @@ typedef enum ls_row_element {
 } ls_row_element;
 
 // How one row lies in memory: elements, scale and bias (behind or ahead of them), zeros up to the
-// alignment. What the layouts of FBGEMM are called:
+// alignment. FBGEMM's names of the layouts:
 //   Fused8BitRowwise             {LS_ROW_INT8, .scale_f32 = true}        dim + 8 bytes
 //   FusedNBitRowwise 8, 4, 2     {LS_ROW_INT8}, {LS_ROW_INT4}, {LS_ROW_INT2}
 //                                                     dim + 4, ceil(dim / 2) + 4, ceil(dim / 4) + 4
@@ -52,8 +52,8 @@ int ls_row_format_check(const ls_row_format *format);
 int ls_row_format_bytes(size_t *out, const ls_row_format *format, size_t dim);
 
 // ---- Kernels. The format holds its check, and its bytes do not overflow (asserted) --------------
-// out [rows, ls_row_format_bytes] = in [rows, dim] (row stride in_stride elements). What FBGEMM
-// and torch compute, in f32, rounded to nearest even:
+// out [rows, ls_row_format_bytes] = in [rows, dim] (row stride in_stride elements). The computation
+// of FBGEMM and torch, in f32, rounded to nearest even:
 //   f32 scale: bias = min; scale = (max - min) / 255; q = rint((x - bias) (255 / (max - min +
 //   1e-8))). b bits, f16 scale: bias = min in f16; scale = (max - bias) / (2^b - 1) in f16, 1 where
 //   that is 0; q = rint((x - bias) (1 / scale)), clamped to 0 .. 2^b - 1.

@@ -126,9 +126,9 @@ typedef struct ls_placement {
     // NULL: chunks of ceil(n / ranks), the last ones smaller or empty, as torch.chunk cuts. The
     // sizes are copied by the tensor that is created with them.
     const int64_t *sizes;
-    // shard: as DTensor's _StridedShard. What there is to cut is first split into this many chunks,
-    // and each of them is cut along the mesh dimension: coordinate i holds part i of each, one
-    // after the other. 0, 1: no; not with sizes; at most LS_SPLIT_MAX.
+    // shard: as DTensor's _StridedShard. The dimension is first split into this many chunks, and
+    // each of them is cut along the mesh dimension: coordinate i holds part i of each, one after
+    // the other. 0, 1: no; not with sizes; at most LS_SPLIT_MAX.
     int split;
     // shard: of several mesh dimensions that shard one tensor dimension those of lower turn cut
     // first, those of equal turn from left to right.

@@ -184,7 +184,7 @@ int ls_placements__check_ops(const ls_placements *placements, ls_dtype dtype) {
     return LS_OK;
 }
 
-// What coordinate `c` of `parts` gets of `size` elements under explicit sizes.
+// The part of coordinate `c` of `parts` in `size` elements under explicit sizes.
 static int cut_by_sizes(int64_t *offset, int64_t *length, int64_t *sum, const int64_t *sizes,
                         const int64_t *starts, int parts, int c) {
     *length = sizes[c];

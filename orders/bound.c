@@ -61,8 +61,8 @@ static bool passes_max(const ls_float_format *f, double magnitude) {
     return !(magnitude <= f->max);
 }
 
-// What a step of a saturating type adds when the exact value would pass the largest finite one: the
-// distance to the limit.
+// The error of a step of a saturating type when the exact value would pass the largest finite one:
+// the distance to the limit.
 static double saturation_error(const ls_float_format *f, double magnitude) {
     return f->saturates && passes_max(f, magnitude) ? magnitude + f->max : 0.0;
 }

@@ -223,7 +223,7 @@ static int try_order(search *s, const char *text, const char *sentence) {
         ls_order_free(order);
         return status;
     }
-    // What is no order of this communicator, or does not fit the call, explains nothing.
+    // An order of another communicator, or one that does not fit the call, explains nothing.
     if (status != LS_OK || differing >= s->best->differing) {
         ls_order_free(order);
         ls_error_clear();

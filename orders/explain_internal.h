@@ -1,4 +1,4 @@
-// What the files of the explanation search share.
+// Shared by the files of the explanation search.
 #ifndef LS_ORDERS_EXPLAIN_INTERNAL_H
 #define LS_ORDERS_EXPLAIN_INTERNAL_H
 

@@ -1,4 +1,4 @@
-// What the files of orders share. Not for other folders.
+// Shared by the files of orders. Not for other folders.
 #ifndef LS_ORDERS_INTERNAL_H
 #define LS_ORDERS_INTERNAL_H
 
@@ -8,7 +8,7 @@
 #define LS_ORDER_RANKS_MAX    65536
 #define LS_ORDER_CHANNELS_MAX 64
 #define LS_ORDER_TEXT_MAX     ((size_t)1 << 20)
-// What the machine measured gives a communicator; channels= says otherwise.
+// The channels that the measured machine gives a communicator; channels= says otherwise.
 #define LS_ORDER_CHANNELS_DEFAULT 24
 
 // ---- Folds: what is added to what ---------------------------------------------------------------

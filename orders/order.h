@@ -27,7 +27,7 @@ LS_API void ls_order_free(ls_order *order);  // NULL is allowed
 // The canonical text, such that parsing it gives an equal order. Borrowed.
 LS_API const char *ls_order_text(const ls_order *order);  // "rank" for NULL
 
-// What is reduced, for the functions below.
+// The reduction, for the functions below.
 typedef struct ls_reduction {
     const void *const *in;  // [in_count] inputs, one per rank of the group, in group order
     int in_count;           // ranks

@@ -248,7 +248,7 @@ static void build(builder *b, const recipe *how, bool must) {
         b->now.choice[i] = choose(how, &problem->items[i]);
         const ls_choice *choice = &problem->items[i].choices[b->now.choice[i]];
         int64_t key = how->by_memory ? choice->hbm_max : choice->ticks_max;
-        // What lies on all ranks has no choice of place, so it goes first.
+        // A table on all ranks has no choice of place, so it goes first.
         b->order[i] = (ordered){choice->fit == LS_FIT_ALL ? INT64_MAX : key, i};
     }
     qsort(b->order, (size_t)problem->item_count, sizeof(*b->order), compare_ordered);

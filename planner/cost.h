@@ -1,5 +1,5 @@
-// What a shard costs in time and memory: the cost models, one small file each. Internal to planner/
-// and to its tests.
+// The cost of a shard in time and memory: the cost models, one small file each. Internal to
+// planner/ and to its tests.
 #ifndef LS_PLANNER_COST_H
 #define LS_PLANNER_COST_H
 

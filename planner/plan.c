@@ -231,7 +231,7 @@ static int check_rows(const ls_plan_table *table, int first, int end) {
     return LS_OK;
 }
 
-// What each sharding type allows beyond tiling: how many blocks in either direction, and that the
+// Limits of each sharding type beyond tiling: how many blocks in either direction, and that the
 // host-wise ones stay on one host. first, end: the shards of one column block.
 static int check_type(const ls_plan *plan, const ls_plan_table *table, int first, int end) {
     ls_sharding sharding = table->sharding;

@@ -1,5 +1,5 @@
-// The plan: which rank holds which block of which embedding table. What the planner makes, a
-// scenario names, and the embedding modules execute.
+// The plan: which rank holds which block of which embedding table. Plans: made by the planner,
+// named by a scenario, and executed by the embedding modules.
 #ifndef LS_PLANNER_PLAN_H
 #define LS_PLANNER_PLAN_H
 

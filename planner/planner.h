@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-// ---- What is to be placed -----------------------------------------------------------------------
+// ---- Input --------------------------------------------------------------------------------------
 
 #define LS_PLANNER_FEATURES_MAX 4096
 #define LS_PLANNER_TABLES_MAX   100000
@@ -104,7 +104,7 @@ typedef struct ls_planner_options {
     uint64_t seed;          // of the improvement rounds
 } ls_planner_options;
 
-// ---- What comes out -----------------------------------------------------------------------------
+// ---- Output -------------------------------------------------------------------------------------
 
 typedef struct ls_planner_cost {
     double forward_compute_ms, forward_comms_ms, backward_compute_ms, backward_comms_ms,

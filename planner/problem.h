@@ -67,7 +67,7 @@ struct ls_planner_problem {
     int *rank_class;                 // [ranks] ranks of equal class may be exchanged
     double ticks_per_ms;
     double startup_ms[LS_SHARDING_COUNT];              // once per plan for each type in use
-    ls_cost_startup startup_parts[LS_SHARDING_COUNT];  // what it is the sum of
+    ls_cost_startup startup_parts[LS_SHARDING_COUNT];  // its terms
     int64_t startup[LS_SHARDING_COUNT];                // the same in ticks
     bool any_apart;
     double create_seconds;  // it took to make this problem

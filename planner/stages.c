@@ -1,5 +1,5 @@
-// How long the stages of a plan should take, rank by rank: the cost model's parts put
-// together as the stages run, so that they can be compared with measured times.
+// How long the stages of a plan should take, rank by rank: the cost model's parts combined as the
+// stages run, so that they can be compared with measured times.
 #include "planner/problem.h"
 
 #include <math.h>

@@ -146,7 +146,7 @@ int ls_topology_parse(ls_topology *out, ls_text *errors, const char *file, const
     const ls_yaml_node *root = ls_yaml_open(&source);
     bool measured = false;
     if (root) {
-        // What lockstep calibrate writes has the machine as one of its members.
+        // The file of lockstep calibrate has the machine as one of its members.
         measured = ls_yaml_member(&source, root, "lockstep_order", false) != NULL;
         root = measured ? ls_yaml_member(&source, root, "machine", true) : root;
     }

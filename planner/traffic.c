@@ -60,7 +60,7 @@ static uint64_t ids_inside(const ls_traffic_ids *ids, const ls_plan_shard *shard
     return count;
 }
 
-// What one source rank sends to one shard for one feature, and, for a sequence, gets back.
+// The data that one source rank sends to one shard for one feature, and, for a sequence, gets back.
 static void count_slot(counter *c, int table, const ls_plan_shard *shard, int from, int feature) {
     const ls_traffic_ids *ids = input_of(c, table, from, feature);
     ls_traffic_rank *source = &c->out[from];
@@ -137,7 +137,7 @@ static bool node_has_columns(const ls_plan_table *plan, int shard, int width) {
     return false;
 }
 
-// What goes on by blocks of columns of a node, rather than by shards.
+// Data sent by blocks of columns of a node, rather than by shards.
 static void count_blocks(counter *c, int table, int width) {
     const ls_plan_table *plan = &c->plan->tables[table];
     for (int s = 0; s < plan->shard_count; s++) {

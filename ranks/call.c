@@ -91,7 +91,7 @@ static void fill(ls_request *request, ls_rank_comm *comm, const char *file, int 
     rank->run->calls += 1;
 }
 
-// What a fault makes of the call: true when the call is over with *status.
+// The effect of a fault on the call: true when the call is over with *status.
 static bool plant(int *status, bool *twice, ls_request *request) {
     ls_rank *rank = request->rank;
     ls_fault_do what = LS_FAULT_DO_CALL;

@@ -272,7 +272,7 @@ static uint64_t hash_sent(const ls_request *request) {
            ~hash_of(request, send + end, request->send_bytes - end);
 }
 
-// What is in flight receives into memory of its own, and its buffer is compared at the wait.
+// A call in flight receives into separate memory, and its buffer is compared at the wait.
 static size_t hashed_recv_bytes(const ls_request *request) {
     return request->shadow == NULL ? request->recv_bytes : 0;
 }
@@ -310,8 +310,7 @@ static bool same_site(const ls_allocation *a, const ls_allocation *b) {
     return a->line == b->line && strcmp(a->file, b->file) == 0;
 }
 
-// What was never freed, by the places where it was allocated, in their order: where malloc put it
-// says nothing.
+// Leaks, by the places where it was allocated, in their order: where malloc put it says nothing.
 static void leaked_memory(ls_spmd *run, ls_rank *rank) {
     const ls_allocation *sites[LEAK_SITES_MAX];
     int site_count = 0, count = rank->allocation_count;

@@ -56,7 +56,7 @@ void ls_comm__close(ls_spmd *run) {
     }
 }
 
-// ---- What programs ask -------------------------------------------------------------------------
+// ---- Queries of programs ------------------------------------------------------------------------
 int ls_rank_id(const ls_rank *self) {
     return self->id;
 }
@@ -212,7 +212,7 @@ static int compare_places(const void *a, const void *b) {
     return (x->member > y->member) - (x->member < y->member);
 }
 
-// What a split comes to for this process where it holds one rank: its own communicator, if any.
+// The result of a split for this process where it holds one rank: its own communicator, if any.
 typedef struct own_part {
     const ls_comm *parent;
     int rank;   // this process's

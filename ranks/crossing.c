@@ -119,7 +119,7 @@ static int line_in_circle(const pair *p, const ls_site *site) {
     return -1;
 }
 
-// ---- What speaks against it --------------------------------------------------------------------
+// ---- Counter-evidence ---------------------------------------------------------------------------
 // The two are at one of the lines while the other is elsewhere, outside of any circle: branches.
 static bool meets_otherwise(const pair *p) {
     for (int e = 0; e < p->edge_count; e++) {

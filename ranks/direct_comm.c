@@ -7,7 +7,7 @@
 
 #define SAID_MAGIC UINT64_C(0x6c6f636b73746570)
 
-// What one member asks for, as it travels: all processes run one program, so bytes will do.
+// One member's request, as it is sent: all processes run one program, so bytes will do.
 typedef struct said {
     uint64_t magic;
     int64_t kind, color, key, member_count, next_id, dtype, line;
@@ -145,7 +145,7 @@ int ls_direct__ask(ls_request *request) {
     ls_arena *arena = NULL;
     int status = ls_arena_create(&arena);
     status = status == LS_OK ? do_ask(request, arena) : status;
-    // What is said of a failure may name places that the others reported.
+    // The sentence of a failure may name places that the others reported.
     status = status == LS_OK ? LS_OK : ls_direct__fail(request, status);
     ls_arena_free(arena);
     if (status != LS_OK) {

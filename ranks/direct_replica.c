@@ -1,12 +1,12 @@
-// Checks of replicas where each process holds one copy: the members gather what they hold, piece by
-// piece, and all come to the same verdict.
+// Checks of replicas where each process holds one copy: the members gather their copies, piece by
+// piece, and reach one verdict.
 #include <string.h>
 
 #include "ranks/internal.h"
 
 #define PIECE_BYTES ((size_t)256 << 10)  // of one copy, gathered at a time
 
-// What the members hold, a piece of `all` [size * room] at a time.
+// The members' copies, a piece of `all` [size * room] at a time.
 typedef struct pieces {
     const ls_request *request;  // own
     ls_call what;               // own copy, with the place to name

@@ -94,8 +94,8 @@ static int change_split(ls_request *request, int64_t amount) {
     return LS_OK;
 }
 
-// What the call's buffers have, before a fault has it say otherwise; a comparison of replicas is no
-// collective, and reads what it compares by itself.
+// The sizes of the call's buffers, before a fault has it say otherwise; a comparison of replicas is
+// no collective, and reads what it compares by itself.
 static int note_before(ls_request *request) {
     if (request->call.kind >= LS_KIND_COUNT) {
         return LS_OK;
@@ -105,7 +105,7 @@ static int note_before(ls_request *request) {
     return ls_call_recv_elements(&request->recv_before, &request->call);
 }
 
-// Whether its buffers would have to be larger than they are. What cannot be counted is reported so.
+// Whether its buffers would have to be larger than they are. A call without a count is reported so.
 static bool overstates(const ls_request *request) {
     size_t send = 0, recv = 0;
     return ls_call_send_elements(&send, &request->call) == LS_OK &&

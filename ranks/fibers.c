@@ -43,7 +43,7 @@ typedef struct ls_fiber {
     ucontext_t *context;  // where it waits: on its stack
     void *low;            // of its stack, and how much
     size_t bytes;
-    void *tsan;  // what TSan calls it
+    void *tsan;  // TSan's handle
 } ls_fiber;
 
 struct ls_fibers {
@@ -52,7 +52,7 @@ struct ls_fibers {
     void (*main)(ls_rank *rank);
     char *stacks;  // one mapping: guard, stack, guard, stack, ...
     size_t stack_bytes, mapped_bytes;
-    ls_rank *begins;  // whose first switch this is
+    ls_rank *begins;  // the fiber's first switch
 };
 
 // ---- Switching ----------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// What a finding says: the sentence of the check, who says what, and the last calls of both sides.
+// The text of a finding: the sentence of the check, the ranks' arguments, and the last calls of
+// both sides.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static void add_counts(ls_text *text, const char *verb, const size_t *counts, in
     ls_text_printf(text, "%s}", size > LS_SPLITS_SHOWN ? ", ..." : "");
 }
 
-// What an uneven call says of each member.
+// An uneven call's counts for each member.
 static void add_splits(ls_text *text, const ls_call *call) {
     add_counts(text, "sends", call->send_counts, call->comm->size);
     add_counts(text, "receives", call->recv_counts, call->comm->size);
@@ -90,7 +91,7 @@ static void merge(ls_spmd_result *result, ls_finding *into, const int *ranks, in
     into->text = text != NULL ? text : into->text;
 }
 
-// What only follows from data that was taken too early.
+// Consequences of data that was read too early.
 static bool follows(const ls_spmd_result *result, ls_finding_id id) {
     if (id != LS_FINDING_REPLICA_DIVERGED && id != LS_FINDING_VALUE_NAN_FIRST &&
         id != LS_FINDING_VALUE_INF_FIRST && id != LS_FINDING_BUFFER_UNINITIALISED &&
@@ -134,7 +135,7 @@ static ls_finding *new_finding(ls_spmd_result *result) {
     return &result->findings[result->finding_count];
 }
 
-// What the program may well mean is reported beside the findings.
+// Possibly intended behaviour is reported beside the findings.
 static void add_warning(ls_spmd *run, const ls_finding *warning) {
     ls_spmd_result *result = run->result;
     for (int i = 0; i < result->warning_count; i++) {

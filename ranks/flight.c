@@ -4,8 +4,8 @@
 // early reads NaN under every schedule, and one that writes is found out at the wait. In memory of
 // ls_rank_alloc the pages are closed besides, so that the access itself is seen, by whom (trap.c).
 //
-// What a real machine leaves alone stays readable: the buffer that a call sends from, and of an
-// in-place gather the rank's own block.
+// Memory that a real machine does not change stays readable: the buffer that a call sends from, and
+// of an in-place gather the rank's own block.
 #include <string.h>
 #include <sys/mman.h>
 
@@ -112,13 +112,13 @@ ls_request *ls_flight__trapped(uint64_t *opened, uintptr_t address, bool write) 
     return request;
 }
 
-// ---- What is hidden ----------------------------------------------------------------------------
+// ---- Hidden buffers -----------------------------------------------------------------------------
 typedef struct part {
     char *at;
     size_t bytes;
 } part;
 
-// What the shadow stands for: the receive buffer, or all that is sent where that is a block of it
+// The buffer of the shadow: the receive buffer, or all that is sent where that is a block of it
 // (reduce_scatter in place), since the block is hidden before it is sent.
 static part shadowed(const ls_request *request) {
     char *send = (char *)(uintptr_t)request->call.send, *recv = request->call.recv;

@@ -29,7 +29,7 @@ typedef struct ls_front {
     bool (*holds)(const ls_rank *rank, uintptr_t address);
 } ls_front;
 
-// ---- What a front calls -------------------------------------------------------------------------
+// ---- Functions for frontends --------------------------------------------------------------------
 // Around everything that a rank does in the library.
 LS_API_BACKENDS void ls_schedule__enter(ls_rank *rank);
 LS_API_BACKENDS void ls_schedule__leave(ls_rank *rank);

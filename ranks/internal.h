@@ -1,4 +1,4 @@
-// What the files of ranks/ call of each other.
+// Functions shared by the files of ranks/.
 #ifndef LS_RANKS_INTERNAL_H
 #define LS_RANKS_INTERNAL_H
 
@@ -57,7 +57,7 @@ int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank);
 int ls_spmd__open(ls_spmd **out, ls_spmd_program program, void *arg, const ls_spmd_options *options,
                   const ls_remote *remote);
 int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status);
-// What the end of a run shows: before its threads go, where a debugger may stop.
+// Findings at the end of a run: before its threads go, where a debugger may stop.
 void ls_spmd__judge(ls_spmd *run);
 // Runs the program on all ranks' threads, or on none; judges. In threads.c.
 int ls_threads__run(ls_spmd *run);
@@ -85,8 +85,9 @@ int ls_findings__refuse(ls_rank *rank, const char *file, int line, const char *f
 // The same for one rank's call: the text is put behind what the call is.
 bool ls_findings__add_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                            const char *format, ...) LS_PRINTF(4, 5);
-// What this thread's last failing check of calls [count] found (ls_check_last, ls_error_last): who
-// says what, the majority, the last calls of both sides. Returns the status to fail the run with.
+// The finding of this thread's last failing check of calls [count] (ls_check_last, ls_error_last):
+// who says what, the majority, the last calls of both sides. Returns the status to fail the run
+// with.
 int ls_findings__add_check(ls_spmd *run, ls_request *const *requests, int count);
 // The body of such a finding.
 void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
@@ -118,7 +119,8 @@ void ls_checks__end(ls_spmd *run);
 // ---- values.c: garbage, NaN and Inf -------------------------------------------------------------
 // A call is posted: what it sends may never have been written.
 void ls_values__posted(ls_request *request);
-// What was seen in a reduction, of results and inputs, before the results took the inputs' place.
+// NaN and infinities seen in a reduction's results and inputs, before the results took the inputs'
+// place.
 typedef struct ls_value_watch {
     unsigned results;
     unsigned *inputs;   // [size] NULL: nobody looked
@@ -126,7 +128,7 @@ typedef struct ls_value_watch {
     size_t element;     // of the first of them
     ls_dtype dtype;
     int size;
-    int gone;         // whose input was overwritten as the result was made; -1: nobody's
+    int gone;         // rank with an overwritten input; -1: nobody's
     bool infinities;  // are of interest
 } ls_value_watch;
 // Whether what the call carries is looked at.
@@ -236,7 +238,7 @@ int ls_p2p__submit(ls_request *request);
 // Nobody can go on: lets one receive from any member (or a probe) meet one of the sends that fit.
 // False: there is none.
 bool ls_p2p__choose(ls_spmd *run);
-void ls_p2p__decide(ls_spmd *run);  // what a send and receive that do not fit are a case of
+void ls_p2p__decide(ls_spmd *run);  // finding of a send and receive that do not fit
 // Moves the data of a send and its receive; both are done then.
 int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]);
 
@@ -334,7 +336,7 @@ void ls_stuck__leftovers(ls_spmd *run);
 int ls_direct__submit(ls_request *request);
 int ls_direct__wait(ls_request *request);
 int ls_direct__group_end(ls_rank *rank);
-int ls_direct__finish(ls_rank *rank);  // what was never waited for: others may wait for it
+int ls_direct__finish(ls_rank *rank);  // requests without a wait: others may wait for it
 // The run ends with what the last check or error of this thread says of the request.
 int ls_direct__fail(ls_request *request, int status);
 // A call of the library's own on the request's communicator, complete at the end.

@@ -1,5 +1,5 @@
-// What the program gave to a call may be gone before the call is complete: counts are copied; of a
-// buffer on the stack of a program that has returned nothing is read or written any more.
+// A call's arguments may be gone before the call is complete: counts are copied; of a buffer on the
+// stack of a program that has returned nothing is read or written any more.
 #include <string.h>
 
 #include "ranks/internal.h"

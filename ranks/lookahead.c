@@ -101,8 +101,8 @@ static bool is_for(const ls_site_round *round, const char *purpose) {
     return round->call.purpose != NULL && strcmp(round->call.purpose, purpose) == 0;
 }
 
-// What the ranks agreed on before: the rank at fault makes the newest call again, or goes on with
-// what followed the others' call. Where both are so, neither is known.
+// The calls on which the ranks agreed before: the rank at fault makes the newest call again, or
+// goes on with what followed the others' call. Where both are so, neither is known.
 static void decide_by_history(ls_lookahead *look, const traced *here, const traced *there,
                               const char **why) {
     const ls_sites *sites = look->shared->sites;

@@ -263,7 +263,7 @@ void ls_rank_free_at(const char *file, int line, ls_rank *self, void *pointer) {
     ls_schedule__leave(self);
 }
 
-// ---- What was written --------------------------------------------------------------------------
+// ---- Written memory -----------------------------------------------------------------------------
 bool ls_memory__looked_at(const ls_allocation *allocation, const char *at, size_t bytes) {
     size_t start = (size_t)(at - allocation->start);
     return start >= allocation->clean_start && start + bytes <= allocation->clean_end;

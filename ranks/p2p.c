@@ -113,7 +113,7 @@ static void take(ls_request *request) {
     request->rank->run->held -= is_held(request) ? 1 : 0;
 }
 
-// ---- What meets ---------------------------------------------------------------------------------
+// ---- Matching -----------------------------------------------------------------------------------
 static bool meets(const ls_request *send, const ls_request *recv) {
     return receiver_of(send) == receiver_of(recv) &&
            (recv->any_source || recv->call.root == send->comm->member) &&
@@ -207,7 +207,7 @@ static bool posts_later(const ls_request *request, const ls_request *other) {
 }
 
 // A message that does not fit its receive, but a later one of the same two ranks, was most likely
-// posted in another order. What they post later is known when nobody can go on.
+// posted in another order. Later posts are known when no rank can continue.
 void ls_p2p__decide(ls_spmd *run) {
     ls_request *pair[2] = {run->suspects[0], run->suspects[1]};
     const ls_call *calls[2] = {&pair[0]->call, &pair[1]->call};

@@ -41,9 +41,9 @@ typedef struct ls_spmd_options {
     // Which checks are on: names and globs, applied left to right, "-" switches off: "-value.*",
     // "-*,p2p.*", "all". NULL: all but what reads whole buffers, which is
     // buffer.modified_in_flight, and value.* in data that is only moved (the results of reductions
-    // are looked at); they are on when they are named. What a program may mean (padding that nobody
-    // reads, an infinity that it brings, a replica between its update and its gather) is a finding
-    // only where the check is named more closely than by "all" or "*". Calls that cannot be
+    // are looked at); they are on when they are named. Behaviour that may be intended (padding that
+    // nobody reads, an infinity that it brings, a replica between its update and its gather) is a
+    // finding only where the check is named more closely than by "all" or "*". Calls that cannot be
     // completed end the run even where their check is off, then without a finding.
     // "collective.order_mismatch=strict" (or =crossing, the default, or =off) says when equal calls
     // that meet from different lines of the program are a finding: see docs/ranks.md.
@@ -84,7 +84,7 @@ typedef struct ls_spmd_options {
     void *met_arg;
 } ls_spmd_options;
 
-// What `lockstep spmd PROGRAM.so -- WORDS` gives a program as its arg; values[0]: the program.
+// The arg of a program under `lockstep spmd PROGRAM.so -- WORDS`; values[0]: the program.
 typedef struct ls_spmd_arguments {
     int count;
     const char *const *values;
@@ -112,8 +112,8 @@ LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 // Borrowed; NULL behind the last.
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
-// What looks wrong and may be meant (collective.redundant_reduce, unless options.checks names it):
-// reported beside the findings, for no status. Borrowed; NULL behind the last.
+// Warnings: behaviour that may be intended (collective.redundant_reduce, unless options.checks
+// names it): reported beside the findings, for no status. Borrowed; NULL behind the last.
 LS_API const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index);
 LS_API int ls_spmd_warning_count(const ls_spmd_result *result);
 LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
@@ -168,14 +168,14 @@ LS_API double ls_rank_uniform_shared(ls_rank *self, const char *stream, uint64_t
 LS_API double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index);
 
 // Memory that the checks know: its size, which of it was never written (it is filled with a
-// pattern), whether it was freed. NULL when there is none. What is not freed when the program
-// returns is freed by the run, and a finding.
+// pattern), whether it was freed. NULL when there is none. Memory that is not freed when the
+// program returns is freed by the run, and is a finding.
 #define ls_rank_alloc(self, bytes)  ls_rank_alloc_at(__FILE__, __LINE__, self, bytes)
 #define ls_rank_free(self, pointer) ls_rank_free_at(__FILE__, __LINE__, self, pointer)
 
-// Of a communicator: own member number, members, name. What splits and subsets made is named after
-// where it comes from ("world/0 #3") until a member gives it a name (47 bytes of it are kept), by
-// which findings, traces and gdb then call it.
+// Of a communicator: own member number, members, name. Communicators of splits and subsets are
+// named after their origin ("world/0 #3") until a member gives it a name (47 bytes of it are kept),
+// by which findings, traces and gdb then call it.
 LS_API int ls_comm_rank(const ls_rank_comm *comm);
 LS_API int ls_comm_size(const ls_rank_comm *comm);
 const char *ls_comm_name(const ls_rank_comm *comm);
@@ -212,8 +212,8 @@ LS_API int ls_check_replicas_at(LS_CALL_SITE_, ls_rank_comm *comm);
 // Any call as a record: kind, dtype, op, premul, root, counts and buffers count, the rest is set
 // here.
 LS_API int ls_post_at(LS_CALL_SITE_, const ls_call *call, ls_rank_comm *comm, ls_request **request);
-// What the names below stand for. op: of reductions; root: or the peer; what a kind has no use for
-// is ignored.
+// Parameters of the functions below. op: of reductions; root: or the peer; what a kind has no use
+// for is ignored.
 LS_API int ls_call_at(LS_CALL_SITE_, ls_kind kind, const void *send, void *recv, size_t count,
                       const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
                       ls_op op, int root, ls_rank_comm *comm, ls_request **request);

@@ -55,14 +55,14 @@ static int print_of(uint64_t *out, const ls_call *call, const char *data, ls_dev
     return LS_OK;
 }
 
-// What cannot be compared is not the same.
+// Values that cannot be compared are not the same.
 static bool same(const void *a, const void *b, size_t bytes, ls_device *device) {
     bool equal = false;
     device = device != NULL ? device : ls_device_host();
     return device->ops->equal(device, &equal, a, b, bytes) == LS_OK && equal;
 }
 
-// Whether all elements are the same one: counters and flags come to the same by chance.
+// Whether all elements are equal: counters and flags are often equal by chance.
 static bool is_constant(const ls_call *call, const char *data, ls_device *device) {
     size_t element = ls_dtype_bytes(call->dtype);
     return same(data, data + element, (call->count - 1) * element, device);

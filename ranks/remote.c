@@ -234,7 +234,7 @@ void ls_remote_name(ls_rank_comm *comm, const char *name) {
     (void)snprintf(named->name, sizeof named->name, "%s", name);
 }
 
-// ---- What ranks do ------------------------------------------------------------------------------
+// ---- Actions of ranks ---------------------------------------------------------------------------
 bool ls_remote_stuck(const ls_spmd *run) {
     return run->running_count == 0 && run->status == LS_OK;
 }

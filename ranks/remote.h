@@ -1,7 +1,7 @@
 // Runs whose ranks' programs are elsewhere: in processes of their own, whose calls arrive as
 // messages. No thread waits here for a rank. One thread makes every rank's calls, as they come, and
 // says when a rank waits, has ended, or died; the calls are matched, checked and explained as those
-// of threads are. What has met is reported at once, and its data is moved when it has come.
+// of threads are. A match is reported at once, and its data is moved when it has come.
 //
 // The buffers of a call are the program's own, which the checks compare; its data is in memory that
 // this process shares.
@@ -89,7 +89,7 @@ int ls_remote_destroy(ls_rank_comm *comm, const char *file, int line);
 void ls_remote_abandon(ls_rank_comm *comm, const char *file, int line);
 void ls_remote_name(ls_rank_comm *comm, const char *name);  // for messages
 
-// ---- What ranks do ------------------------------------------------------------------------------
+// ---- Actions of ranks ---------------------------------------------------------------------------
 // The rank waits for requests [count], as far as they wait for others, and goes on by itself when
 // they have met.
 void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count);

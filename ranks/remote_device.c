@@ -1,6 +1,6 @@
-// Data of remote ranks that lies in a device's memory: the math runs there. What a check wants to
-// see byte by byte is left to ls_remote_move, by way of ordinary memory; whether one does is asked
-// of the device, in a few words.
+// Data of remote ranks that lies in a device's memory: the math runs there. Data that a check reads
+// byte by byte is left to ls_remote_move, by way of ordinary memory; whether one does is asked of
+// the device, in a few words.
 #include "kernels/device.h"
 #include "ranks/internal.h"
 #include "ranks/remote.h"

@@ -71,7 +71,7 @@ static void free_part(part *p) {
     ls_free((void *)p->at, (size_t)p->size, sizeof(ls_call *));
 }
 
-// Who gets no thread is run here.
+// Parts without a thread run here.
 static int run_parts(part *parts, int count, ls_value_watch *watch) {
     int status = LS_OK;
     for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-// What is said of replicas that differ.
+// The text about replicas that differ.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -45,8 +45,8 @@ static const ls_history_entry *odd_call(const ls_rank *longer, const ls_rank *sh
     if (i < 0) {
         return NULL;
     }
-    // What is compared must really shift: one more of a run of equal calls says nothing, unless it
-    // is known that the run began after another call.
+    // The compared calls must really shift: one more of a run of equal calls says nothing, unless
+    // it is known that the run began after another call.
     bool run_of_equals = same_site(a[i], a[i + 1]);
     return run_of_equals && j < 0 ? NULL : a[i];
 }
@@ -149,7 +149,7 @@ static void report_gone(ls_spmd *run, const ls_meet *meet, const int *absent, in
                         const ls_rank *waiting) {
     const ls_rank *failed = first_failed(run, absent, absent_count);
     const ls_rank *gone = failed != NULL ? failed : &run->ranks[absent[0]];
-    // Who failed made no further call of any kind.
+    // A failed rank made no further call.
     const ls_history_entry *odd =
         failed != NULL ? NULL : odd_call(waiting, gone, meet->shared->comm);
     ls_text text = {0};
@@ -171,7 +171,7 @@ static void report_gone(ls_spmd *run, const ls_meet *meet, const int *absent, in
     }
     ls_findings__sides(&text, meet->requests, meet->shared->comm->size);
     ls_findings__history(&text, waiting, 4);
-    // Who made no call at all is missed where the others are.
+    // A rank without a call is missed at the others' place.
     const ls_call *there = &meet->requests[ls_comm_member(meet->shared->comm, waiting->id)]->call;
     bool here = gone->line > 0;
     report(run, odd != NULL ? LS_FINDING_MISSING_RANK : LS_FINDING_RANK_EXITED_EARLY, absent,

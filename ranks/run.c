@@ -20,7 +20,7 @@ void ls_spmd__fail(ls_spmd *run, int status, const char *why) {
         ls_p2p__decide(run);
         return;
     }
-    if (run->lookahead != NULL) {  // what follows a mismatch says nothing; the mismatch does
+    if (run->lookahead != NULL) {  // later differences are consequences of the mismatch
         ls_lookahead__end(run);
         return;
     }
@@ -245,7 +245,7 @@ static void close_run(ls_spmd *run) {
     ls_arena_free(run->arena);
 }
 
-// ---- What is left at the end --------------------------------------------------------------------
+// ---- Leftovers at the end -----------------------------------------------------------------------
 void ls_spmd__judge(ls_spmd *run) {
     int status = LS_OK;
     if (ls_seen__here != NULL && ls_seen__here->forked[0] != 0 && run->status == LS_OK) {

@@ -165,7 +165,7 @@ static void take_arrivals(ls_spmd *run) {
     }
 }
 
-// Who runs next: NULL when nobody could.
+// The next rank; NULL when no rank can run.
 static ls_rank *choose(ls_spmd *run, int from) {
     take_arrivals(run);
     for (int set = 0; set < 2; set++) {
@@ -248,8 +248,8 @@ static void pass_on(ls_rank *rank, ls_thread *me, ls_rank *next) {
     }
 }
 
-// In a debugger, all threads stopped: `to` runs next. Who had the run token goes on in its program
-// without it until it makes a call, and there waits for it.
+// In a debugger, all threads stopped: `to` runs next. The rank that had the run token continues in
+// its program without it until it makes a call, and there waits for it.
 LS_GDB_CALLED void ls_gdb_give_token(ls_rank *to) {
     ls_spmd *run = to->run;
     ls_rank *from = run->running != NULL ? &run->ranks[run->running->id] : NULL;

@@ -1,4 +1,4 @@
-// What a process that runs ranks leaves for the process that supervises it, in memory of both: a
+// Records that a process with ranks leaves for the process that supervises it, in memory of both: a
 // rank may end the process in ways that no handler sees (a system call, exec, a stack overrun on a
 // thread without a stack for signals), and what was known by then must not go with it.
 #ifndef LS_RANKS_SEEN_H
@@ -33,7 +33,7 @@ typedef struct ls_seen {
     int code;
     // The first finding of a check, and what the process was ended by.
     ls_seen_finding check, end;
-    char forked[512];  // what a process that a rank has forked did there; "": nothing
+    char forked[512];  // action of a process that a rank has forked; "": nothing
     int forked_rank;
     ls_seen_place forked_at;
     char options[1024];  // that lead to this run again, of an exploration: " --choices 0,1"

@@ -1,4 +1,4 @@
-// Keeps from which lines the members of each communicator met. What the lines tell is crossing.c's.
+// Keeps from which lines the members of each communicator met. crossing.c judges the lines.
 #include "ranks/sites.h"
 
 #include <string.h>

@@ -12,7 +12,7 @@ typedef struct ls_site {
     const char *file;  // "": not known
     int line;
     size_t count;
-    uintptr_t memory;     // what it receives into, else what it sends: in its allocation, if any
+    uintptr_t memory;     // receive buffer, else send buffer: in its allocation, if any
     uint64_t allocation;  // its number among the rank's; 0: none of ls_rank_alloc
     const char *allocated_file;
     int allocated_line;

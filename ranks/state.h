@@ -1,4 +1,4 @@
-// What a run looks like in memory: shared by the files of ranks/, and read by debuggers. Programs
+// The state of a run: shared by the files of ranks/, and read by debuggers. Programs
 // use ranks.h alone. LS_RANKS_ABI counts changes of what is below; hooks.h says where to stop.
 //
 // One rank runs at a time unless the schedule is parallel: it holds the run token, which is all the
@@ -73,7 +73,7 @@ typedef struct ls_origin {
     uint32_t next;  // of the same rank; 0: none
 } ls_origin;
 
-// What a call needs besides while its data is elsewhere; apart, since blocking calls, of which many
+// A call's further state while its data is elsewhere; apart, since blocking calls, of which many
 // ranks have one each, never do.
 typedef struct ls_flight {
     ls_call moved;  // the call with its buffers where they are meanwhile
@@ -110,7 +110,7 @@ struct ls_request {
     int tag;             // LS_TAG_ANY: of a receive, any
     bool any_source;     // a receive from any member: held until nobody can go on
     bool probe;          // takes no message
-    ls_request *found;   // what a probe or a receive has met
+    ls_request *found;   // match of a probe or a receive
     int color, key;      // SPLIT
     const int *members;  // SUBSET [member_count]
     int member_count;
@@ -135,7 +135,7 @@ struct ls_request {
     const void *staged_send;  // these
     void *staged_recv;        //
     bool collected;           // and its process copies the result for itself
-    void *owner;              // whose call it is, for who posted it
+    void *owner;              // owner of the call, for its poster
     uint64_t flip;            // the bit of its data, from 1, that a fault flips; 0: none
 };
 
@@ -147,8 +147,7 @@ typedef struct ls_history_entry {
     bool done;
 } ls_history_entry;
 
-// What an uneven call sends and receives; apart, since most calls have none and entries should fit
-// the cache.
+// Counts of an uneven call; apart, since most calls have none and entries should fit the cache.
 typedef struct ls_splits {
     size_t counts[2][LS_SPLITS_SHOWN];
 } ls_splits;
@@ -225,7 +224,7 @@ struct ls_rank {
     bool parted;           // a debugger took the run token from it while it ran its program
     bool slow;             // by a fault
     int polls;             // of ls_test in a row, while nothing happened
-    uint64_t polls_since;  // what had happened by then
+    uint64_t polls_since;  // events up to then
     int group_depth;       // of ls_group_start
     uint64_t groups;       // outermost ones so far
     ls_request *open;      // asynchronous and grouped calls, oldest first
@@ -348,7 +347,7 @@ struct ls_spmd {
     uint32_t abi;  // LS_RANKS_ABI
     int rank_count;
     ls_rank *ranks;          // [rank_count]
-    const ls_rank *running;  // who holds the run token; NULL in a parallel run
+    const ls_rank *running;  // rank that holds the run token; NULL in a parallel run
     int status;              // LS_OK until the run has failed
     char why[160];           // the finding that ended it
     ls_spmd_options options;
@@ -369,7 +368,7 @@ struct ls_spmd {
     int history;
     double deadline_seconds;     // of a rank without a call; at most 0: none
     atomic_uint_least64_t beat;  // calls and turns so far, for the watchdog
-    atomic_int token;            // whose turn it is; -1: nobody's
+    atomic_int token;            // rank with the token; -1: nobody's
     pthread_mutex_t mutex;
     sem_t done;         // the starting thread waits for it; with a debugger, first for its ranks
     int process;        // that the threads are of

@@ -21,7 +21,7 @@ typedef struct search {
     const ls_request **through;  // [ranks] the call of `parent` that waits for this rank
     int *queue;                  // [ranks]
     int start;
-    int end;  // whose call waits for `start` again: a circle
+    int end;  // its call waits for `start` again: a circle
     const ls_request *closing;
 } search;
 

@@ -217,7 +217,7 @@ static void fiber_main(ls_rank *rank) {
 
 static void *carrier_main(void *arg) {
     ls_spmd *run = arg;
-    (void)unshare(CLONE_FS);  // who reports stays in its working folder
+    (void)unshare(CLONE_FS);  // the reporting thread stays in its working folder
     // The stack of signals is the thread's, and so one for all.
     ls_rank handlers = {.handler_stack = ls_arena_alloc_raw(run->arena, 1, LS_HANDLER_STACK_BYTES)};
     for (int r = 0; r < run->rank_count; r++) {
@@ -271,7 +271,7 @@ static int make_stacks(ls_spmd *run) {
 static int start_thread(ls_rank *rank, pthread_attr_t *attributes) {
     const ls_spmd *run = rank->run;
     size_t each = run->stacks_bytes / (size_t)run->rank_count;
-    // What is reserved alone is so large that a frame of ordinary size cannot step over it.
+    // The guard area is so large that a frame of ordinary size cannot step over it.
     char *low = run->stacks + (size_t)rank->id * each + LS_STACK_GUARD_BYTES;
     rank->stack_low = (uintptr_t)low;
     rank->stack_bytes = each - LS_STACK_GUARD_BYTES - LS_HANDLER_STACK_BYTES;

@@ -1,6 +1,6 @@
-// What the hardware tells: an access to closed pages of a call in flight (flight.c), and the end of
-// a rank's stack. And the signal by which the watchdog ends a rank that makes no call. Anything
-// else goes to the one that handled it before.
+// Traps of the hardware: an access to closed pages of a call in flight (flight.c), and the end of a
+// rank's stack. And the signal by which the watchdog ends a rank that makes no call. Anything else
+// goes to the one that handled it before.
 #define _GNU_SOURCE  // REG_ERR, sigdescr_np
 #include <signal.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
     }
 }
 
-// Whose buffer an address is in, of a call that is not complete: another rank's thread may move its
+// The owner of an address in a buffer of an incomplete call: another rank's thread may move its
 // data.
 static const ls_rank *owner_of(const ls_spmd *run, const ls_rank *mover, uintptr_t address) {
     const ls_front *front = run->options.front;

@@ -131,7 +131,7 @@ void ls_turns__end(void) {
     ls_schedule__set_current(NULL);
 }
 
-// ---- What threads outside of the library do -----------------------------------------------------
+// ---- Threads outside of the library -------------------------------------------------------------
 typedef enum doing {
     DOING_GONE,
     DOING_SLEEPS,   // until another thread wakes it

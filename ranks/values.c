@@ -1,10 +1,9 @@
-// What calls carry that should not be there: memory that was never written, results that were used
-// before their wait (both known by their patterns, see poison.c), and the first NaN and infinity.
-//
+// Values that calls should not carry: memory that was never written, results that were used before
+// their wait (both known by their patterns, see poison.c), and the first NaN and infinity.
 // Reductions are looked at while they are made: the fold tells of each range whose result has a NaN
-// or an infinity, with its inputs, before in-place results take their place. What is only moved is
-// looked at once, when it is first sent, and for what the program computed with: garbage that
-// nobody reads is no defect.
+// or an infinity, with its inputs, before in-place results take their place. Moved data is checked
+// once, when it is first sent, and for what the program computed with: garbage that nobody reads is
+// no defect.
 #include <math.h>
 #include <string.h>
 
@@ -356,8 +355,8 @@ static void reduced(ls_spmd *run, ls_request *const *requests, const ls_value_wa
     }
 }
 
-// What was only moved, and what was reduced elsewhere, where in-place results have taken the place
-// of the inputs.
+// Data that was only moved, or reduced elsewhere, where in-place results have taken the place of
+// the inputs.
 static void looked_at_afterwards(ls_spmd *run, ls_request *const *requests, int size,
                                  unsigned *found) {
     bool reduces = ls_collective_of(requests[0]->call.kind)->reduces;
@@ -372,7 +371,7 @@ static void looked_at_afterwards(ls_spmd *run, ls_request *const *requests, int 
         }
         found[m] = lost ? SPECIAL_NONE : scan_buffer(r, ls_flight__send(r), r->send_bytes);
         gone = lost && gone < 0 ? m : gone;
-        // What no member's data is in is the operation's neutral element.
+        // Elements without any member's data are the operation's neutral element.
         bool result =
             reduces && ls_collective_term_count(ls_collective_of(r->call.kind), m, size) > 0;
         worst |= found[m] | (result ? scan_buffer(r, ls_flight__recv(r), r->recv_bytes) : 0);

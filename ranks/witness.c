@@ -1,6 +1,6 @@
-// Who is at fault where those concerned do not say it themselves: two members whose calls differ,
-// or two ranks that wait for each other on two communicators. Other ranks came to the same lines,
-// and show how the call is made there, and after which.
+// The rank at fault if the ranks concerned do not show it: two members whose calls differ, or two
+// ranks that wait for each other on two communicators. Other ranks came to the same lines, and show
+// how the call is made there, and after which.
 #include <stdio.h>
 #include <string.h>
 
@@ -140,7 +140,7 @@ static bool contradicted(const ls_spmd *run, const int *circle, const ls_call *c
             continue;
         }
         before theirs = before_newest(&run->ranks[r], call, other);
-        // Who went from the other line to that line again has no call in between.
+        // A rank that went from the other line to that line again has no call in between.
         bool without = theirs == BEFORE_UNKNOWN && own == BEFORE_OTHER &&
                        before_newest(&run->ranks[r], other, call) == BEFORE_ITSELF;
         if (theirs == own) {

@@ -14,7 +14,7 @@ typedef struct ls_report_style {
     bool color;        // ANSI colours
     bool unicode;      // characters beyond ASCII
     bool quiet;        // failures and the last line alone
-    bool summed_up;    // what passed is reported elsewhere
+    bool summed_up;    // passes are reported elsewhere
     bool count_skips;  // one line for all the cases that were skipped for the same reason
 } ls_report_style;
 

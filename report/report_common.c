@@ -1,4 +1,4 @@
-// What the report writers share: numbers, and a failure reported in full.
+// Shared by the report writers: numbers, and a failure reported in full.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// What the report writers share.
+// Shared by the report writers.
 #ifndef LS_REPORT_REPORT_INTERNAL_H
 #define LS_REPORT_REPORT_INTERNAL_H
 

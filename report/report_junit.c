@@ -31,7 +31,7 @@ static void add_line(ls_text *lines, const char *head, const char *line) {
     }
 }
 
-// What was checked, what passes by design, the note, what was not judged: where there is any.
+// Checked calls, passes by design, the note, and unjudged parts, if there are any.
 static void write_output(ls_text *out, const ls_case_result *result) {
     ls_text lines = {0};
     add_line(&lines, "checked: ", result->pass ? result->checked : NULL);

@@ -142,7 +142,7 @@ static void put_stage(ls_text *out, const ls_stage_result *stage, const table_wi
     ls_text_puts(out, "\n");
 }
 
-// What is known to be moved for something; the others are in the JSON and HTML reports.
+// Calls with a purpose; the others are in the JSON and HTML reports.
 static void put_calls(ls_text *out, const ls_case_result *result) {
     for (int i = 0; i < result->call_count; i++) {
         const ls_call_row *row = &result->calls[i];

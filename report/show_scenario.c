@@ -9,7 +9,7 @@ static bool wanted(const char *name, const char *only) {
     return only == NULL || strcmp(name, only) == 0;
 }
 
-// What the rows of a quantised table take, on all ranks together.
+// The bytes of the rows of a quantised table, on all ranks together.
 static int add_row_format(ls_picture *picture, ls_arena *arena, const ls_row_format *format,
                           const ls_plan_table *table) {
     size_t bytes = 0, all = 0;

@@ -15,7 +15,8 @@ void ls_blocks_of(int *first, int *count, int ranks, int process, int processes)
 // what it was to send does not come, calls are LS_ERR_RANK_DIED.
 int ls_backend_blocks_create(ls_backend **out, ls_world *world);
 
-// Gives process 0's data [bytes] to all processes. Who waits for it leaves the processor to others.
+// Gives process 0's data [bytes] to all processes. A process that waits for it leaves the processor
+// to others.
 int ls_blocks_share(void *data, size_t bytes);
 // Waits until every process is here, and tells whether all is well with all of them. One that has
 // failed says so, and those that wait in a call for something of it go on, and fail; after that the

@@ -1,7 +1,8 @@
-// What calls of a block need of the other blocks: a parcel goes to every process that has members
-// of their communicators, or receives a message of theirs, and one comes from each. A parcel is the
-// calls, then what each of them sends. Of a collective that has a block for every pair of members
-// the receiver's own blocks travel; of any other all that a member puts in, as its math reads all.
+// The data that calls of a block need from the other blocks: a parcel goes to every process that
+// has members of their communicators, or receives a message of theirs, and one comes from each. A
+// parcel is the calls, then what each of them sends. Of a collective that has a block for every
+// pair of members the receiver's own blocks travel; of any other all that a member puts in, as its
+// math reads all.
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
@@ -39,7 +40,7 @@ typedef struct exchange {
     bool failed;  // another process has
 } exchange;
 
-// ---- Who has to do with whom --------------------------------------------------------------------
+// ---- Pairs of processes -------------------------------------------------------------------------
 static int holder(const exchange *e, int rank) {
     int64_t ranks = ls_world_size(e->world);
     return (int)((((int64_t)rank + 1) * e->processes - 1) / ranks);
@@ -213,7 +214,7 @@ static int await_calls(exchange *e, int process, int *bytes) {
             return LS_OK;
         }
         if (!there) {
-            // What it sent before that is seen by another look.
+            // Messages that it sent before are seen by another look.
             LS_MPI_TRY(
                 MPI_Iprobe(process, LS_BLOCKS_TAG_FAILED, MPI_COMM_WORLD, &gone, MPI_STATUS_IGNORE),
                 "MPI_Iprobe");
@@ -385,7 +386,7 @@ static int start(exchange *e) {
     }
     e->sent = e->request_count;
     for (int i = 0; i < e->call_count; i++) {
-        // Who receives a message completes it.
+        // The receiver of a message completes it.
         bool elsewhere = e->calls[i].kind == LS_SEND && peer_of(e, &e->calls[i]) != e->process;
         LS_TRY(elsewhere ? LS_OK : add(e, &e->calls[i]));
     }

@@ -1,4 +1,4 @@
-// What the files of the spread simulator share.
+// Shared by the files of the spread simulator.
 #ifndef LS_BACKENDS_BLOCKS_BLOCKS_INTERNAL_H
 #define LS_BACKENDS_BLOCKS_BLOCKS_INTERNAL_H
 

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-// Starts MPI and tells this process's rank and the number of ranks. Once per process. What mpiexec
-// has started is killed with its parent from now on.
+// Starts MPI and tells this process's rank and the number of ranks. Once per process. The processes
+// that mpiexec has started are killed with its parent from now on.
 LS_API int ls_mpi_init(int *rank, int *size);
 LS_API void ls_mpi_finalize(void);
 // Ends all processes of the job, a quarter of a second later: mpiexec passes on what was written

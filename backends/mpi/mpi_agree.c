@@ -134,7 +134,7 @@ int ls_mpi__agree_fingerprints(ls_mpi_group *group) {
             if (group->own_status == LS_OK) {
                 return LS_ERR_MISMATCH;
             }
-            group->batch_count = b;  // what is left is to tell the other ends of messages
+            group->batch_count = b;  // it remains to notify the other ends of messages
             return LS_OK;
         }
         batch->all = need(group, (size_t)batch->comm->size * calls, sizeof *batch->all);

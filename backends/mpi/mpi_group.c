@@ -19,15 +19,15 @@ static bool is_p2p(const ls_call *call) {
 }
 
 // ---- Sends and receives agree pair by pair ------------------------------------------------------
-#define ASK_TAG    0  // what the sender says, to the receiver
-#define ANSWER_TAG 1  // what the receiver says, to the sender
+#define ASK_TAG    0  // the sender's message to the receiver
+#define ANSWER_TAG 1  // the receiver's message to the sender
 
 typedef struct message {
     int64_t dtype, count, seq, rank, line, status;
     char file[80];
 } message;
 
-// What the two ends of a send or receive say.
+// The messages of the two ends of a send or receive.
 typedef struct ls_mpi_pair {
     message own, other;
 } ends_of_message;

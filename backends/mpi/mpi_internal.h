@@ -1,4 +1,4 @@
-// What the files of the MPI backend share. Private to it.
+// Shared by the files of the MPI backend. Private to it.
 #ifndef LS_BACKENDS_MPI_MPI_INTERNAL_H
 #define LS_BACKENDS_MPI_MPI_INTERNAL_H
 
@@ -44,7 +44,7 @@ typedef struct ls_mpi_group {
     struct ls_mpi_batch *batches;  // [batch_count] collectives by communicator, see mpi_agree.c
     int batch_count;
     struct ls_mpi_pair *pairs;  // [call_count] sends and receives
-    struct ls_mpi_end *ends;    // [call_count] what is to do when the data is there
+    struct ls_mpi_end *ends;    // [call_count] work that remains when the data is there
 } ls_mpi_group;
 
 // Joins calls [call_count] (borrowed until done) to what is under way in `list`.
@@ -67,7 +67,7 @@ int ls_mpi__agree_check(ls_mpi_group *group);
 
 // ---- Moving (mpi_move.c) ------------------------------------------------------------------------
 int ls_mpi__move_begin(ls_mpi_group *group);  // starts all calls
-int ls_mpi__move_end(ls_mpi_group *group);    // what is to do when the data is there
+int ls_mpi__move_end(ls_mpi_group *group);    // remaining work when the data is there
 
 // The communicator's MPI handle.
 MPI_Comm ls_mpi__comm(const ls_comm *comm);

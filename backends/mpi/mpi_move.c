@@ -5,7 +5,7 @@
 #include "backends/mpi/mpi_internal.h"
 #include "kernels/kernels.h"
 
-// What is left to do to a call's result once MPI is done with it.
+// The work that remains for a call's result after MPI's part.
 typedef struct ls_mpi_end {
     void *from;    // copied to the call's recv where it is another buffer; NULL: nothing to copy
     int divisor;   // of the result; 0: none

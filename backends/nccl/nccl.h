@@ -24,16 +24,16 @@ typedef struct ls_nccl_bootstrap {
     void *data;
     int local_rank;  // among the processes of this host
     int (*broadcast)(void *data, void *buffer, size_t bytes, int root);
-    // Sends a copy of `bytes` to rank `to`. What two ranks say under one tag arrives in order.
+    // Sends a copy of `bytes` to rank `to`. Messages of two ranks under one tag arrive in order.
     int (*post)(void *data, int to, int tag, const void *bytes, size_t count);
     // The next message of rank `from` under `tag`: its bytes are ls_alloc'ed, the caller's. *there:
     // whether there is one.
     int (*poll)(void *data, int from, int tag, ls_nccl_message *out, bool *there);
 } ls_nccl_bootstrap;
 
-// What a process keeps of its backends for its next run of as many ranks: threads, GPU memory and
-// NCCL's communicators, whose making takes longer than most runs. Starts as {0}. Every process of a
-// job keeps, or none, and runs the same; a backend that failed is not kept.
+// The parts of its backends that a process keeps for its next run of as many ranks: threads, GPU
+// memory and NCCL's communicators, whose making takes longer than most runs. Starts as {0}. Every
+// process of a job keeps, or none, and runs the same; a backend that failed is not kept.
 typedef struct ls_nccl_kept {
     struct nccl_owner *first;
 } ls_nccl_kept;

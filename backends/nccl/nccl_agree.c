@@ -1,4 +1,4 @@
-// What the processes of a job tell each other before NCCL is asked: which calls they are about to
+// Messages between the processes of a job before NCCL is called: which calls they are about to
 // make, so that a mismatch has a name instead of hanging, and what their logs say.
 #include <sched.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// What the files of the NCCL backend share. Private to it.
+// Shared by the files of the NCCL backend. Private to it.
 #ifndef LS_BACKENDS_NCCL_NCCL_INTERNAL_H
 #define LS_BACKENDS_NCCL_NCCL_INTERNAL_H
 
@@ -18,7 +18,7 @@
 int ls_nccl__cuda(cudaError_t error, const char *what);
 #define LS_CUDA_TRY(call, what) LS_TRY(ls_nccl__cuda((call), (what)))
 
-// ---- What NCCL's log says (nccl_log.c) ----------------------------------------------------------
+// ---- NCCL's log (nccl_log.c) --------------------------------------------------------------------
 typedef struct ls_nccl_node {
     int children[LS_NCCL_CHILDREN_MAX];  // members; -1: none
     bool known;
@@ -34,7 +34,7 @@ typedef struct ls_nccl_topology {
     char *ring_text, *tree_text;  // the part of an order's text after the protocol; NULL: not known
 } ls_nccl_topology;
 
-// What NCCL used for one call.
+// NCCL's choice for one call.
 typedef struct ls_nccl_choice {
     char algorithm[24], protocol[16];  // lower case; "" where the log does not say
     int channels;                      // used; 0: not known
@@ -107,7 +107,7 @@ static inline size_t ls_nccl__piece_bytes(const nccl_staged *staged) {
     return staged->send_bytes + sizeof(double);
 }
 
-// What NCCL used for a call of the last group; only member 0 of a communicator knows.
+// NCCL's choice for a call of the last group; only member 0 of a communicator knows.
 typedef struct nccl_used {
     int comm_id;
     uint64_t seq;

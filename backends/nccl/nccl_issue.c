@@ -142,7 +142,7 @@ static int issue_all_gather(const issue *i) {
         NCCL_TRY(i, ncclAllGather, i->send, i->recv, call->count, i->type, i->comm, i->stream);
         return settle(i);
     }
-    // What this member sends has one size, the one that receives it.
+    // This member's data has one size, the one that receives it.
     pairs p = {i->send, i->recv, NULL, call->recv_counts, true, call->count, -1, -1};
     return issue_pairs(i, &p);
 }

@@ -55,7 +55,7 @@ int ls_nccl__log_new(ls_text *out) {
     }
     char part[8192];
     size_t got = 0;
-    clearerr(log_file);  // what was its end is not any more
+    clearerr(log_file);  // the old end is no end any more
     while (out->length < LOG_BYTES_MAX && (got = fread(part, 1, sizeof part, log_file)) > 0) {
         ls_text_append(out, part, got);
     }

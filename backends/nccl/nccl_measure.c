@@ -1,9 +1,9 @@
-// What there is to measure with: GPUs, their memory, and the time of calls.
+// Tools to measure with: GPUs, their memory, and the time of calls.
 #include <stdio.h>
 
 #include "backends/nccl/nccl_internal.h"
 
-// ---- What there is ------------------------------------------------------------------------------
+// ---- Resources ----------------------------------------------------------------------------------
 int ls_nccl_device_count(void) {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);

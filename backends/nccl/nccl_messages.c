@@ -29,7 +29,7 @@ static bool same_line(const ls_call *a, const ls_call *b) {
     return a->comm == b->comm && a->root == b->root && a->kind == b->kind;
 }
 
-// What two ranks say to each other comes in order: the first of several calls takes the first.
+// Messages between two ranks arrive in order: the first of several calls takes the first.
 static bool is_first(const ls_nccl_messages *messages, int index) {
     for (int i = 0; i < index; i++) {
         if (!messages->agreed[i] && same_line(messages->calls[i], messages->calls[index])) {

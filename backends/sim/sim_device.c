@@ -1,5 +1,5 @@
 // The simulator on a device: the math of matched calls runs where their buffers are, by the
-// device's kernels. What lies in ordinary memory is copied to the device for the call and back.
+// device's kernels. Data in ordinary memory is copied to the device for the call and back.
 #include "backends/sim/sim_device.h"
 
 #include "collectives/check.h"

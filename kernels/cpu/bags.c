@@ -1,4 +1,4 @@
-// What is done to pooled bags after the lookup: bags without ids, and means.
+// Steps on pooled bags after the lookup: bags without ids, and means.
 #include "kernels/kernels.h"
 
 // Ids of bag `bag` that count, and what mean divides by: their number, or the sum of their weights.

@@ -76,7 +76,7 @@ static const row_functions *functions_of(ls_dtype dtype) {
     return &functions[dtype];
 }
 
-// What one bag needs, so that the loop over its ids has few arguments.
+// The arguments of one bag, so that the loop over its ids has few arguments.
 typedef struct {
     const row_functions *rows_do;
     const ls_row_places *places;  // of quantised rows; NULL: they are as rows_do takes them

@@ -114,7 +114,7 @@ void ls_kernel_quantised_lookup_reference(float *out, size_t out_stride, const v
     pool_bags(out, out_stride, &quantised, ids, offsets, weights, padding_id, pooling, bags);
 }
 
-// What position i of a bag adds to element d of its row.
+// The term of position i of a bag for element d of its row.
 static float contribution(float grad_out, const int64_t *ids, const float *weights,
                           int64_t padding_id, ls_pooling pooling, size_t count, size_t i) {
     float weight = weights == NULL ? 1.0f : weights[i];

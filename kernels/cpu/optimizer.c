@@ -1,4 +1,4 @@
-// What there is to know about each kind of optimizer: one row each.
+// The properties of each kind of optimizer: one row each.
 #include "kernels/optimizer.h"
 
 #include <math.h>

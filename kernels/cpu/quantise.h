@@ -1,4 +1,4 @@
-// What the kernels of quantised rows share, and their plain references. Private to kernels and its
+// Shared by the kernels of quantised rows, and their plain references. Private to kernels and its
 // tests.
 #ifndef LS_KERNELS_CPU_QUANTISE_H
 #define LS_KERNELS_CPU_QUANTISE_H

@@ -1,4 +1,4 @@
-// What the CUDA kernels share: element types with their rounding, launching, and temporary memory.
+// Shared by the CUDA kernels: element types with their rounding, launching, and temporary memory.
 // Private to this folder.
 #ifndef LS_KERNELS_CUDA_DEVICE_CUH
 #define LS_KERNELS_CUDA_DEVICE_CUH

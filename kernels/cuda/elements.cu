@@ -144,7 +144,8 @@ template <class T> __device__ T float_of(const any_number &x) {
         double size = __ull2double_rn(x.magnitude);
         return x.negative ? -size : size;
     } else {
-        // What f64 cannot hold is kept as one sticky bit: the one rounding that counts comes next.
+        // The digits that f64 cannot hold are kept as one sticky bit: the one rounding that counts
+        // comes next.
         uint64_t magnitude = x.magnitude;
         if (magnitude >> 53 != 0) {
             magnitude = (magnitude & ~(uint64_t)0x7FF) | ((magnitude & 0x7FF) != 0 ? 0x800u : 0u);

@@ -128,7 +128,7 @@ __device__ inline float4 load_row(const float4 *from) {
     return x;
 }
 
-// What a lane holds of 32 ids, and what it has added up.
+// A lane's part of 32 ids, and its sum.
 struct lane_state {
     int64_t offset;  // of its id's row, in float4; -1: the id does not count
     float weight;

@@ -1,4 +1,4 @@
-// What is asked of arrays on a GPU: whether one holds a NaN or an infinity, whether two are equal.
+// Tests of arrays on a GPU: whether one holds a NaN or an infinity, whether two are equal.
 #include "kernels/cuda/device.cuh"
 
 using namespace ls;

@@ -126,8 +126,8 @@ static __global__ void __launch_bounds__(threads)
     if (first) {
         elsewhere = atomicAdd(&l.occurrences[id], own.count[mine]);
     }
-    // Who has the first occurrence of a row lists it; who has the first that makes it a middling or
-    // a long one, that.
+    // The thread with the first occurrence of a row lists it. The thread with the first that makes
+    // it a middling or a long one lists that.
     unsigned upto = first ? elsewhere + own.count[mine] : 0, at[3];
     const bool wanted[3] = {first && elsewhere == 0, elsewhere <= short_row && upto > short_row,
                             elsewhere <= middling_row && upto > middling_row};

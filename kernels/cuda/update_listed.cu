@@ -1,7 +1,7 @@
 // A table's update straight from the gradients of its bags: duplicates are added up and the
-// optimizer steps each row in one pass, with the bits of row_gradients and update_rows. What is
-// here is for f32 rows of up to 512 columns, and for the optimizers whose state is at most a number
-// for each row, as large tables have; those two kernels have all the others.
+// optimizer steps each row in one pass, with the bits of row_gradients and update_rows. These
+// kernels are for f32 rows of up to 512 columns, and for the optimizers whose state is at most a
+// number for each row, as large tables have; those two kernels have all the others.
 //
 // Most rows of a batch occur once or a few times: here a warp adds up four of those at once;
 // update_runs.cu has the others. The sums go through shared memory to the eight lanes that step a
@@ -23,8 +23,8 @@ static __device__ unsigned order_four(unsigned x, unsigned lane) {
     return lane % 4 == 1 ? min(x, other) : lane % 4 == 2 ? max(x, other) : x;
 }
 
-// What a warp knows of four rows of the list: a lane has a word of its row's entry, and the last
-// four an occurrence each, once they are in order.
+// A warp's data of four rows of the list: a lane has a word of its row's entry, and the last four
+// an occurrence each, once they are in order.
 struct four_rows {
     unsigned id, count;
     bool there;

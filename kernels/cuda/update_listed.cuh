@@ -1,4 +1,4 @@
-// What the kernels that update listed rows share: their arguments, loads, and stepping rows whose
+// Shared by the kernels that update listed rows: their arguments, loads, and stepping rows whose
 // gradients are added up. Private to this folder.
 #ifndef LS_KERNELS_CUDA_UPDATE_LISTED_CUH
 #define LS_KERNELS_CUDA_UPDATE_LISTED_CUH
@@ -116,8 +116,8 @@ __device__ inline float square_columns(const listed_arguments &a, const float *g
 
 constexpr unsigned lane_words = 4;  // of a row, in float4, that a lane has at once
 
-// Four rows of a warp: eight lanes have the same one, if there is one. What is read of the memory
-// before the sum of its gradients is known: the row's first words and its state.
+// Four rows of a warp: eight lanes have the same one, if there is one. Memory that is read before
+// the sum of its gradients is known: the row's first words and its state.
 struct old_row {
     bool there;
     unsigned id;

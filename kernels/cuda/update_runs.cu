@@ -85,7 +85,7 @@ static __device__ void step_middling_row(const listed_arguments &a, unsigned num
     step_rows(a, old, shared);
 }
 
-// What a block keeps for the runs of a span; behind it the row's map.
+// A block's data for the runs of a span; behind it the row's map.
 struct __align__(16) span_memory {
     occurrence own[span_runs * LS_GRADIENT_RUN];
     uint2 hits[span_runs * LS_GRADIENT_RUN];  // words of the map: which, how many before

@@ -16,7 +16,7 @@ static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
 }
 
-// ---- What is expected ---------------------------------------------------------------------------
+// ---- Expectations -------------------------------------------------------------------------------
 int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
                            const ls_expectation *expectation, const ls_stage_entry *entry,
                            int rank) {

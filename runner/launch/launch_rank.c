@@ -84,7 +84,7 @@ bool ls_launch_next(ls_launch_run *out) {
     return true;
 }
 
-// ---- Who tells of a death -----------------------------------------------------------------------
+// ---- Reports of a death -------------------------------------------------------------------------
 
 static void wake(int number) {
     (void)number;  // waitpid returns

@@ -31,7 +31,7 @@ static const ls_traffic_stage *stage_of(const ls_traffic_rank *rank, int stage) 
     return (const ls_traffic_stage *)(const void *)((const char *)rank + stages[stage].offset);
 }
 
-// ---- What was planned ---------------------------------------------------------------------------
+// ---- Planned bytes ------------------------------------------------------------------------------
 
 // Ids as the source rank sends them: clamped or wrapped where the scenario says so.
 static int settle(int64_t *out, int64_t id, int64_t rows, ls_id_policy policy) {
@@ -125,7 +125,7 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
     return LS_OK;
 }
 
-// ---- What the simulator moves -------------------------------------------------------------------
+// ---- Moved bytes --------------------------------------------------------------------------------
 typedef struct watch {
     ls_validated_rank *ranks;
     bool overflow;

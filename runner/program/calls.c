@@ -321,7 +321,7 @@ static int post(const ls_program *program, const ls_scenario_step *step, ls_step
     return status;
 }
 
-// ---- What comes of them -------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 void ls_program__field_of(char out[32], const ls_step_calls *calls, int index) {
     int earlier = 0;
     bool many = calls->at[index].call.kind == LS_RECV;  // else a rank receives once

@@ -300,7 +300,7 @@ int ls_known__operate(ls_known *out, ls_arena *arena, const ls_scenario_step *st
     return out->ranks != NULL ? whole_of_shards(out, o, made, NULL) : LS_ERR_MEMORY;
 }
 
-// ---- What kinds of steps make of their operands -------------------------------------------------
+// ---- Results of kinds of steps ------------------------------------------------------------------
 int ls_known__redistribute(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                            const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     (void)count;

@@ -32,7 +32,7 @@ int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *
     return ls_scenario_plan(&out->plan, scenario, arena);
 }
 
-// ---- What a step is fed -------------------------------------------------------------------------
+// ---- Input of a step ----------------------------------------------------------------------------
 static int make_inputs(ls_tables_feed *out, const ls_scenario *scenario, int step, const int *ranks,
                        int count) {
     out->inputs = ls_arena_alloc(out->arena, (size_t)count, sizeof *out->inputs);

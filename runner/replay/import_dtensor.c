@@ -40,7 +40,7 @@ static int read_sizes(ls_shape *out, int64_t *product, const json_t *array, cons
     return LS_OK;
 }
 
-// ---- What it gave -------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 static int emit(const ls_stage_sink *sink, const char *stage, const char *tensor, const char *field,
                 int rank, const ls_shape *shape, const float *data) {
     const ls_stage_output output = {.stage = stage,
@@ -115,7 +115,7 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
     return emit_whole(sink, r);
 }
 
-// ---- What reproduces it -------------------------------------------------------------------------
+// ---- Scenario -----------------------------------------------------------------------------------
 static void write_sizes(ls_text *out, const json_t *array) {
     ls_text_puts(out, "[");
     for (size_t i = 0; i < json_array_size(array); i++) {

@@ -98,7 +98,7 @@ static int read_names(nccl_result *r, ls_import *import, const json_t *entry) {
     return LS_OK;
 }
 
-// ---- What it gave -------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 // The file's size is checked before anything is run.
 static int check_size(nccl_result *r, const ls_import *import) {
     struct stat about;
@@ -140,7 +140,7 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
     return status;
 }
 
-// ---- What reproduces it -------------------------------------------------------------------------
+// ---- Scenario -----------------------------------------------------------------------------------
 // A symmetric-memory kernel's channels are its blocks, and always recorded.
 static const char *order_of(const nccl_result *r) {
     if (r->symmetric) {

@@ -177,7 +177,7 @@ static int read_lookup(lookup *l, ls_arena *arena) {
     return ls_torch__read(&l->values, arena, l->file, l->output);
 }
 
-// ---- What it gave -------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 // Each rank has a chunk of the samples.
 static int read_output(void *arg, const ls_stage_sink *sink) {
     const lookup *l = arg;
@@ -206,7 +206,7 @@ static int read_output(void *arg, const ls_stage_sink *sink) {
     return LS_OK;
 }
 
-// ---- What reproduces it -------------------------------------------------------------------------
+// ---- Scenario -----------------------------------------------------------------------------------
 void ls_torch__write_file(ls_text *out, const char *file, const char *tensor) {
     ls_text_puts(out, "{file: ");
     ls_import_quote(out, file);
@@ -316,7 +316,7 @@ static int run_sharded(ls_import *import, lookup *l, ls_sharding sharding, int r
     return ls_import_run_compared(import, &run);
 }
 
-// ---- What of it nothing replays -----------------------------------------------------------------
+// ---- Results that nothing replays ---------------------------------------------------------------
 static int tell_rest(ls_import *import, const lookup *l) {
     // Other arguments than these may change the output; sparse says how gradients are kept.
     static const char *const args[] = {
