@@ -1,5 +1,5 @@
 """How programs are built for `lockstep mpi`: with a tool that stands in for MPI's functions, by
-CMake's FindMPI, in C++, and with calls that lockstep has not. linking.py BUILD SOURCES"""
+CMake's FindMPI, in C++ (with its own operator new), and with calls that lockstep has not. linking.py BUILD SOURCES"""
 import os
 import shutil
 import subprocess
@@ -50,6 +50,12 @@ def main():
                        check=True)
         code, text = run(build, tool)
         assert code == 0 and "rank 1 saw 1" in text, text
+
+        pool = os.path.join(folder, "pool.cpp")
+        shutil.copy(os.path.join(sources, "pool.h"), pool)
+        subprocess.run([os.path.join(build, "lockstep-c++"), "-O2", pool, "-o", tool], check=True)
+        code, text = run(build, tool)
+        assert code == 0 and "sum" in text, text
 
         project = os.path.join(folder, "project")
         subprocess.run(["cmake", "-G", "Ninja", "-S", sources, "-B", project,
