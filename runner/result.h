@@ -39,7 +39,7 @@ typedef enum ls_class {
 const char *ls_class_name(ls_class class_);  // "bit_exact", ...
 bool ls_class_passes(ls_class class_);       // whether the class alone does not fail a case
 
-// What a stage is compared with.
+// The judge of a stage.
 typedef enum ls_judge {
     LS_JUDGE_ORACLE,     // what plain, unsharded code gives
     LS_JUDGE_REAL,       // the same stage of a real run, or of a recording
@@ -49,7 +49,7 @@ typedef enum ls_judge {
 
 const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
 
-// What became of injected defects that no check noticed.
+// The outcome of injected defects that no check noticed.
 typedef enum ls_unnoticed {
     LS_UNNOTICED_NONE,      // something was, or nothing is injected
     LS_UNNOTICED_MISSED,    // no rank came to one, or it had nothing to change

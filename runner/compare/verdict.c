@@ -101,7 +101,7 @@ static bool decide(const char **why, ls_case_run *run) {
     if (result->class_ == LS_CLASS_ERROR || fails == NULL) {
         return false;
     }
-    if (run->record_only) {  // what is found stands where a recording would
+    if (run->record_only) {  // the finding takes the place of a recording
         return result->finding_count == 0;
     }
     if (expect->has_finding) {
@@ -138,12 +138,12 @@ static const ls_stage_result *unproven_stage(const ls_case_run *run) {
     return NULL;
 }
 
-// What passes although it proves nothing is skipped.
+// A pass that proves nothing is skipped.
 static void skip_unproven(ls_case_run *run) {
     ls_case_result *result = &run->result;
     const ls_stage_result *unproven = unproven_stage(run);
     if (!result->pass || run->record_only || result->finding_count > 0) {
-        return;  // what was to be found is
+        return;  // the expected finding is
     }
     if (result->real != NULL && run->scenario->checks.real_off) {
         result->skipped = true;

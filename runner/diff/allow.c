@@ -1,4 +1,4 @@
-// What a run may have in place of the reference's values, and by what bound.
+// Values that a run may have in place of the reference's, and by what bound.
 #include <math.h>
 #include <string.h>
 
@@ -134,8 +134,8 @@ static int ratio_of_run(double *out, const ls_diff_sides *d, const ls_diff_pair 
     return LS_OK;
 }
 
-// What the tensor's module gives for the run's own inputs. The reference must be what it gives for
-// the reference's. Where neither is, something changed both afterwards, and nothing is derived.
+// The result of the tensor's module for the run's own inputs. The reference must be what it gives
+// for the reference's. Where neither is, something changed both afterwards, and nothing is derived.
 static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p) {
     ls_made made, theirs;
     const ls_assembled *run = &p->run;

@@ -34,7 +34,7 @@ int ls_assemble(ls_assembled *out, ls_arena *arena, const ls_captured *tensor,
                 const ls_shape *like);
 // *value [count] of dtype: copy `copy`, its terms combined.
 int ls_assembled_value(const void **value, ls_arena *arena, const ls_assembled *tensor, int copy);
-// What a rank has of a whole of elements of so many bytes: *out, dense, of the piece's sizes.
+// A rank's part of a whole of elements of so many bytes: *out, dense, of the piece's sizes.
 int ls_assembled_cut(const void **out, ls_arena *arena, const ls_assembled *tensor,
                      const ls_assembled_piece *piece, const void *whole, size_t element_bytes);
 // Element `element` of what a rank has: where it is in the whole.

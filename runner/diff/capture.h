@@ -8,7 +8,7 @@
 #include "formats/safetensors.h"
 #include "local_tensor/local_tensor.h"
 
-// What one rank has of a tensor.
+// One rank's part of a tensor.
 typedef struct ls_capture_piece {
     int rank;
     const ls_safetensors *file;  // NULL: the values are in `data`, or of a checkpoint

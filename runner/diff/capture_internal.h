@@ -1,4 +1,4 @@
-// What the readers of captures share.
+// Shared by the readers of captures.
 #ifndef LS_RUNNER_DIFF_CAPTURE_INTERNAL_H
 #define LS_RUNNER_DIFF_CAPTURE_INTERNAL_H
 

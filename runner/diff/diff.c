@@ -53,7 +53,7 @@ static int emit(ls_stages *to, const ls_stage_output *output) {
     return sink.emit(sink.arg, output);
 }
 
-// What a rank must have, what it may have instead, and what it has.
+// A rank's expected value, the allowed one, and its own.
 static int emit_piece(ls_stages *ref, ls_stages *run, ls_stages *expected, const diff *d,
                       const char *stage, const ls_assembled *tensor,
                       const ls_assembled_piece *piece, const void *wanted,
@@ -106,7 +106,7 @@ static int is_same(bool *out, uint64_t *elements, const diff *d, const ls_diff_p
     return LS_OK;
 }
 
-// What was judged of one copy holds for all.
+// The verdict of one copy holds for all.
 static int count_copies(diff *d, const char *name, int copies) {
     ls_stage_result *stage = ls_comparison__stage(&d->comparison, LS_JUDGE_REAL, 0, name);
     if (stage == NULL) {

@@ -1,4 +1,4 @@
-// What the files of diff share: a tensor of both captures, assembled, and what the run may have in
+// Shared by the files of diff: a tensor of both captures, assembled, and what the run may have in
 // place of the reference's values.
 #ifndef LS_RUNNER_DIFF_INTERNAL_H
 #define LS_RUNNER_DIFF_INTERNAL_H
@@ -37,16 +37,16 @@ typedef struct ls_diff_pair {
     bool alike;           // and are, bit by bit: one is judged for all
 } ls_diff_pair;
 
-// What a tensor is judged by where its bits differ.
+// The judge of a tensor with differing bits.
 typedef enum ls_diff_basis {
     BASIS_MOVED,      // every bit counts
     BASIS_MADE,       // the bound of what it was computed of
     BASIS_PARTS,      // the bound of a sum of known parts
-    BASIS_TOLERANCE,  // what the user allows
+    BASIS_TOLERANCE,  // the user's tolerance
     BASIS_NONE,       // nothing: half of the digits
 } ls_diff_basis;
 
-// What the run may have in place of the reference's value.
+// The allowed value in place of the reference's.
 typedef struct ls_diff_allowance {
     ls_diff_basis by;
     double *exact, *bounds;  // [count]; NULL: every bit counts
@@ -61,7 +61,7 @@ int ls_diff__place(ls_assembled *out, ls_arena *arena, const ls_shape *like);
 // Assembles a tensor of both sides. *why: they cannot be compared; NULL: they can. (pair.c)
 int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
                   const ls_captured *ref, const ls_captured *run);
-// What the run may have in copy `copy`. (allow.c)
+// The allowed value in copy `copy`. (allow.c)
 int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                    int copy);
 // The sum that a partial tensor is, or a gradient whose parts are known. False: it is none.

@@ -188,7 +188,7 @@ static bool explain_some(ls_text *out, const vectors *v, const int *ranks) {
     return found > 0;
 }
 
-// What the ranks have should have been added up.
+// The ranks' values should have been summed.
 static bool explain_unreduced(ls_text *out, const vectors *v, const int *ranks) {
     double due[WEIGHTS_MAX];
     if (explain_some(out, v, ranks)) {

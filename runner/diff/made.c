@@ -18,7 +18,7 @@ typedef struct matrix {
     ls_dtype dtype;
 } matrix;
 
-// What is derived of one tensor.
+// The derived values of one tensor.
 typedef struct expectation {
     const ls_capture *capture, *other;
     const ls_captured *how;

@@ -46,7 +46,7 @@ static int lacking_rank(const ls_diff_sides *d, const ls_capture *of, const ls_c
     return -1;
 }
 
-// What the reference has for each copy of the run. Its own ranks must agree, or be as many as the
+// The reference's value for each copy of the run. Its own ranks must agree, or be as many as the
 // run's.
 static int find_wanted(ls_diff_pair *p, const char **why, const ls_diff_sides *d) {
     const ls_assembled *ref = &p->ref, *run = &p->run;

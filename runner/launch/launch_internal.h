@@ -1,4 +1,4 @@
-// What the files of the launcher share.
+// Shared by the files of the launcher.
 #ifndef LS_RUNNER_LAUNCH_LAUNCH_INTERNAL_H
 #define LS_RUNNER_LAUNCH_LAUNCH_INTERNAL_H
 
@@ -45,7 +45,7 @@ typedef struct ls_watch {
 bool ls_launch__hangs(ls_watch *watch);
 // Whether a process has been stopped for long while not all ranks have started: they never will.
 bool ls_launch__never_starts(ls_watch *watch);
-// What is otherwise than it should be, each with "; " behind it.
+// Differences from the expected state, each with "; " behind it.
 void ls_launch__see(ls_text *out, const ls_watch *watch);
 // The rank's last word.
 ls_place ls_launch__place(const char *dir, int rank);

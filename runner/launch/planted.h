@@ -30,7 +30,7 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
 // itself can see: the same, the first call that does not fit of a call left out, doubled or moved,
 // or, where the ranks wait for each other, a rank that did not come before the deadline.
 bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *real);
-// What that means for the case: skipped with the reason, failed, or as it was.
+// The effect on the case: skipped with the reason, failed, or as it was.
 void ls_planted_conclude(const ls_planted *planted, ls_case_result *result);
 
 #endif

@@ -83,7 +83,7 @@ bool ls_real_one_process(const ls_real_request *request) {
            (backend->threads_program != NULL && !request->options->processes);
 }
 
-// What stands before "run" in sentences.
+// The word before "run" in sentences.
 static const char *name_of(const ls_real_request *request) {
     return ls_real_spread(request) > 0 ? "spread" : request->source.backend->name;
 }
@@ -116,8 +116,8 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
                         launched->died_rank, "%s", text);
 }
 
-// What a finished launch means. A rank that ended with an error of its own said why; a simulation
-// that is spread fails as any does.
+// The meaning of a finished launch. A rank that ended with an error of its own said why; a
+// simulation that is spread fails as any does.
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
                         const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
     const char *name = name_of(request);
@@ -265,7 +265,7 @@ static int read_imported(ls_stages *stages, const ls_real_request *request) {
     return imported->read(imported->arg, &sink);
 }
 
-// What of the recording is wanted.
+// The wanted parts of the recording.
 static int take(ls_stages *stages, const ls_recording *recording, const ls_real_request *request) {
     if (request->orders != NULL) {
         LS_TRY(ls_call_orders_create(request->orders, recording));

@@ -1,4 +1,4 @@
-// What a real run must not leave behind: its processes, its temporary directory, MPI's shared
+// Remains of a real run that are removed: its processes, its temporary directory, MPI's shared
 // memory. A small process cleans up when its owner ends for any reason, by Ctrl-C, by kill -9; the
 // owner itself does the same at the end, so that neither needs the other.
 #ifndef LS_RUNNER_LAUNCH_REAPER_H

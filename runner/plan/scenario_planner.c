@@ -85,7 +85,7 @@ static int copy_ranks(const int **out, int *count, const ls_int_list *from, ls_a
     return LS_OK;
 }
 
-// What the key gives is kept: blocks as they are cut, or the type and the kernel alone.
+// The key's values are kept: blocks as they are cut, or the type and the kernel alone.
 static int set_constraints(ls_planner_table *out, const ls_scenario *scenario,
                            const ls_scenario_table *table, ls_arena *arena) {
     const ls_scenario_sharding *sharding = &table->sharding;

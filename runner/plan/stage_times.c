@@ -52,7 +52,7 @@ static int measure_collective(ls_stage_times *out, const ls_work_collective *col
     return LS_OK;
 }
 
-// What every rank does for itself.
+// The work of every rank.
 static int measure_ranks(ls_stage_times *out, const ls_work *steps, const ls_work_runner *runner,
                          ls_work_stage stage, int (*work)(void *arg, double *samples),
                          double *seconds) {

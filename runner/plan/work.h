@@ -1,7 +1,7 @@
-// What one training step of a planned scenario consists of (or its forward pass alone): its
-// collectives with the buffers that they send and what comes out, its lookups with their ids, its
-// updates with the gradients that arrive. Captured from the first step of a run in the simulator,
-// so that the same work can be done and timed elsewhere, and checked.
+// The work of one training step of a planned scenario (or its forward pass alone): its collectives
+// with the buffers that they send and what comes out, its lookups with their ids, its updates with
+// the gradients that arrive. Captured from the first step of a run in the simulator, so that the
+// same work can be done and timed elsewhere, and checked.
 #ifndef LS_RUNNER_PLAN_WORK_H
 #define LS_RUNNER_PLAN_WORK_H
 

@@ -171,7 +171,7 @@ static void append(ls_work_update *out, const ls_work_lookup *lookup, const ls_a
     out->row_count += rows;
 }
 
-// What all gradients are multiplied by: from the one sum of squares that the ranks reduced.
+// The factor of all gradients: from the one sum of squares that the ranks reduced.
 static double clip_factor(const ls_work *steps) {
     for (int i = 0; i < steps->collective_count; i++) {
         const ls_work_collective *collective = &steps->collectives[i];

@@ -1,5 +1,5 @@
-// What the calls of a step on buffers must receive: the collective's plain reference on what was
-// sent, and for sums of floats their exact values with a bound.
+// The expected results of the calls of a step on buffers: the collective's plain reference on what
+// was sent, and for sums of floats their exact values with a bound.
 #include <math.h>
 
 #include "orders/bound.h"
@@ -11,7 +11,7 @@ static bool sums(const ls_call *call, int member) {
            ls_collective_term_count(of, member, call->comm->size) > 0;
 }
 
-// What the sums of a call may be.
+// The allowed sums of a call.
 struct allowed {
     double *exact, *bounds;
     unsigned char *overflow;
@@ -73,8 +73,8 @@ static int emit_expected(const ls_program *program, const ls_scenario_step *step
                                      allowed->overflow);
 }
 
-// What a group's members must receive, by the collective's plain reference, for the calls [first,
-// first + size) of one communicator.
+// The expected results of a group's members, by the collective's plain reference, for the calls
+// [first, first + size) of one communicator.
 static int expect_group(const ls_program *program, const ls_scenario_step *step, int first,
                         int size) {
     const ls_step_calls *made = &program->calls[step - program->scenario->steps];

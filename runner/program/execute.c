@@ -240,7 +240,7 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
         .quirks = scenario->quirks,
         .fill = fill_block,
         .fill_arg = &r,
-        // What a broken plan does to the results is for the comparison to find.
+        // The comparison finds the effect of a broken plan.
         .allow_broken_plan = true,
         .planted = execution->self != NULL ? is_planted : NULL,
         .planted_arg = &r,

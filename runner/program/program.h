@@ -1,4 +1,4 @@
-// What the files that execute programs share: the state of a running program, its step buffers, and
+// Shared by the files that execute programs: the state of a running program, its step buffers, and
 // the emission of outputs. Private to the runner.
 #ifndef LS_RUNNER_PROGRAM_PROGRAM_H
 #define LS_RUNNER_PROGRAM_PROGRAM_H
@@ -27,7 +27,7 @@ typedef struct ls_made_call {
     int message;                       // of send_recv: which of its pairs
 } ls_made_call;
 
-// What was called in a step.
+// The calls of a step.
 typedef struct ls_step_calls {
     ls_made_call *at;  // [count] of the ranks held, as the step lists them
     int count, room;
@@ -51,8 +51,8 @@ typedef struct ls_program {
     ls_comm *all;          // every rank
 } ls_program;
 
-// What this rank does differently in a step, and the line where it is said. NULL, and the step's
-// own line: nothing, or all held ranks run.
+// This rank's exception in a step, and the line where it is said. NULL, and the step's own line:
+// nothing, or all held ranks run.
 const ls_scenario_except *ls_program__except(const ls_program *program,
                                              const ls_scenario_step *step);
 int ls_program__line(const ls_program *program, const ls_scenario_step *step);
@@ -103,7 +103,7 @@ bool ls_program__is_plain(const ls_scenario *scenario);
 int ls_program__classes(bool *done, const ls_scenario *scenario, struct ls_tally *tally,
                         ls_arena *arena);
 
-// What the ranks of a run share; one of them runs at a time.
+// Shared by the ranks of a run; one of them runs at a time.
 typedef struct ls_program_run {
     const ls_scenario *scenario;
     const ls_stage_sink *sink;  // or NULL
@@ -113,7 +113,7 @@ typedef struct ls_program_run {
     bool found;
     ls_error error;  // of the first rank that failed by itself; code LS_OK: none did
 } ls_program_run;
-// What one rank does; arg is an ls_program_run.
+// The program of one rank; arg is an ls_program_run.
 int ls_program__rank_main(ls_rank *self, void *arg);
 
 // The faults [fault_count] of its ranks; NULL: no memory.

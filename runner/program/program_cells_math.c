@@ -140,7 +140,7 @@ static size_t at(const line *of, size_t k) {
     return of->first + k * of->stride;
 }
 
-// What a line's softmax is made of. A rank rounds each power and adds them up in the type; the
+// The terms of a line's softmax. A rank rounds each power and adds them up in the type; the
 // logarithm of a sum of powers moves by no more than the largest of its terms does.
 typedef struct normaliser {
     double largest, sum;

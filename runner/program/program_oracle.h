@@ -1,6 +1,6 @@
-// What the tensors of a program must hold: the unsharded operation, plain, in f64 with a bound, and
-// for what has no unsharded meaning (partial values, shards without a placement) the same rank by
-// rank. Shares no arithmetic with the code that it judges. Private to the runner.
+// The expected tensors of a program: the unsharded operation, plain, in f64 with a bound, and for
+// what has no unsharded meaning (partial values, shards without a placement) the same rank by rank.
+// Shares no arithmetic with the code that it judges. Private to the runner.
 #ifndef LS_RUNNER_PROGRAM_PROGRAM_ORACLE_H
 #define LS_RUNNER_PROGRAM_PROGRAM_ORACLE_H
 
@@ -19,7 +19,7 @@ typedef struct ls_cells {
     void *bits;               // [count] of the type; floats that were computed: NULL
 } ls_cells;
 
-// What is known of one tensor, in the program's arena. Both NULL: nothing.
+// The oracle's knowledge of one tensor, in the program's arena. Both NULL: nothing.
 typedef struct ls_known {
     ls_cells *whole;  // the logical tensor
     ls_cells *ranks;  // [ranks of the world] its shards; NULL: they are cut out of `whole`
@@ -40,7 +40,8 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
 int ls_known__create_part(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
                           const ls_local_tensor *tensor, int rank);
 
-// What `step` must make of in [count]; `made` is what it made, read for its placements alone.
+// The expected result of `step` for in [count]; `made` is what it made, read for its placements
+// alone.
 int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in, int count, const ls_local_tensor *made);
 

@@ -1,4 +1,4 @@
-// What the oracle of programs and its part for partial values share. Private to this folder.
+// Shared by the oracle of programs and its part for partial values. Private to this folder.
 #ifndef LS_RUNNER_PROGRAM_PROGRAM_ORACLE_INTERNAL_H
 #define LS_RUNNER_PROGRAM_PROGRAM_ORACLE_INTERNAL_H
 
@@ -26,7 +26,7 @@ int ls_known__make_partial(ls_cells *cells, const ls_program_oracle *o,
 // The whole of a tensor with partial values: what it is worth unsharded, with the bound of what the
 // ranks hold and sum up.
 int ls_known__resolve_whole(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *of);
-// What a redistribution makes of a tensor.
+// The result of a redistribution of a tensor.
 int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_tensor *of);
 
 #endif

@@ -1,4 +1,4 @@
-// Runs a program's ranks as an SPMD program, and takes its findings over. What each rank does is
+// Runs a program's ranks as an SPMD program, and takes its findings over. Each rank's program is in
 // program_ranks.c.
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static bool by_plan(const ls_scenario *scenario, int status) {
     return ls_scenario_plants(scenario) && (status != LS_ERR_MEMORY || missing_memory);
 }
 
-// What a rank failed with where no check found anything.
+// The error of a rank without a finding.
 static int take_error(ls_program_outcome *out, const ls_program_run *shared, ls_arena *arena) {
     const ls_error *error = &shared->error;
     ls_finding *finding = ls_arena_alloc(arena, 1, sizeof *finding);

@@ -6,7 +6,7 @@
 #include "collectives/collectives.h"
 #include "runner/scenario/scenario.h"
 
-// What the ranks of a process are to do.
+// The work of the ranks of a process.
 typedef struct ls_rank_run {
     const ls_scenario *scenario;
     ls_backend *backend;   // its world holds these ranks

@@ -1,4 +1,4 @@
-// What the files that execute scenarios with tables share: the tables and their plan as the module
+// Shared by the files that execute scenarios with tables: the tables and their plan as the module
 // and its oracle take them, and what each step feeds in. Private to the runner.
 #ifndef LS_RUNNER_PROGRAM_TABLES_H
 #define LS_RUNNER_PROGRAM_TABLES_H

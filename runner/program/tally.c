@@ -105,7 +105,7 @@ static ls_call_row *row_of(ls_tally *tally, const ls_call *call) {
     return row;
 }
 
-// What the call sends, and its larger buffer.
+// The call's sent bytes, and its larger buffer.
 static void count_bytes(uint64_t *sent, uint64_t *larger, const ls_call *call) {
     size_t send = 0, recv = 0;
     if (ls_call_send_elements(&send, call) != LS_OK ||

@@ -1,5 +1,5 @@
-// What a program's calls come to without their data: how many met, what they send, and when the
-// last one would be over on a machine. Seen as sets of calls meet.
+// Totals of a program's calls without their data: how many met, what they send, and when the last
+// one would be over on a machine. Seen as sets of calls meet.
 #ifndef LS_RUNNER_PROGRAM_TALLY_H
 #define LS_RUNNER_PROGRAM_TALLY_H
 

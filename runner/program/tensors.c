@@ -57,7 +57,7 @@ static void cut(void *out, const void *full, const ls_shape *shape, const ls_blo
     }
 }
 
-// What a shard must hold.
+// The expected content of a shard.
 static int expect_shard(const ls_program *program, const ls_scenario_step *step, const char *name,
                         const char *field, int rank, const ls_program_tensor *entry,
                         const ls_shard *shard) {
@@ -224,7 +224,7 @@ int ls_program__check_replicas(const ls_program *program, const ls_scenario_step
     return LS_OK;
 }
 
-// What a step takes: in [count], and what is known of them.
+// The operands of a step: in [count], and what is known of them.
 typedef struct operands {
     const ls_local_tensor **in;
     ls_known_tensor *known;

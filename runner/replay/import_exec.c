@@ -190,7 +190,7 @@ static int check_file(const exec_result *r, const ls_import *import) {
     return status;
 }
 
-// What each member received.
+// The data that each member received.
 static int read_result(void *arg, const ls_stage_sink *sink) {
     const exec_result *r = arg;
     ls_safetensors *file = NULL;

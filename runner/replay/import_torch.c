@@ -1,5 +1,5 @@
 // Reading what torch returned for embedding and embedding_bag: the same weights and ids through
-// sharded modules, under every sharding type on several worlds. What it trained is in
+// sharded modules, under every sharding type on several worlds. Its training is in
 // import_torch_train.c, quantised rows in import_torch_quantised.c.
 #include <limits.h>
 #include <string.h>

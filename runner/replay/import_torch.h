@@ -1,4 +1,4 @@
-// What the files that read torch's results share.
+// Shared by the files that read torch's results.
 #ifndef LS_RUNNER_REPLAY_IMPORT_TORCH_H
 #define LS_RUNNER_REPLAY_IMPORT_TORCH_H
 

@@ -6,7 +6,7 @@
 #include "kernels/quantise.h"
 #include "runner/replay/import_torch.h"
 
-// What one layout is called in the file.
+// The name of one layout in the file.
 typedef struct layout {
     const char *rows, *dequantised;
     ls_row_format format;

@@ -1,4 +1,4 @@
-// What torch trained: the weights that a lookup leaves, gradients, and steps of optimizers.
+// Training of torch: the weights that a lookup leaves, gradients, and steps of optimizers.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// What the files that read TorchRec's results share: a trained collection as its file and the
+// Shared by the files that read TorchRec's results: a trained collection as its file and the
 // manifest tell it, and how it is sharded when it is run again.
 #ifndef LS_RUNNER_REPLAY_IMPORT_TORCHREC_H
 #define LS_RUNNER_REPLAY_IMPORT_TORCHREC_H

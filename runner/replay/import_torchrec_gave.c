@@ -1,4 +1,4 @@
-// What TorchRec returned of a trained collection, as the stages of the run that reproduces it.
+// TorchRec's results of a trained collection, as the stages of the run that reproduces it.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

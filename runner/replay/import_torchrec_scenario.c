@@ -6,7 +6,7 @@
 #include "runner/replay/import_torchrec.h"
 
 // ---- Tables -------------------------------------------------------------------------------------
-// Blocks as the run has them. What is not said there is as TorchRec cuts it.
+// Blocks as the run has them. Without a statement there, TorchRec's own cut holds.
 static int write_sharding(ls_text *out, const ls_torchrec_run *run, int index) {
     const ls_plan_shard *shards = run->tables[index].shards;
     int count = run->tables[index].shard_count;

@@ -50,7 +50,7 @@ static bool is_table_stage(const ls_scenario *scenario, const char *name) {
            ls_scenario_runs(scenario, steps[stage]);
 }
 
-// What an outcome has no use for would look as if it were checked.
+// An unused key of an outcome looks as if it were checked.
 static void check_expected_keys(ls_reader *reader, const ls_scenario_expect *expect) {
     static const struct {
         const char *key;

@@ -20,7 +20,7 @@ static const struct {
 };
 #define KEY_COUNT (sizeof keys / sizeof *keys)
 
-// What a call of this kind takes from an exception.
+// The parts of an exception that a call of this kind uses.
 static unsigned of_kind(ls_kind kind) {
     const ls_collective *collective = ls_collective_of(kind);
     bool both = collective->send.form != LS_SIDE_NONE && collective->recv.form != LS_SIDE_NONE;

@@ -1,4 +1,4 @@
-// What must hold of the features' inputs, as far as the file itself says it.
+// Conditions of the features' inputs, as far as the file itself says it.
 #include <inttypes.h>
 
 #include "runner/scenario/read.h"

@@ -1,6 +1,6 @@
 // Checking the files that a scenario names, and the lists of values in it, before anything is run:
 // that the files are what they should be (by their headers alone), and that there are as many
-// numbers as will be asked for. What only the data can tell is the run's to find.
+// numbers as will be asked for. The run finds errors that only the data shows.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -356,7 +356,7 @@ static int64_t sent_by(const ls_sent *sent, int member, int members) {
                                             : times(sent->count, members);
 }
 
-// Whose call it is: the step's own, or that of an exception.
+// The owner of the call: the step's own, or that of an exception.
 static ls_sent sent_in(const ls_scenario_step *step, const ls_scenario_except *except) {
     ls_sent sent = {.kind = ls_step_call_kind(step->kind),
                     .count = step->call.count,

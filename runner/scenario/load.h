@@ -1,4 +1,4 @@
-// Scenarios from their files: what a user has of them. What one holds is scenario.h's.
+// Scenarios from their files: what a user has of them. scenario.h describes its content.
 #ifndef LS_RUNNER_SCENARIO_LOAD_H
 #define LS_RUNNER_SCENARIO_LOAD_H
 

@@ -120,7 +120,7 @@ static double need_of_pair(const ls_scenario *scenario, const ls_scenario_pair *
            file_bytes(&feature->weights) + file_bytes(&feature->inverse_indices);
 }
 
-// What every update leaves: the weights and states of all shards, of replicas on every rank.
+// The results of every update: the weights and states of all shards, of replicas on every rank.
 static double need_of_updates(const ls_scenario *scenario) {
     double bytes = 0;
     for (int i = 0; i < scenario->table_count; i++) {

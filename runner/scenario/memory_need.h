@@ -16,7 +16,7 @@ double ls_memory_need_of_shape(const ls_scenario *scenario);
 // LS_ERR_LIMIT, with both figures, when a run that needs `need` would need more than `limit` bytes.
 int ls_memory_check(const ls_scenario *scenario, double need, uint64_t limit);
 
-// What is known of a tensor by its name: its shape, and how many ranks hold each element.
+// A tensor by its name: its shape, and how many ranks hold each element.
 typedef struct ls_tensor_size {
     const char *name;
     ls_shape shape;

@@ -1,5 +1,5 @@
-// What a scenario's structs are made of: where a mapping stands in the file, lists, and how numbers
-// come about.
+// Parts of a scenario's structs: where a mapping stands in the file, lists, and how numbers come
+// about.
 #ifndef LS_RUNNER_SCENARIO_PIECES_H
 #define LS_RUNNER_SCENARIO_PIECES_H
 

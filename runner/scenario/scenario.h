@@ -215,7 +215,7 @@ bool ls_step_is_collective(ls_step_kind kind);
 // The call of a step on buffers; of send_recv the send.
 ls_kind ls_step_call_kind(ls_step_kind kind);
 
-// What some ranks do differently from the step they stand in: programs with a known bug.
+// Exceptions of some ranks from their step: programs with a known bug.
 typedef struct ls_scenario_except {
     ls_node node;       // ls_node_has tells which of these were given
     ls_int_list ranks;  //

@@ -216,7 +216,7 @@ static bool make_pairs(ls_reader *reader, ls_scenario_inputs *inputs, const ls_f
     return true;
 }
 
-// What follows from the tables that a feature feeds.
+// Properties that follow from the tables of a feature.
 static void settle_feature(const ls_scenario *scenario, ls_scenario_feature *feature, int index) {
     const ls_scenario_inputs *inputs = &scenario->inputs;
     feature->table = -1;

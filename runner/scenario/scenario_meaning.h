@@ -1,5 +1,5 @@
-// What a scenario means, as text: one line for each key that what a run does follows from, given or
-// by default. Two scenarios with the same lines run alike.
+// The meaning of a scenario as text: one line for each key that what a run does follows from, given
+// or by default. Two scenarios with the same lines run alike.
 #ifndef LS_RUNNER_SCENARIO_SCENARIO_MEANING_H
 #define LS_RUNNER_SCENARIO_SCENARIO_MEANING_H
 

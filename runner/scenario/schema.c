@@ -1,5 +1,5 @@
-// What is said from the schema table: the words of error messages and the text of --explain-schema.
-// The JSON schema is in schema_json.c.
+// Texts from the schema table: the words of error messages and the text of --explain-schema. The
+// JSON schema is in schema_json.c.
 #include "runner/scenario/schema.h"
 
 #include <inttypes.h>

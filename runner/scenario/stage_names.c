@@ -1,5 +1,5 @@
-// What a run calls the stages of a scenario's tables, there and back: "lookup", or "step2.lookup"
-// where there are several steps. Stages of a program have the names that its steps were given.
+// Names of the stages of a scenario's tables, there and back: "lookup", or "step2.lookup" where
+// there are several steps. Stages of a program have the names that its steps were given.
 #include "runner/scenario/stage_names.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// What a run calls the stages of a scenario's tables, and what outputs so named hold.
+// Names of the stages of a scenario's tables, and the content of such outputs.
 #ifndef LS_RUNNER_SCENARIO_STAGE_NAMES_H
 #define LS_RUNNER_SCENARIO_STAGE_NAMES_H
 
@@ -6,7 +6,7 @@
 #include "embedding/stages.h"
 #include "runner/scenario/scenario.h"
 
-// What a run calls a stage of a step: "lookup", or "step2.lookup" where there are several.
+// The name of a stage of a step: "lookup", or "step2.lookup" where there are several.
 void ls_scenario_stage_name(char *out, size_t out_bytes, const ls_scenario *scenario, int step,
                             const char *stage);
 // The stage of the scenario's tables, and the step, that a run calls so. false: none.

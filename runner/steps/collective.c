@@ -138,7 +138,7 @@ static void resolve_axis(ls_reader *reader, const ls_scenario *scenario, ls_scen
                     "the mesh has no dimension %.40s", call->axis_name);
 }
 
-// What a collective on a tensor takes from the tensor itself.
+// Arguments that a collective on a tensor takes from the tensor.
 static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
     static const char *const raw[] = {"ranks",  "count",   "dtype",    "values", "counts",
                                       "splits", "factors", "in_place", "replica"};
@@ -182,7 +182,7 @@ static void check_reduction(ls_reader *reader, const ls_scenario_step *step, int
     }
 }
 
-// What a collective on buffers takes beside its group and its reduction.
+// Arguments of a collective on buffers beside its group and its reduction.
 static void check_on_buffers(ls_reader *reader, const ls_scenario_step *step, int members) {
     const ls_step_call *call = &step->call;
     bool counts = ls_step_has(step, "counts"), splits = ls_step_has(step, "splits");

@@ -77,7 +77,7 @@ static int make_slice(ls_local_tensor **out, ls_program *program, const ls_scena
                                  step->narrow.length);
 }
 
-// What each rank has of the range: its own part of it, where values are partial.
+// Each rank's part of the range: its own part of it, where values are partial.
 static int know_slice(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                       const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     (void)count;

@@ -9,7 +9,7 @@
 #include "runner/scenario/memory_need.h"
 #include "runner/scenario/read.h"
 
-// What `except:` may say, and a step then does differently.
+// The exceptions of `except:` for a step.
 typedef enum ls_except_field {
     LS_EXCEPT_SKIP = 1 << 0,
     LS_EXCEPT_REPEAT = 1 << 1,
@@ -50,8 +50,8 @@ typedef struct ls_step_type {
     void (*check)(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step);
     // Operand `index` of an operation on tensors; false: there are no more. NULL: `tensor` alone.
     bool (*operand)(ls_step_operand *out, const ls_scenario_step *step, int index);
-    // What a run needs of memory: how the result differs from the larger operand, in shape or in
-    // how many ranks hold each element. NULL: it does not.
+    // The memory of a run: how the result differs from the larger operand, in shape or in how many
+    // ranks hold each element. NULL: it does not.
     void (*size)(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last);
     int (*run)(ls_program *program, const ls_scenario_step *step);

@@ -30,7 +30,7 @@ int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *own
 void ls_trace_watch(ls_trace *trace, ls_backend *backend, const char *name, const void *owner);
 // An ls_met_observer; arg: the trace.
 void ls_trace_met(void *arg, const ls_call *const *calls, int size);
-// What a set of `size` calls takes on a machine; most: bytes of the largest buffer of a member.
+// The time of a set of `size` calls on a machine; most: bytes of the largest buffer of a member.
 double ls_trace_duration_us(const ls_topology *machine, ls_kind kind, int size, uint64_t most,
                             bool one_host);
 // Adds a case with the calls that a recording keeps, matched again: as a real run made them. trace

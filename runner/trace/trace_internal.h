@@ -1,4 +1,4 @@
-// What the files that keep and write traces share.
+// Shared by the files that keep and write traces.
 #ifndef LS_RUNNER_TRACE_TRACE_INTERNAL_H
 #define LS_RUNNER_TRACE_TRACE_INTERNAL_H
 

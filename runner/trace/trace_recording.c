@@ -9,7 +9,7 @@
 #include "collectives/recording.h"
 #include "runner/trace/trace_internal.h"
 
-// What is known of a call beside the call.
+// Facts about a call beside the call.
 typedef struct traced_call {
     const ls_recorded_call *recorded;
     int set;  // of match.events
