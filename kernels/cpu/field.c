@@ -304,13 +304,18 @@ void ls_field_inverse(int32_t *out, const int32_t *a, size_t count) {
 }
 
 // splitmix64's finaliser of the element and the key.
-LS_CLONES void ls_field_hash(int32_t *out, const int32_t *a, size_t count, uint64_t key) {
+LS_CLONES static void hash(int32_t *out, const int32_t *a, size_t count, uint64_t key) {
     for (size_t i = 0; i < count; i++) {
         uint64_t z = (uint64_t)(uint32_t)a[i] + key;
         z = (z ^ (z >> 30)) * UINT64_C(0xFF51AFD7ED558CCD);
         z = (z ^ (z >> 27)) * UINT64_C(0xC4CEB9FE1A85EC53);
         out[i] = (int32_t)reduce((z ^ (z >> 31)) >> 2);
     }
+}
+
+// Clones are exported whatever their visibility, unless they are static.
+void ls_field_hash(int32_t *out, const int32_t *a, size_t count, uint64_t key) {
+    hash(out, a, count, key);
 }
 
 void ls_field_sum(int32_t *out, const int32_t *a, size_t outer, size_t middle, size_t inner) {
