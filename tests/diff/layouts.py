@@ -1,0 +1,146 @@
+"""How `lockstep diff` lays out the ranks' parts of a tensor: layouts.py LOCKSTEP PYTHON_FOLDER."""
+from made import Check, column_block, diff, lies_as, omitted, rows, waves
+
+
+def empty_whole(check):
+    """Parts with elements of a whole that has none."""
+    check.one({"t": ([0, 2], [], {})}, [{"t": ([1, 2], [1, 2], {})}] * 2, 1, "wrong", "neither is the other run's")
+
+
+def placements(check):
+    empty_whole(check)
+    t = waves(40)  # 8 x 5
+    whole = {"t": ([8, 5], t, {})}
+    # Rows, uneven as torch.chunk cuts; columns; copies; strided rows; by sizes alone; by offsets.
+    for bad in (False, True):
+        wrong = list(t)
+        wrong[6 * 5 + 2] += 1 if bad else 0
+        verdict = (1, "wrong") if bad else (0, "bit_exact")
+        row = ["row 6 of the whole [8, 5]"] if bad else []
+        about = lies_as("S(0)", [3], [8, 5])
+        cut = [(0, 3), (3, 6), (6, 8)]
+        check.one(whole, [{"t": ([b - a, 5], rows(wrong, 5, a, b), about)} for a, b in cut], *verdict, *row,
+                  *(["rank 2, element 2 [0, 2]"] if bad else []))
+        check.one(whole, [{"t": ([b - a, 5], rows(wrong, 5, a, b), {})} for a, b in cut], *verdict, *row)
+        check.one(whole, [{"t": ([b - a, 5], rows(wrong, 5, a, b), {"offset": [a, 0]})} for a, b in cut], *verdict, *row)
+        about = lies_as("S(1)", [2], [8, 5])
+        check.one(whole, [{"t": ([8, b - a], column_block(wrong, 5, a, b), about)} for a, b in ((0, 3), (3, 5))],
+                  *verdict, *row)
+        about = lies_as("R, S(0)", [2, 2], [8, 5], mesh_ranks=[3, 1, 2, 0])
+        check.one(whole, [{"t": ([4, 5], rows(wrong, 5, a, a + 4), about)} for a in (4, 4, 0, 0)], *verdict, *row)
+        about = lies_as("_S(0, 2)", [2], [8, 5])
+        parts = [rows(wrong, 5, a, a + 2) + rows(wrong, 5, a + 4, a + 6) for a in (0, 2)]
+        check.one(whole, [{"t": ([4, 5], part, about)} for part in parts], *verdict, *row)
+        # Meshes of other ranks alone each have all of it; ranks of none have nothing.
+        groups = [(0, [0, 1]), (4, [0, 1]), (0, [2, 3]), (4, [2, 3])]
+        check.one(whole, [{"t": ([4, 5], rows(t if ranks == [0, 1] else wrong, 5, a, a + 4),
+                                 lies_as("S(0)", [2], [8, 5], mesh_ranks=ranks))} for a, ranks in groups], *verdict, *row)
+        about = lies_as("R", [1], [8, 5])
+        check.one(whole, [{"t": ([8, 5], wrong, about)}, {"t": ([0], [], about)}], *verdict, *row)
+    # A copy that lies in no mesh, and ranks that contradict each other.
+    check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], [99.0] * 40, lies_as("R", [1], [8, 5]))}],
+              1, "wrong", "rank 1 has it, and is not in its mesh")
+    check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], t, {})}],
+              1, "wrong", "rank 1 has it, and is not in its mesh")
+    for other in (lies_as("P(sum)", [2], [8, 5]), lies_as("R", [1], [8, 5]), lies_as("R", [2], [40]),
+                  lies_as("R", [2], [8, 5], mesh_ranks=[1, 0]), {"shape": [8, 5]}):
+        check.one(whole, [{"t": ([8, 5], t, lies_as("R", [2], [8, 5]))}, {"t": ([8, 5], t, other)}], 1, "wrong",
+                  "rank 1 says otherwise how it lies")
+    # What cannot be assembled says why: sizes and dimensions that contradict the placements, parts outside of the whole, too few elements.
+    about = lies_as("S(0)", [2], [8, 5])
+    for shape, values in (([5, 5], t[:25]), ([20], t[:20])):
+        check.one(whole, [{"t": (shape, values, about)}, {"t": ([4, 5], t[20:], about)}], 1, "wrong", "rank 0 has",
+                  "where its placements give it 20 elements")
+    for shape, offset in (([2, 5], [7, 0]), ([8, 2], [0, 4])):
+        check.one(whole, [{"t": ([8, 5], t, {"offset": [0, 0], "shape": [8, 5]})},
+                          {"t": (shape, t[:shape[0] * shape[1]], {"offset": offset})}], 1, "wrong", "rank 1 lies outside of the whole")
+    check.one(whole, [{"t": ([8, 5], t, {"offset": [0, 0], "shape": [2**36, 5]})}], 1, "wrong", "the ranks have 40 elements of its")
+    check.one(whole, [{"t": ([3, 5], t[:15], {})}, {"t": ([3, 5], t[:15], {})}], 1, "wrong", "name its placements")
+    check.one(whole, [{"t": ([4, 5], t[:20], lies_as("S(0)", [2], [8, 5]))}, {}], 1, "wrong", "rank 1 has no part")
+    check.one(whole, [{"t": ([40], t, {})}], 1, "wrong", "the reference has f32 [8, 5]")
+    # Placements without a shape: each side assembles its own parts.
+    def even(ranks):
+        size = 8 // ranks
+        return [{"t": ([size, 5], rows(t, 5, size * r, size * r + size), {"placements": "S(0)", "mesh": [ranks]})} for r in range(ranks)]
+
+    for ref, run in ((1, 2), (2, 4), (4, 2)):
+        names = check.written(even(ref) if ref > 1 else [whole]), check.written(even(run))
+        code, stages, said = diff(*names)
+        assert code == 0 and stages["t"]["class"] == "bit_exact", (ref, run, stages, said)
+
+
+def blocks(check):
+    """Tensors that say nothing, in parts that several ranks have: the ranks of one part are those with equal values."""
+    t = waves(40)
+    one, other = rows(t, 5, 0, 4), rows(t, 5, 4, 8)
+    whole = {"t": ([8, 5], t, {})}
+
+    def parts(*values, **about):
+        return [{"t": ([len(v) // 5, 5], v, about)} for v in values]
+
+    far = [v + 1 for v in other]
+    for order in ((0, 0, 1, 1), (0, 1, 0, 1)):  # tensor parallel ranks beside each other, and apart
+        check.one(whole, parts(*[(one, other)[b] for b in order]), 0, "bit_exact")
+        check.one(whole, parts(*[(one, far)[b] for b in order]), 1, "wrong", "row 4 of the whole [8, 5]")
+        check.one(whole, parts(*[(other, one)[b] for b in order]), 1, "wrong")
+    same = one + one
+    check.one({"t": ([8, 5], same, {})}, parts(one, one, one, one), 0, "bit_exact")
+    eight = [rows(t, 5, 2 * b, 2 * b + 2) for b in range(4)]
+    check.one(whole, parts(*[eight[b] for b in (0, 0, 1, 1, 2, 2, 3, 3)]), 0, "bit_exact")
+    check.one(whole, parts(*[eight[b % 4] for b in range(8)]), 0, "bit_exact")
+    check.one({"t": ([8, 5], same, {})}, parts(*[eight[b] for b in (0, 1, 0, 1, 0, 1, 0, 1)]), 0, "bit_exact")
+    # Ranks of one part must agree about a parameter. An activation is a part of a sum, or in an order that nothing names.
+    for parts_ in ((one, other, one, far), (one, one, other, far)):
+        check.one(whole, parts(*parts_), 1, "wrong", "the ranks of one part have different values")
+        ref, run = check.written([{"t": ([8, 5], t, {"optional": True})}]), check.written(parts(*parts_, optional=True))
+        assert omitted(ref, run) == (5, {"t": "its placements are not known"})
+    square = [column_block(rows(t, 5, 4 * a, 4 * a + 4), 5, b, b + 1) for a in range(2) for b in range(5)]
+    ref, run = check.written([whole]), check.written([{"t": ([4, 1], v, {})} for v in square])
+    assert omitted(ref, run) == (5, {"t": "its placements are not known"})
+    # Parts that are no whole number of blocks, of other sizes, or of other dimensions are wrong.
+    for odd in (parts(one, other, one), parts(one, other, one, one[:5]), parts(rows(t, 5, 0, 3), *[rows(t, 5, 3, 6)] * 2)):
+        check.one(whole, odd, 1, "wrong", "name its placements")
+    # A DTensor on a mesh of some ranks, of which each mesh has a part of the batch.
+    for a, b, verdict in ((one, other, (0, "bit_exact")), (other, one, (1, "wrong")), (one, far, (1, "wrong"))):
+        ranks = [{"t": ([2, 5], v[10 * half:10 * half + 10], lies_as("S(0)", [2], [4, 5], mesh_ranks=group))}
+                 for v, group in ((a, [0, 1]), (b, [2, 3])) for half in range(2)]
+        check.one(whole, ranks, *verdict)
+
+
+def dealt(check):
+    """A batch that was dealt to the ranks otherwise than in blocks, as torch's DistributedSampler does."""
+    x, y = waves(12 * 3), waves(12 * 2 * 2, 0.5)  # 12 samples; of y two rows each
+    act = {"optional": True}
+    ref = {"step 0 input l": ([12, 3], x, act), "step 0 forward l": ([24, 2], y, act), "step 1 input l": ([12, 3], x, act)}
+
+    def ranks(orders, second=None, also=True):
+        return [{"step 0 input l": ([len(o), 3], [v for i in o for v in rows(x, 3, i, i + 1)], act),
+                 "step 0 forward l": ([2 * len(o), 2], [v for i in p for v in rows(y, 4, i, i + 1)], act),
+                 **({"step 1 input l": ([len(o), 3], [v for i in p for v in rows(x, 3, i, i + 1)], act)} if also else {})}
+                for o, p in zip(orders, second or orders)]
+
+    turns = [list(range(r, 12, 3)) for r in range(3)]
+    mixed = [[7, 1, 0, 11], [3, 2], [4, 5, 6, 8, 9, 10]]
+    shared = [order for order in turns for _ in range(2)]  # two tensor-parallel ranks have each part
+    for orders, said in ((turns, "rows dealt in turns"), (mixed, "rows in another order"), (shared, "rows dealt in turns"),
+                         (turns + turns, "rows dealt in turns")):
+        a, b = check.written([ref]), check.written(ranks(orders))
+        code, stages, text = diff(a, b)
+        assert code == 0 and {s["class"] for s in stages.values()} == {"bit_exact"}, (stages, text)
+        assert [s["order"] for s in stages.values()] == [said, None, said], stages
+        # Later tensors are dealt alike, or wrong; a row that is there twice is no order.
+        other = [list(reversed(o)) for o in orders]
+        check.one(ref, ranks(orders, other, also=False), 1, "wrong", name="step 0 forward l")
+        twice = [[o[1], *o[1:]] if o == orders[0] else o for o in orders]
+        check.one(ref, ranks(twice), 1, "wrong", name="step 0 input l")
+    blocks = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    check.one(ref, ranks(blocks, turns, also=False), 1, "wrong", name="step 0 forward l")
+
+
+def main():
+    for part in (placements, blocks, dealt):
+        part(Check())
+        print(part.__name__, "as it should be")
+
+
+main()
