@@ -278,7 +278,7 @@ static int run_in(proof *p) {
 static int run(const cli_args *args) {
     static proof p;
     if (args->before_dashes != 0) {
-        cli_error("prove takes '-- PROGRAM [ARGUMENTS]'");
+        cli_error("prove takes '-- PROGRAM [ARGUMENTS]'; run and compare judge scenario files");
         return LS_EXIT_USAGE;
     }
     int code = read_ranks(&p);

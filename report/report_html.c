@@ -134,11 +134,13 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_text_xml(out, result->skip_reason);
         ls_text_puts(out, "</p>\n");
     }
-    const char *note = result->checked != NULL ? result->checked : result->unproven;
-    if (note != NULL) {
-        ls_text_puts(out, "<p>");
-        ls_text_xml(out, note);
-        ls_text_puts(out, "</p>\n");
+    const char *const notes[] = {result->checked, result->unproven};
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
+        if (notes[i] != NULL) {
+            ls_text_puts(out, "<p>");
+            ls_text_xml(out, notes[i]);
+            ls_text_puts(out, "</p>\n");
+        }
     }
     if (result->note != NULL) {
         ls_text_puts(out, "<p>note: ");

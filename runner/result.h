@@ -134,13 +134,13 @@ typedef struct ls_case_result {
     int finding_count;
     const ls_omitted *omitted;  // [omitted_count] the tensors that were not compared
     size_t omitted_count;
-    const char *checked;     // what was, when class_ is checked, else NULL
+    const char *checked;     // what was; NULL unless class_ is checked or proved
     const char *note;        // what is not as the input has it, or NULL
     const char *unproven;    // how many tensors were not judged: a pass is `unjudged` then; or NULL
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL
-    const char *noticed_by;  // of a injected defect, the check that notices it; or NULL
+    const char *noticed_by;  // of an injected defect, the check that notices it; or NULL
     ls_unnoticed unnoticed;  //
     bool unusable;           // it failed for a file that cannot be used (weights, a recording)
     const char *reproduce;   // a command line

@@ -163,7 +163,7 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     format_value(text, pair->b->data, pair->entry->dtype, element);
     format_distance(text, pair, element);
     if (allowed == NULL) {
-        ls_text_puts(text, " where data only moves");
+        ls_text_puts(text, " where every bit must match");
     } else {
         ls_text_printf(text, "; exactly %.9g, allowed difference %.3g", allowed->exact[element],
                        allowed->bounds[element]);

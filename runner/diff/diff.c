@@ -469,8 +469,9 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
     d.sides.drift = &d.drift;
     LS_TRY(compare_all(&d));
     ls_comparison_settle(&d.comparison);
-    const char *unproven = NULL;
+    const char *unproven = NULL, *proof = NULL;
     LS_TRY(count_unjudged(&unproven, &d.comparison));
+    LS_TRY(ls_diff__field_state(&proof, &d.comparison, &d.sides));
     ls_case_result result = {
         .name = options->name != NULL
                     ? options->name
@@ -486,6 +487,7 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
         .omitted = d.omitted,
         .omitted_count = d.omitted_count,
         .unproven = unproven,
+        .checked = proof,
         .reproduce = reproduce,
     };
     if (result.pass && result.class_ == LS_CLASS_UNJUDGED && !options->has_tolerance) {

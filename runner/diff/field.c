@@ -29,3 +29,20 @@ int ls_diff__field_leave(ls_stage_result *stage, ls_arena *arena, const char *op
     stage->order = ls_arena_printf(arena, "%s has no rule in the field", opaque);
     return stage->order != NULL ? LS_OK : LS_ERR_MEMORY;
 }
+
+int ls_diff__field_state(const char **out, const ls_comparison *comparison,
+                         const ls_diff_sides *sides) {
+    uint64_t modulus = 0;
+    for (size_t i = 0; i < sides->run->count && modulus == 0; i++) {
+        modulus = sides->run->tensors[i].modulus;
+    }
+    if (modulus == 0 || ls_comparison_class(comparison) != LS_CLASS_PROVED) {
+        return LS_OK;
+    }
+    *out = ls_arena_printf(comparison->arena,
+                           "proved tensors are equal for all values on the path of this run, on %d "
+                           "ranks and on %d; a difference of degree n is missed with probability "
+                           "n / %llu",
+                           sides->run->ranks, sides->ref->ranks, (unsigned long long)modulus);
+    return *out != NULL ? LS_OK : LS_ERR_MEMORY;
+}

@@ -2,6 +2,7 @@
 #ifndef LS_RUNNER_DIFF_FIELD_H
 #define LS_RUNNER_DIFF_FIELD_H
 
+#include "runner/compare/compare.h"
 #include "runner/diff/diff_internal.h"
 #include "runner/result.h"
 
@@ -11,6 +12,9 @@ int ls_diff__field_sum(int64_t *sum, const void *const *terms, const ls_assemble
 // Leaves a stage that is wrong unjudged: values that come of an operation without a rule may differ
 // although the program's are the same.
 int ls_diff__field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque);
+// The statement of a run that is proved; *out stays NULL where it is not.
+int ls_diff__field_state(const char **out, const ls_comparison *comparison,
+                         const ls_diff_sides *sides);
 
 // Whether the copies of an activation's gradient add up to the reference's: each rank has the part
 // of its own samples. (field_explain.c, as the next)

@@ -101,7 +101,7 @@ $ printf 'lockstep: 1\nname: w\nmesh: {shape: [2]}\ntables: [{name: t, rows: 6, 
 > --
 >   stage input_dist is wrong: 1 of 16 elements differ, by up to 4
 >     stage input_dist, table t, feature t, ids, rank 1, element 1 [1]
->       simulated 1, recording 5: 4 apart where data only moves
+>       simulated 1, recording 5: 4 apart where every bit must match
 > --
 >     stage update, table t, feature t, weights, rank 1, element 3 [1, 1]
 >       simulated -0.112619936 (0xbde6a548), recording 9 (0x41100000): sign change; exactly -0.112619936, allowed difference 1.29e-07, row 4 of the table, which rank 1 holds
