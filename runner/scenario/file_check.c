@@ -136,7 +136,7 @@ static void note_conversion(void *context, const file_use *use) {
         return;
     }
     if (ls_input_file_describe(&array, use->generator->file, use->generator->tensor) != LS_OK) {
-        ls_error_clear();  // the one that reads its numbers reports it
+        ls_error_clear();  // the reader of its numbers reports it
         return;
     }
     if (ls_dtype_is_float(array.dtype) != ls_dtype_is_float(use->dtype) ||

@@ -46,7 +46,7 @@ static const ls_schema_field except_fields[] = {
      .otherwise = "the same", .doc = "Their root.", .example = "root: 1"},
     {.key = "counts", .type = LS_FIELD_INTS, MEMBER(counts), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .otherwise = "the same",
-     .doc = "Their counts (all_to_all: what they send to each member).",
+     .doc = "Their counts. For all_to_all: the number of elements sent to each member.",
      .example = "counts: [1, 2, 3]"},
     {.key = "exit", .type = LS_FIELD_BOOL, MEMBER(exit), .fallback = "false",
      .doc = "Their program ends here.", .example = "exit: true"},

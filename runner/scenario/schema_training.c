@@ -48,7 +48,8 @@ static const ls_schema_field optimizer_fields[] = {
      .max = 1000000, .otherwise = OF_TYPE, .doc = "Weight decay.", .example = "weight_decay: 0.01"},
     {.key = "weight_decay_mode", .type = LS_FIELD_ENUM, MEMBER(rule.decay),
      .names = NAMES(decay_names), .otherwise = OF_TYPE,
-     .doc = "Where the decay goes: nowhere, into the gradient, or into the weights themselves.",
+     .doc = "none: no decay. l2: it is added to the gradient. decoupled: it is applied to the "
+            "weights.",
      .example = "weight_decay_mode: decoupled"},
     {.key = "initial_accumulator", .type = LS_FIELD_REAL, MEMBER(rule.initial_accumulator),
      .min = 0, .max = 1000000, .otherwise = OF_TYPE, .doc = "Where adagrad's sums start.",
@@ -78,8 +79,8 @@ static const ls_schema_field train_fields[] = {
      .example = "gradients: {uniform: [-1, 1]}"},
     {.key = "gradient_division", .type = LS_FIELD_ENUM, MEMBER(gradient_division),
      .names = NAMES(division_names), .fallback = "world_size",
-     .doc = "The divisor of the sum of all ranks' gradients: none, or the number of ranks, as in "
-     "TorchRec.",
+     .doc = "The divisor of the sum of all ranks' gradients: 1 (none) or the number of ranks, as "
+            "in TorchRec.",
      .example = "gradient_division: none"},
     {.key = "clip_norm", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE, MEMBER(clip_norm),
      .min = 0, .max = 1000000, .otherwise = "none",

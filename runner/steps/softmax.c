@@ -43,7 +43,8 @@ static const ls_schema_field loss_fields[] = {
      .example = "smoothing: 0.1"},
     {.key = "reduction", .type = LS_FIELD_ENUM, LS_MEMBER(cross_entropy.reduction),
      .names = &reductions, .fallback = "none",
-     .doc = "Each loss, their sum, or that over the weights of the targets that count.",
+     .doc = "none: one loss per sample. sum: their sum. mean: their sum divided by the weights of "
+            "the targets that count.",
      .example = "reduction: mean"},
 };
 // clang-format on

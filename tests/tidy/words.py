@@ -31,6 +31,8 @@ TERMS = {
     r"\bwhoever\b": "the rank that",
     r"\btold\b": "reported, printed, named",
     r"\bbeneath\b": "underlying",
+    r"\binformed of\b": "reported, sent",
+    r"\ba injected\b": "an injected",
     r"\bplant(ed|s|ing)?\b": "inject",
     r"\bcomes? to the same\b": "is equivalent",
 }
@@ -40,7 +42,7 @@ NAMES = {"what messages and uneven calls gave", "whose row is on no rank",
          "whose row is in %d shards, the first on rank %d"}
 # Not yet read through: kind, and the beginning of the file's name.
 REMAINING = {
-    "docs": ("docs/mpi.md", "docs/prove.md", "backends/", "bench/", "collectives/",
+    "docs": ("backends/", "bench/", "collectives/",
              "embedding/", "exec/", "fuzz/", "gdb/", "kernels/", "planner/", "python/", "ranks/",
              "recordings/", "runner/", "scenarios/", "tests/"),
     "comments": ("mpi/", "runner/", "tests/"),
