@@ -100,8 +100,8 @@ int ls_backend_start(void **pending, ls_backend *backend, ls_call *call) {
     call->seq = call->comm->seq[ls_comm_member(call->comm, call->rank)]++;
     ls_gdb_hook_group(backend, call, 1);
     LS_TRY(backend->ops->start(backend, call, pending));
-    // As it begins: calls are informed of in the order in which the program makes them, whichever
-    // is over first.
+    // Noted when it starts, so that the log has the order in which the program makes calls,
+    // whichever ends first.
     if (backend->observer != NULL) {
         backend->observer(backend->observer_arg, call);
     }

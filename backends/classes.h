@@ -13,8 +13,8 @@
 // that nobody may touch.
 //
 // The calls of its ranks in one group must be one collective each, of one family: anything else is
-// LS_ERR_UNSUPPORTED. LS_ERR_MISMATCH, LS_ERR_INVALID: as ls_backend_run says, but sets of other
-// communicators may have been informed of by then.
+// LS_ERR_UNSUPPORTED. LS_ERR_MISMATCH, LS_ERR_INVALID: as ls_backend_run says, but calls of other
+// communicators may have been submitted by then.
 int ls_backend_classes_create(ls_backend **out, ls_world *world, const int *class_of);
 
 #endif

@@ -25,7 +25,7 @@ void ls_alloc_limit(uint64_t bytes);
 LS_API_BACKENDS int ls_size_mul(size_t *out, size_t a, size_t b);
 LS_API_BACKENDS int ls_size_add(size_t *out, size_t a, size_t b);
 
-// *out: `bytes` bytes of addresses where no memory of a program ever is, so that the one that
+// *out: `bytes` bytes of addresses where no memory of a program ever is, so that code that
 // touches them is seen; *next (0 at first) counts on. No two of these are next to each other.
 // LS_ERR_MEMORY.
 int ls_addresses_take(void **out, uintptr_t *next, size_t bytes);
@@ -50,8 +50,8 @@ LS_API_BACKENDS char *ls_arena_strdup(ls_arena *arena, const char *text);
 char *ls_arena_strndup(ls_arena *arena, const char *text, size_t length);
 char *ls_arena_printf(ls_arena *arena, const char *format, ...) LS_PRINTF(2, 3);
 size_t ls_arena_bytes(const ls_arena *arena);  // bytes held, for reports
-// Whether an allocation in it failed since it was made: what was assembled of strings and arrays
-// in it then lacks some. ls_arena_fail says so of memory elsewhere that was to go into it.
+// Whether an allocation in it failed since it was created: strings and arrays in it may then be
+// incomplete. ls_arena_fail records the same for memory outside of it.
 bool ls_arena_failed(const ls_arena *arena);
 void ls_arena_fail(ls_arena *arena);
 

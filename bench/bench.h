@@ -33,7 +33,7 @@ typedef struct ls_bench_row {
     int repetitions;
 } ls_bench_row;
 
-// The measurement that a user asks for; 0 and NULL: what the suite has.
+// The sizes that a user asks for; 0 and NULL: the suite's own.
 typedef struct ls_bench_sizes {
     int64_t rows, dim, bags, length;  // of lookups: always set
     int threads;

@@ -57,8 +57,8 @@ typedef struct ls_call {
     void *recv;                 // NULL where it receives nothing
     bool recv_shared;           // members of one process take a result that is the same for all in
         // one buffer, whose readers they are; simulated calls that replicate
-    bool overstated;  // by a injected fault it says more than its buffers have: what lies behind
-        // them, by whatever order memory was given out in, is none of theirs
+    bool overstated;  // an injected fault made its count exceed its buffers; memory past their
+        // end must not be read
     const char *file;  // where the program made the call; static storage
     int line;
     const char

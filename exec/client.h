@@ -37,7 +37,7 @@ typedef struct ls_client_region {
     size_t bytes;
 } ls_client_region;
 
-// `made` is informed of each piece of memory that the regions come from, so that a device can be.
+// `made` is called for each piece of memory that regions come from, so that a device can map it.
 LS_API void ls_client_on_memory(ls_client *client, int (*made)(void *arg, void *at, size_t bytes),
                                 void *arg);
 LS_API int ls_client_region_take(ls_client_region *out, ls_client *client, size_t bytes);
@@ -57,8 +57,8 @@ LS_API void ls_client_collect(ls_client *client, uint32_t slot, const ls_client_
 LS_API int ls_client_slot_take(uint32_t *out, ls_client *client);
 LS_API void ls_client_slot_give(ls_client *client, uint32_t slot);
 LS_API ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot);
-// Whether it is answered; and waits until it is, which the coordinator is informed of: a deadlock
-// of ranks that wait here is explained at once. The status that the coordinator gave.
+// Whether it is answered. The second waits for the answer and reports the wait to the coordinator,
+// which explains a deadlock of ranks that wait here at once. The status that the coordinator gave.
 LS_API bool ls_client_done(ls_client *client, uint32_t slot);
 LS_API int ls_client_wait(ls_client *client, uint32_t slot);
 
@@ -126,7 +126,7 @@ LS_API int ls_client_send(ls_client *client, const void *message, int descriptor
 LS_API void ls_client_hold(ls_client *client);
 LS_API void ls_client_let_go(ls_client *client);
 
-// The rank of this process and how many there are, as the one that started it says; -1 where nobody
+// The rank of this process and how many there are, as the launcher says; -1 where nobody
 // did.
 LS_API void ls_client_launched(int *rank, int *ranks);
 

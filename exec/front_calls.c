@@ -359,7 +359,7 @@ static ncclResult_t issue_all(pending *first) {
     for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
         result = land(at, client);
     }
-    // The coordinator may look at what it was informed of, whatever CUDA says.
+    // The coordinator may read the calls that it was sent, whatever CUDA returns.
     for (pending *at = first; at != NULL && client != NULL; at = at->next) {
         if (told) {
             keep_flight(at);

@@ -14,7 +14,7 @@
 
 #define NOT_READY 600  // cudaErrorNotReady
 #define MISSING   35   // cudaErrorInsufficientDriver
-#define WAIT_US   300  // a wait that is shorter is not informed of
+#define WAIT_US   300  // shorter waits are not reported
 
 static void *behind(const char *name) {
     return dlsym(RTLD_NEXT, name);

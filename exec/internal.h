@@ -57,7 +57,7 @@ struct ls_exec_process {
     int attempt;       // of an elastic launcher that the coordinator has started, from 0
     int last_attempt;  // that this launcher makes at most
     int run;           // the run it has joined last; -1: none
-    int rank, ranks;   // as the one that started it says, or -1
+    int rank, ranks;   // as the launcher says, or -1
     ls_wire_control *control;
     ls_exec_staging *stagings;
     uint32_t staging_count;
@@ -70,7 +70,7 @@ struct ls_exec_process {
     bool bye;    // it said that it ends, with
     int status;  // that
     bool gone;
-    bool killed;  // by a injected fault
+    bool killed;  // by an injected fault
     int places;   // the same was reported so many times, as nothing moved
     const char *place_file;
     int place_line;
@@ -197,7 +197,7 @@ struct ls_exec {
     bool unrecorded;  // a call could not be kept
     bool unmoved;     // a GPU's data could not be reached any more
     bool died;
-    bool planted;  // a process was killed by a injected fault
+    bool planted;  // a process was killed by an injected fault
     int failed_rank, failed_code;
     pid_t symbols;  // process that reads lines (symbols.c); 0: nobody
     int questions;  // where it is asked

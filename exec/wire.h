@@ -72,7 +72,7 @@ typedef struct ls_wire_hello {
     ls_wire_head head;
     uint32_t version;
     int32_t pid;
-    int32_t rank, ranks;   // as the one that started the process says; -1: nobody did
+    int32_t rank, ranks;   // as the launcher says; -1: there is none
     uint32_t session;      // 1: of tests, which go on after one that fails
     int32_t attempt;       // of an elastic launcher, from 0
     int32_t last_attempt;  // that it makes at most

@@ -1,5 +1,4 @@
-// Reading a JSON file with jansson. For the readers of this project alone: the one that includes
-// this needs jansson's header.
+// Reading a JSON file with jansson. Private: a file that includes this needs jansson's header.
 #ifndef LS_FORMATS_JSON_READ_H
 #define LS_FORMATS_JSON_READ_H
 

@@ -27,7 +27,7 @@
 #define CASE_SECONDS      120  // after which a case hangs; none takes a second
 #define CASE_SECONDS_REAL 300
 #define EARLY_CASES       200  // by then the process has what it needs
-// The largest piece of memory, the same on every machine: no case needs it, and a size that a
+// The largest piece of memory, the same on every machine: no case needs it, and a size that an
 // injected defect damages may ask for any.
 #define CASE_PIECE_BYTES ((uint64_t)1 << 30)
 

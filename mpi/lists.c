@@ -37,7 +37,7 @@ static int lists_of(list out[8], mpi_record *record) {
     return n;
 }
 
-// The others are informed of what the lists were, whatever the program does to them.
+// The other ranks see the lists as they were at the call, whatever the program does to them.
 void ls_mpi__lists_copy(mpi_request *request) {
     list all[8];
     size_t bytes = 0;

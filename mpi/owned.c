@@ -77,7 +77,7 @@ void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, c
         ls_mpi__line_of(me, code, &file, &line);
         tell(me, owned, writes ? "writes" : "reads", NULL, file, line);
     }
-    // Races are informed of in the middle of their lists, which other threads may change then.
+    // Races are reported while their lists are walked, and other threads may change the lists then.
     if (me->window_count > 0 && !several_call(me)) {
         ls_mpi__win_access(me, low, high, writes, code);
     }

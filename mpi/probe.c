@@ -138,7 +138,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
         }
         return MPI_SUCCESS;
     }
-    // That message, the one that else has sent one.
+    // That message, whichever other rank has sent one.
     proto.any_source = false;
     proto.call.root = send->comm->member;
     proto.tag = send->tag;

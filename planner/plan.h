@@ -46,7 +46,7 @@ int ls_sharding_parse(ls_sharding *out, const char *text);
 
 // How a shard's rows are kept and looked up: replicated with dense gradients (data parallel), in
 // device memory, in host memory, in host memory with a part cached in device memory. name, value
-// (0: of the one that does not say), text.
+// (0: of a caller that does not say), text.
 #define LS_PLANNER_KERNEL_MAP(X)                                                                   \
     X(LS_PLANNER_DENSE, 1, "dense")                                                                \
     X(LS_PLANNER_FUSED, 0, "fused")                                                                \

@@ -1,5 +1,5 @@
 // Redistribution planned: the cheapest sequence of collectives that takes a tensor from one set of
-// placements on an n-dimensional mesh to another. Only plans; the one that holds the tensor
+// placements on an n-dimensional mesh to another. Only plans; the owner of the tensor
 // executes.
 #ifndef LS_PLANNER_REDISTRIBUTE_H
 #define LS_PLANNER_REDISTRIBUTE_H

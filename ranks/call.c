@@ -33,7 +33,7 @@ __attribute__((noinline)) static int refuse_handle(ls_rank *rank, const ls_rank_
         "it uses the handle of rank %d; every rank has its own of a communicator", comm->rank->id);
 }
 
-// The program's counts may be gone when the call is informed of.
+// The program's counts may be gone when the call is reported.
 static void remember_splits(ls_rank *rank, ls_call *call, size_t slot, int size) {
     const size_t **counts[2] = {&call->send_counts, &call->recv_counts};
     if (rank->splits == NULL) {

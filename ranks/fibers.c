@@ -1,4 +1,4 @@
-// See fibers.h. ucontext makes and switches stacks; the sanitizers are informed of each switch.
+// See fibers.h. ucontext makes and switches stacks; each switch is announced to the sanitizers.
 #define _GNU_SOURCE  // MADV_GUARD_INSTALL, MAP_NORESERVE
 #include "ranks/fibers.h"
 

@@ -184,8 +184,7 @@ bool ls_poison__same(const void *a, const void *b, size_t bytes);
 // ---- flight.c: asynchronous calls until their wait ----------------------------------------------
 int ls_flight__open(ls_request *request);   // as it is posted
 void ls_flight__land(ls_request *request);  // it is waited for: its result appears
-// It is used too early, which is informed of there: the program's memory is as if it had been
-// waited for.
+// Reports a use before the wait. The program's memory then is as if it had waited.
 void ls_flight__settle(ls_request *request, const char *file, int line);
 void ls_flight__drop(ls_request *request);  // the end without a wait
 void ls_flight__tell(ls_request *request);  // if it was touched too early
@@ -325,7 +324,7 @@ void ls_lookahead__end(ls_spmd *run);            // decides, fails the run
 // ---- stuck.c ------------------------------------------------------------------------------------
 // Nobody can run although ranks are alive: says why, and fails the run.
 void ls_stuck__explain(ls_spmd *run);
-// Whether it follows from a call that was refused, which is informed of: then the run fails, too.
+// Whether it follows from a call that was refused and reported: then the run fails, too.
 bool ls_stuck__refused(ls_spmd *run);
 // The same where `request` waits for a rank that has returned. In returned.c.
 void ls_stuck__returned(ls_spmd *run, const ls_request *request);

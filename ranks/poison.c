@@ -1,9 +1,8 @@
 // The patterns of memory that holds nothing yet: what ls_rank_alloc gives before it is written, and
 // what an asynchronous call receives before its wait. Each pattern carries the number of its
 // origin, and survives copies, messages and, where it is a floating-point number, arithmetic: a
-// signalling NaN becomes a quiet one with the same payload. So the one that comes across it, on
-// whatever rank, can name the memory or the call that it came from, and whether it was computed
-// with.
+// signalling NaN becomes a quiet one with the same payload. So any rank that comes across it can
+// name the memory or the call that it came from, and whether it was computed with.
 #include <string.h>
 
 #include "kernels/kernels.h"

@@ -199,13 +199,13 @@ LS_API int ls_check_replica_at(LS_CALL_SITE_, const void *data, size_t count, ls
 // the same calls. It is compared after every collective that all members block in and that touches
 // it (after every one at all where the check replica.diverged is named in options.checks, otherwise
 // than by "all"), by ls_check_replicas, when the last member frees it with ls_rank_free, and
-// at the end of the run; a difference is informed of once. Every member declares its own, in the
+// at the end of the run; a difference is reported once. Every member declares its own, in the
 // same order; nobody waits. Memory that ls_rank_alloc did not give must be forgotten before it
 // goes.
 LS_API int ls_replica_declare_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,
                                  ls_rank_comm *comm);
-// A copy is about to differ, or goes: the replica is no longer compared, the one that of the
-// members says so first. LS_OK also where none was declared.
+// A copy is about to differ, or goes: the replica is no longer compared, from
+// the first member's call on. LS_OK also where none was declared.
 LS_API int ls_replica_forget_at(LS_CALL_SITE_, const void *data, ls_rank_comm *comm);
 // Compares all declared replicas of the communicator; a call that every member makes.
 LS_API int ls_check_replicas_at(LS_CALL_SITE_, ls_rank_comm *comm);

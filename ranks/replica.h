@@ -57,8 +57,8 @@ typedef struct ls_replica_seen {
 int ls_replica__unlike(int *wrong, int *right, const ls_replica_copy *copies, int size,
                        bool (*same)(const ls_replica_copy *a, const ls_replica_copy *b));
 bool ls_replica__same_form(const ls_replica_copy *a, const ls_replica_copy *b);
-// Whether copies [size of the communicator] are the same; else it is informed of. A member at fault
-// has its site in sites [size] (NULL: at.file and line).
+// Whether copies [size of the communicator] are the same; a difference is reported. A member at
+// fault has its site in sites [size] (NULL: at.file and line).
 bool ls_replica__compare(ls_spmd *run, const ls_shared_comm *shared, const ls_replica_copy *copies,
                          ls_replica_seen at, ls_request *const *sites);
 size_t ls_replica__bytes(const ls_replica_copy *c);

@@ -127,7 +127,7 @@ struct ls_request {
     uint32_t origin;            // of the pattern that its receive buffer holds
     bool trapped;               // a closed page of it was touched
     bool trapped_writing;       // by a write
-    bool told;                  // that it was used too early was informed of,
+    bool told;                  // its early use was reported,
     const char *told_file;      // there
     int told_line;
     int guard_count;          // of the flight's
@@ -161,8 +161,8 @@ typedef struct ls_allocation {
     uint32_t origin;                // of its pattern
     void *block;                    // where it lies, and how much
     size_t block_bytes;             //
-    bool overrun;                   // it was written beside, which was informed of
-    bool let_go;                    // freed while a call used it, which was informed of
+    bool overrun;                   // a write beside it was reported
+    bool let_go;                    // its release while a call used it was reported
     bool freed;                     // kept for a while to tell use after free
     const char *file;
     int line;
@@ -248,7 +248,7 @@ struct ls_rank {
     const char *ended_by;    // the function by which its program ended it: exit, _exit
     sigjmp_buf *escape;      // out of its program; NULL: not in it
     pthread_mutex_t turn;    // protects its threads' states
-    bool erred;              // a call of it was refused, which was informed of
+    bool erred;              // a call of it was refused and reported
     const char *group_file;  // where its open group, or else its last one, was opened
     int group_line;
     const char *group_end_file;  // and ended; NULL: not yet
@@ -315,7 +315,7 @@ struct ls_shared_comm {
     bool of_axis;                   // its ls_comm belongs to the axis
     uint64_t replicas;              // declared so far, by the member that has declared most
     ls_sums *sums;                  // its last results, see redundant.c; NULL: none
-    const ls_shared_comm *crossed;  // called on in opposite orders, which was informed of
+    const ls_shared_comm *crossed;  // calls on it in opposite orders were reported
     ls_sites *sites;                // from which lines members met, see sites.c; NULL: not yet
 };
 

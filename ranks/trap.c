@@ -1,6 +1,6 @@
 // Traps of the hardware: an access to closed pages of a call in flight (flight.c), and the end of a
 // rank's stack. And the signal by which the watchdog ends a rank that makes no call. Anything else
-// goes to the one that handled it before.
+// goes to the earlier handler.
 #define _GNU_SOURCE  // REG_ERR, sigdescr_np
 #include <signal.h>
 #include <stdio.h>
@@ -120,7 +120,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
         uint64_t opened = 0;
         ls_request *request = ls_flight__trapped(&opened, address, is_write(context));
         if (request != NULL) {
-            // Another thread's access is informed of at the wait; the library's own means nothing.
+            // Another thread's access is reported at the wait; the library's own is no use.
             if (ls_schedule__inside()) {
                 request->trapped = false;
             } else if (rank != NULL && request->rank == rank) {

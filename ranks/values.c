@@ -315,7 +315,7 @@ static void report_special(ls_spmd *run, ls_request *const *requests, int size, 
     ls_free(memory, (size_t)size, sizeof(int));
 }
 
-// Whether the NaN come from memory or calls that hold nothing yet, which is informed of.
+// Whether the NaN come from memory or calls that hold nothing yet; that is reported.
 static bool explained(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch) {
     bool found = false;
     for (int m = 0; m < watch->size; m++) {

@@ -1,8 +1,8 @@
 // MPI's names of lockstep's types and operations. Types that MPI lacks (half and quarter precision)
 // are types of bytes with operations that fold by lockstep's kernels; and so are the largest and
 // least of unsigned integers, which MPICH 4.0 compares as if they had a sign, and of floats, where
-// MPI leaves open what a NaN or a zero's sign does (MPICH: what the order of the ranks makes of
-// it).
+// MPI does not define the result of a NaN or of a zero's sign. MPICH's depends on the order of the
+// ranks.
 #include <stdint.h>
 
 #include "backends/mpi/mpi_internal.h"

@@ -122,7 +122,7 @@ struct nccl_owner {
     nccl_worker *workers;  // [held]
     int held, size;        // ranks: here, and of the world
     nccl_comm *comms;
-    nccl_comm *kept_comms;  // closed, for the one that asks for the same members
+    nccl_comm *kept_comms;  // closed, for the next request of the same members
     nccl_owner *next_kept;  // of ls_nccl_kept
     ls_nccl_topology world_topology;
     pthread_mutex_t jobs;  // one job for the workers at a time, whichever thread asks

@@ -16,7 +16,7 @@
 
 #define LOOK_SECONDS    0.5   // between looks for stopped processes
 #define STOPPED_SECONDS 10.0  // a launcher that is stopped before all ranks have started
-#define SEEN_MAX        8     // ranks that are informed of one by one
+#define SEEN_MAX        8     // ranks that are reported one by one
 
 // ---- The ranks' side ----------------------------------------------------------------------------
 int ls_launch_place_open(void **page, const char *watch_dir, int rank) {

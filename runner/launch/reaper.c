@@ -48,7 +48,7 @@ _Noreturn static void keep(int owner, const ls_reaper *reaper) {
     }
     (void)dup2(owner, 0);
     (void)close_range(1, UINT_MAX,
-                      0);  // the one that reads the owner's output does not wait for us
+                      0);  // a reader of the owner's output does not wait for us
     char byte;
     while (read(0, &byte, 1) < 0 && errno == EINTR) {
     }

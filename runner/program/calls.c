@@ -1,7 +1,7 @@
 // Steps on buffers: collectives and messages. A process that holds ranks makes their calls
 // together; a rank that runs as a thread makes its own, with its own memory, and does differently
-// what it is excepted for. What is called, with what in the buffers, and what is informed of it is
-// the same.
+// what it is excepted for. The calls, the contents of their buffers and the reports are the
+// same.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -181,8 +181,7 @@ Test(calibrate, accumulator) {
     close_job(&j);
 }
 
-// The same machine is informed of in the same words, and one with more ranks than are read back
-// here.
+// The same machine has the same text, and so has one with more ranks than are read back here.
 Test(calibrate, says_what_it_said) {
     static const struct {
         const char *order;

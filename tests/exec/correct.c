@@ -280,8 +280,8 @@ static void refusals(void) {
     EXPECT(strstr(ncclGetLastError(NULL), "ncclCommWindowRegister is not done") != NULL);
 }
 
-// Fewer devices than ranks: each rank has its own by number, and what is reported is informed of
-// the real.
+// Fewer devices than ranks: each rank has its own by number, and reports name the
+// real one.
 static void shared_devices(void) {
     const char *text = getenv("STAND_IN_GPUS");
     int there = text != NULL ? (int)strtol(text, NULL, 10) : 1, told[4] = {-1, -1, -1, -1},

@@ -81,7 +81,7 @@ static int exits(ls_rank *self, void *arg) {
     return ls_barrier(WORLD);
 }
 
-// The rank is lost, which is informed of, and the others come to their end.
+// The rank is lost and reported, and the others end.
 Test(fibers, programs_that_do_not_return) {
     static const struct {
         ls_spmd_program program;

@@ -1,5 +1,5 @@
-// NaN and infinities in chains of results, which are looked for at the last: each is informed of
-// the member that brought it, or of the reduction that made it.
+// NaN and infinities in chains of results, which are looked for at the last: each report names
+// the member that brought it, or the reduction that made it.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -92,7 +92,7 @@ static void any_and_some(int test) {
     say_empty("none", &statuses[0]);
 }
 
-// Several are complete at once: all are informed of at once, in their order.
+// Several are complete at once: all are returned at once, in their order.
 static void at_once(void) {
     int in[N], out[N], indices[N], count, flag;
     MPI_Request requests[N + 2], sends[N];
