@@ -286,7 +286,7 @@ static int allow_flips(ls_diff_allowance *out, const ls_diff_sides *d, const ls_
     for (size_t i = 0; forward.ref != NULL && i < run->count; i++) {
         double off = fabs(of_couple(&gradient, i, true) - of_couple(&gradient, i, false));
         bool flips = (of_couple(&forward, i, true) > 0) != (of_couple(&forward, i, false) > 0);
-        if (flips && off > out->bounds[i] && off <= largest) {
+        if (flips && off > out->bounds[i]) {
             out->bounds[i] = largest;
             flipped = fmax(flipped, off / largest);
         }

@@ -273,7 +273,7 @@ static int count_blocks(int *dim, const ls_captured *tensor, const ls_shape *who
 }
 
 // Which block each part is where parts of one block have equal values: in a mesh of ranks, row by
-// row, part i is block i / stride % blocks. 0: no stride or several strides fit.
+// row, part i is block i / stride % blocks. 0: no stride fits; -1: several do.
 static int find_stride(int *out, ls_arena *arena, const ls_captured *tensor, int blocks) {
     int count = tensor->piece_count, copies = count / blocks, fits = 0;
     size_t bytes = tensor->pieces[0].at->count * ls_dtype_bytes(tensor->dtype);
@@ -301,7 +301,7 @@ static int find_stride(int *out, ls_arena *arena, const ls_captured *tensor, int
             fits++;
         }
     }
-    *out = fits == 1 ? *out : 0;
+    *out = fits > 1 ? -1 : *out;
     return LS_OK;
 }
 
@@ -354,7 +354,7 @@ static int place_by_sizes(ls_assembled *out, ls_arena *arena, const ls_shape *li
     }
     ls_shape_format(local, sizeof local, &tensor->pieces[0].size);
     ls_shape_format(all, sizeof all, &out->shape);
-    out->unknown = blocks > 0 && (tensor->optional || blocks == tensor->piece_count);
+    out->unknown = blocks > 0 && (tensor->optional || blocks == tensor->piece_count || stride < 0);
     if (blocks > 0 && !out->unknown) {
         return LS_FAIL(LS_ERR_MISMATCH,
                        "%d ranks have it, rank %d of shape %s, which is one of %d parts of the "

@@ -89,6 +89,12 @@ def blocks(check):
     check.one(whole, parts(*[eight[b] for b in (0, 0, 1, 1, 2, 2, 3, 3)]), 0, "bit_exact")
     check.one(whole, parts(*[eight[b % 4] for b in range(8)]), 0, "bit_exact")
     check.one({"t": ([8, 5], same, {})}, parts(*[eight[b] for b in (0, 1, 0, 1, 0, 1, 0, 1)]), 0, "bit_exact")
+    # Two layouts fit, of which neither is named.
+    a, b = eight[:2]
+    for order in ((a, a, b, b), (a, b, a, b)):
+        ref = check.written([{"t": ([8, 5], [v for part in order for v in part], {})}])
+        run = check.written(parts(a, a, b, b, a, a, b, b))
+        assert omitted(ref, run) == (5, {"t": "its placements are not known"})
     # Ranks of one part must agree about a parameter. An activation is a part of a sum, or in an order that nothing names.
     for parts_ in ((one, other, one, far), (one, one, other, far)):
         check.one(whole, parts(*parts_), 1, "wrong", "the ranks of one part have different values")
