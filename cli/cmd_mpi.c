@@ -200,7 +200,7 @@ static void say_explored(const ls_mpi_explored *e, int status) {
                  classes);
     } else {
         cli_note("explored %d run%s: every match of receives from MPI_ANY_SOURCE: %d class%s; the "
-                 "results of MPI_Test and its like, %llu times, depends on more than that",
+                 "results of MPI_Test and its like, %llu times, depend on more than that",
                  e->runs, runs, e->classes, classes, (unsigned long long)e->observed);
     }
 }

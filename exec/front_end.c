@@ -77,7 +77,7 @@ static void forget(ncclComm_t comm, bool aborted) {
     if (comm->state == LS_FRONT_READY) {
         (void)ls_client_send(ls_client_get(), &message, -1);
     }
-    comm->magic = 0;  // its memory stays, so that a later use is distinguished from a first
+    comm->magic = 0;  // its memory stays, so that a use after its end is known as one
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {

@@ -19,7 +19,7 @@ typedef struct ls_exec_memory {
     size_t bytes;
     int file;
     ls_exec_gap *free, *lent;
-    int (*made)(void *arg, void *at, size_t bytes);  // reported each piece; NULL: nobody is
+    int (*made)(void *arg, void *at, size_t bytes);  // called for each piece; NULL: not
     void *made_arg;
 } ls_exec_memory;
 

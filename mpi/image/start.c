@@ -409,8 +409,7 @@ static int next_option(int argc, char *const *argv, const char *letters, const s
                        int (*how)(int, char *const *, const char *, const struct option *, int *)) {
     int *at = of_library("optind"), *tells = of_library("opterr"), *which = of_library("optopt");
     char **value = of_library("optarg");
-    *at = options_begun != 0 && optind != 0 ? optind
-                                            : 0;  // 0: from the start, the one that was before
+    *at = options_begun != 0 && optind != 0 ? optind : 0;  // 0: from the start
     options_begun = 1;
     *tells = opterr;
     int found = how(argc, argv, letters, words, index);

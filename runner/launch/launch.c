@@ -144,7 +144,7 @@ static bool rank_is_gone(const ls_watched_rank *rank, short events) {
     return kill(rank->pid, 0) != 0 && errno == ESRCH;
 }
 
-// Whether every rank has said that it is done, as far as this process was reported.
+// Whether every rank has said that it is done, as far as this process knows.
 static bool all_done(ls_watch *watch) {
     char told[64];
     while (read(watch->said, told, sizeof told) > 0) {

@@ -236,7 +236,7 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
         for (int i = 0; i < ranks->count; i++) {
             members[i] = (int)ranks->at[i];
         }
-        char subset[LS_COMM_NAME_BYTES];  // what ranks are reported that make it themselves
+        char subset[LS_COMM_NAME_BYTES];  // the name that ranks use which make it themselves
         ls_comm_subset_name(subset, program->all);
         LS_TRY(ls_comm_create(own, program->backend, members, ranks->count,
                               program->execution->shape_only ? subset : step->name));

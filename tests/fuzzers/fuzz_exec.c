@@ -119,7 +119,7 @@ static void play(ls_exec *exec, ls_exec_process *const *processes, const uint8_t
     // Nothing is said any more.
     ls_exec__judge(exec, 1e6);
     ls_exec__judge(exec, 1e6);
-    LS_ASSERT(exec->joining == NULL || exec->run != NULL);  // nobody hangs to join
+    LS_ASSERT(exec->joining == NULL || exec->run != NULL);  // no process joins without a run
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
