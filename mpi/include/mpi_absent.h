@@ -243,14 +243,16 @@ enum {
     X(MPI_Type_create_f90_integer)                                                                 \
     X(MPI_Type_create_f90_real)
 
-#define LS_MPI_ABSENT_FILE(name, parameters) int name parameters;
+#define LS_MPI_ABSENT_FILE(name, parameters)                                                       \
+    int name parameters;                                                                           \
+    int P##name parameters;
 LS_MPI_ABSENT_FILES(LS_MPI_ABSENT_FILE, LS_MPI_ABSENT_FILE, LS_MPI_ABSENT_FILE)
 
 #ifndef LS_MPI_ABSENT_DEFINED
 #ifdef __cplusplus
-#define LS_MPI_ABSENT(name) int name(...);
+#define LS_MPI_ABSENT(name) int name(...), P##name(...);
 #else
-#define LS_MPI_ABSENT(name) int name();
+#define LS_MPI_ABSENT(name) int name(), P##name();
 #endif
 LS_MPI_ABSENT_TOOLS(LS_MPI_ABSENT)
 LS_MPI_ABSENT_PROCESSES(LS_MPI_ABSENT)

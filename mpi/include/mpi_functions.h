@@ -2,7 +2,7 @@
 #ifndef LS_MPI_INCLUDE_MPI_FUNCTIONS_H
 #define LS_MPI_INCLUDE_MPI_FUNCTIONS_H
 
-// The place of the next call: what the names at the end of mpi_sites.h stand for says it.
+// The place of the next call; the macros of mpi_names.h call it.
 void ls_mpi_at(const char *file, int line);
 int ls_mpi_dup_fn(int handle, int keyval, void *state, void *value_in, void *value_out, int *flag);
 double MPI_Wtime(void);
@@ -456,9 +456,5 @@ MPI_Fint MPI_File_c2f(MPI_File handle);
 MPI_File MPI_File_f2c(MPI_Fint handle);
 
 #include <mpi_functions4.h>
-#include <mpi_profile.h>
-
-#ifndef LOCKSTEP_MPI_NO_SITES
-#include <mpi_sites.h>
-#endif
+#include <mpi_names.h>  // PMPI_ names, and macros that record the place of a call
 #endif
