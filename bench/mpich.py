@@ -23,7 +23,8 @@ import tempfile
 
 FOLDERS = ("attr", "basic", "coll", "comm", "datatype", "errhan", "group", "info", "init", "pt2pt",
            "rma", "topo", "part", "errors/attr", "errors/coll", "errors/comm", "errors/datatype",
-           "errors/group", "errors/pt2pt", "errors/rma", "errors/topo")
+           "errors/group", "errors/pt2pt", "errors/rma", "errors/topo", "threads/pt2pt",
+           "threads/comm", "threads/coll", "threads/init", "threads/rma", "threads/part")
 CONFIGURATION = """
 #define HAVE_STDARG_H 1
 #define HAVE_STRING_H 1
@@ -40,7 +41,8 @@ CONFIGURATION = """
 #define POINTERINT_t long
 #define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX
 """
-LIBRARY = ("util/mtest.c", "util/mtest_common.c", "util/mtest_single.c", "util/dtypes.c")
+LIBRARY = ("util/mtest.c", "util/mtest_common.c", "util/dtypes.c")
+THREADS = ("util/mtest_single.c", "util/mtest_thread.c")  # one of them, by the test
 MPI_4 = re.compile(r"P?MPI_(\w+_c|Session\w*|Isendrecv\w*|Buffer_iflush|Info_create_env)$")
 OUTCOMES = ("passed", "right, with a finding", "failed", "not built", "of MPI 4, not built")
 SECONDS = 180  # where the list says nothing else
@@ -114,6 +116,7 @@ class Suite:
         pools = os.path.join(self.suite, "dtpools", "src")
         files = [os.path.join(self.suite, f) for f in LIBRARY]
         files += [os.path.join(pools, f) for f in sorted(os.listdir(pools)) if f.endswith(".c")]
+        files += [os.path.join(self.suite, f) for f in THREADS]
         self.library = []
         for source in files:
             made = os.path.join(folder, os.path.basename(source)[:-2] + ".o")
@@ -121,6 +124,8 @@ class Suite:
             if code != 0:
                 sys.exit(f"{source}: {text}")
             self.library.append(made)
+        self.threads = self.library[-len(THREADS):]
+        self.library = self.library[:-len(THREADS)]
         # Programs without a main get this one.
         made, archive = (os.path.join(folder, "main" + end) for end in (".o", ".a"))
         run([self.cc, *self.flags, "-c", os.path.join(self.suite, "util", "run_mpitests.c"), "-o",
@@ -138,8 +143,9 @@ class Suite:
                 rows.append((name, left_out, ""))
                 continue
             if built is None:
-                built = run([self.cc, *self.flags, *flags, *sources, *self.library, "-lm", "-o",
-                             made], 120) if all(os.path.exists(s) for s in sources) else \
+                objects = *self.library, self.threads[folder.startswith("threads/")]
+                built = run([self.cc, *self.flags, *flags, *sources, *objects, "-pthread", "-lm",
+                             "-o", made], 120) if all(os.path.exists(s) for s in sources) else \
                     (1, "generated sources")
             if built[0] != 0:
                 rows.append((name, outcome_unbuilt(built[1]), built[1]))

@@ -1,8 +1,6 @@
 // Shared by the commands that run a user's program.
 #include "cli/programs.h"
 
-#include <string.h>
-
 #include "cli/cli.h"
 
 int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
@@ -89,8 +87,7 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
         row.checked = "the calls of all ranks agree in every schedule; no values compared";
     } else if (row.pass) {
         uint64_t calls = ls_spmd_call_count(result);
-        // Functions of MPI that need no other rank are checked, too.
-        row.skipped = calls == 0 && strcmp(results->command, "mpi") != 0;
+        row.skipped = !ls_spmd_has_checked(result);
         row.skip_reason = row.skipped ? "it made no call that ranks could disagree in" : NULL;
         row.checked = cli_program_checked(results->arena, calls, ls_spmd_rank_count(result));
     }

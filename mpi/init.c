@@ -15,6 +15,7 @@ static int start(const char *function, int level, int *provided) {
         return ls_mpi__error(me, NULL, MPI_ERR_ARG, function, "thread level %d", level);
     }
     me->initialised = true;
+    ls_mpi__state.run->started = true;
     // Where ranks run at the same time nobody sees when all threads wait.
     bool parallel = ls_mpi__state.run->parallel;
     level = parallel && level > MPI_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED : level;

@@ -122,6 +122,8 @@ LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
 LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
 int ls_spmd_rank_count(const ls_spmd_result *result);
 uint64_t ls_spmd_call_count(const ls_spmd_result *result);
+// Whether the run had a call to check. Of a frontend, the start of its library is one.
+LS_API_BACKENDS bool ls_spmd_has_checked(const ls_spmd_result *result);
 // A digest of the order in which ranks ran: equal seeds give equal digests.
 uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
 // Times that a rank asked what the schedule had done so far (ls_test, ls_wait_any). Ranks of a run

@@ -334,6 +334,7 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
         result->switches = run->switches;
         result->digest = run->digest;
         result->observed = run->observed;
+        result->started = run->started;
         status = ls_spmd__verdict(run);
         *out = result;
         ls_gdb_hook_run(run, 1);
@@ -459,6 +460,10 @@ int ls_spmd_rank_count(const ls_spmd_result *result) {
 
 uint64_t ls_spmd_call_count(const ls_spmd_result *result) {
     return result->calls;
+}
+
+bool ls_spmd_has_checked(const ls_spmd_result *result) {
+    return result->calls > 0 || result->started;
 }
 
 uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result) {

@@ -391,6 +391,7 @@ struct ls_spmd {
     // Times that a rank asked what the schedule had done by then (tests, any-source without a front
     // that chooses, locks): without any, all interleavings that make the same choices are one.
     atomic_uint_least64_t observed;
+    atomic_bool started;  // by a rank: the library of the run's frontend
     ls_shared_comm *comms;
     ls_rank_comm *handles;
     ls_axis *axes[LS_MESH_DIMS_MAX];
@@ -437,6 +438,7 @@ struct ls_spmd_result {
     uint64_t switches;
     uint64_t digest;
     uint64_t observed;
+    bool started;
 };
 
 #endif

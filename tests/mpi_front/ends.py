@@ -112,12 +112,21 @@ def no_temporary_folder(build, programs):
     assert done.returncode == 3 and "/nonexistent" in done.stderr, done
 
 
+def code_of_few_calls(build, programs):
+    for way, code in (("no_call", 5), ("no_other_call", 0)):
+        done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "2",
+                               os.path.join(programs, "mpi"), "--", way], capture_output=True,
+                              text=True)
+        assert done.returncode == code, (way, done)
+
+
 def main():
     build, sources, root = (os.path.abspath(word) for word in sys.argv[1:4])
     only, bad = sys.argv[4:], []
     with tempfile.TemporaryDirectory() as programs:
         build_all(build, sources, root, programs)
         no_temporary_folder(build, programs)
+        code_of_few_calls(build, programs)
         for case in CASES:
             if not only or case[1] in only:
                 what = wrong(build, sources, programs, case)
