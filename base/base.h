@@ -8,5 +8,6 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/version.h"
 
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/machine.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/scenarios.h"
@@ -202,7 +203,7 @@ static void check_machine(checks *list) {
 }
 
 static void check_all(checks *list) {
-    add(list, "build", "lockstep", true, "%s, %s, %s %s%s%s", LOCKSTEP_VERSION, LOCKSTEP_BUILD_TYPE,
+    add(list, "build", "lockstep", true, "%s, %s, %s %s%s%s", LS_VERSION, LOCKSTEP_BUILD_TYPE,
 #if defined(__clang__)
         "clang",
 #else
@@ -240,7 +241,7 @@ static void write_json(ls_text *out, const checks *list) {
     ls_json_object_open(&json);
     ls_json_member_int(&json, "format", 1);
     ls_json_member_string(&json, "command", "doctor");
-    ls_json_member_string(&json, "version", LOCKSTEP_VERSION);
+    ls_json_member_string(&json, "version", LS_VERSION);
     ls_json_key(&json, "checks");
     ls_json_array_open(&json);
     for (int i = 0; i < list->count; i++) {

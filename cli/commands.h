@@ -4,10 +4,6 @@
 
 #include "cli/options.h"
 
-#ifndef LOCKSTEP_VERSION
-#error "LOCKSTEP_VERSION is defined by cli/CMakeLists.txt"
-#endif
-
 #if defined(LOCKSTEP_WITH_MPI) || defined(LOCKSTEP_WITH_NCCL)
 #define CLI_COMMAND_RANK(X) X(rank)  // in the programs that run ranks
 #else

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 
@@ -225,7 +226,7 @@ void cli_help_man_command(ls_text *out, const cli_command *command) {
     for (const char *c = command->name; *c != 0; c++) {
         ls_text_printf(out, "%c", toupper((unsigned char)*c));
     }
-    ls_text_printf(out, " 1 \"\" \"lockstep %s\"\n.SH NAME\nlockstep\\-%s \\- ", LOCKSTEP_VERSION,
+    ls_text_printf(out, " 1 \"\" \"lockstep %s\"\n.SH NAME\nlockstep\\-%s \\- ", LS_VERSION,
                    command->name);
     roff(out, command->summary);
     ls_text_printf(out, "\n.SH SYNOPSIS\n.B lockstep %s\n[options] ", command->name);
@@ -240,7 +241,7 @@ void cli_help_man_command(ls_text *out, const cli_command *command) {
 }
 
 void cli_help_man(ls_text *out, const cli_command *const *commands) {
-    ls_text_printf(out, ".TH LOCKSTEP 1 \"\" \"lockstep %s\"\n", LOCKSTEP_VERSION);
+    ls_text_printf(out, ".TH LOCKSTEP 1 \"\" \"lockstep %s\"\n", LS_VERSION);
     ls_text_puts(out, ".SH NAME\nlockstep \\- run and check every rank of an SPMD program\n"
                       ".SH SYNOPSIS\n.B lockstep\n.I COMMAND\n[options] [arguments]\n"
                       ".SH COMMANDS\n");

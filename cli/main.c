@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/debugger.h"
@@ -26,7 +27,7 @@ static int print(void (*make)(ls_text *out, const cli_command *const *commands))
 
 static void make_version(ls_text *out, const cli_command *const *unused) {
     (void)unused;
-    ls_text_printf(out, "lockstep %s\n", LOCKSTEP_VERSION);
+    ls_text_printf(out, "lockstep %s\n", LS_VERSION);
 }
 
 static const cli_command *find_command(const char *name) {

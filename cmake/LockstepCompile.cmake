@@ -15,7 +15,9 @@ set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
 
 add_library(lockstep_compile INTERFACE)
 target_compile_definitions(lockstep_compile INTERFACE _POSIX_C_SOURCE=200809L)
-target_include_directories(lockstep_compile INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+target_include_directories(lockstep_compile INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+    "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/made>")
+configure_file(base/version.h.in "${PROJECT_BINARY_DIR}/made/base/version.h" @ONLY)
 # gcc 12 drops the rounding of two neighbouring (double)(float)x where it packs them into one vector
 # (its SLP vectoriser, from -O2 on; loops are vectorised right): every bit here depends on it.
 # tests/base/test_rounding.c fails where a compiler does so.

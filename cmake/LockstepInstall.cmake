@@ -14,31 +14,29 @@ endforeach()
 if(LOCKSTEP_BACKENDS STREQUAL "mpi;nccl")
     list(APPEND LOCKSTEP_PUBLIC_HEADERS ${LOCKSTEP_PUBLIC_HEADERS_NCCL_MPI})
 endif()
-# Users get the headers without what is the library's own, and the manual made of those.
-find_program(LOCKSTEP_PYTHON NAMES python3)
-if(LOCKSTEP_PYTHON)
-    set(public "${PROJECT_BINARY_DIR}/public")
-    set(manual "${PROJECT_BINARY_DIR}/man3")
-    set(tool "${LOCKSTEP_PYTHON}" "${PROJECT_SOURCE_DIR}/cmake/headers.py")
-    add_custom_command(OUTPUT "${manual}/lockstep.3"
-        COMMAND "${CMAKE_COMMAND}" -E rm -rf "${public}"
-        COMMAND ${tool} public "${public}" ${LOCKSTEP_PUBLIC_HEADERS}
-        COMMAND "${CMAKE_COMMAND}" -E chdir "${public}"
-            ${tool} man "${manual}" "${PROJECT_VERSION}" ${LOCKSTEP_PUBLIC_HEADERS}
-        WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-        DEPENDS ${LOCKSTEP_PUBLIC_HEADERS} cmake/headers.py cmake/LockstepPublic.cmake VERBATIM)
-    add_custom_target(lockstep_manual ALL DEPENDS "${manual}/lockstep.3")
-    install(DIRECTORY "${manual}" DESTINATION "${CMAKE_INSTALL_MANDIR}")
-    install(DIRECTORY "${public}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep")
-else()
-    install(DIRECTORY ./ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep" FILES_MATCHING
-        PATTERN "*.h" PATTERN "build*" EXCLUDE PATTERN "tests" EXCLUDE)
-endif()
-add_feature_info(manual LOCKSTEP_PYTHON "man pages of the library (python3)")
+# Users get the headers without what is the library's own, and the manual made of those. Programs
+# of the tree that stand for users' (examples/) compile against the same copies.
+find_program(LOCKSTEP_PYTHON NAMES python3 REQUIRED)
+set(public "${PROJECT_BINARY_DIR}/public")
+set(manual "${PROJECT_BINARY_DIR}/man3")
+set(tool "${LOCKSTEP_PYTHON}" "${PROJECT_SOURCE_DIR}/cmake/headers.py")
+set(sources ${LOCKSTEP_PUBLIC_HEADERS})
+list(TRANSFORM sources REPLACE "^base/version.h$" "${PROJECT_BINARY_DIR}/made/base/version.h")
+add_custom_command(OUTPUT "${manual}/lockstep.3"
+    COMMAND "${CMAKE_COMMAND}" -E rm -rf "${public}"
+    COMMAND ${tool} public "${public}/lockstep" "${PROJECT_BINARY_DIR}/made"
+        ${LOCKSTEP_PUBLIC_HEADERS}
+    COMMAND "${CMAKE_COMMAND}" -E chdir "${public}/lockstep"
+        ${tool} man "${manual}" "${PROJECT_VERSION}" ${LOCKSTEP_PUBLIC_HEADERS}
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    DEPENDS ${sources} cmake/headers.py cmake/LockstepPublic.cmake VERBATIM)
+add_custom_target(lockstep_public ALL DEPENDS "${manual}/lockstep.3")
+install(DIRECTORY "${manual}" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+install(DIRECTORY "${public}/lockstep" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
 target_include_directories(lockstep_shared INTERFACE
-    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
-    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>")
+    "$<BUILD_INTERFACE:${public}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+add_dependencies(lockstep_shared lockstep_public)
 set_target_properties(lockstep_shared PROPERTIES EXPORT_NAME lockstep)
 install(TARGETS lockstep_shared EXPORT lockstep)
 install(TARGETS lockstep_static)

@@ -1,9 +1,9 @@
 # The public face: what these headers declare with LS_API. Users get copies of them without the rest
-# (cmake/headers.py public); all other headers are the library's own. Nothing else is exported, but
+# (cmake/headers.py public) and include them as <lockstep/...>; all other headers are the library's own. Nothing else is exported, but
 # what says LS_API_BACKENDS.
 set(LOCKSTEP_PUBLIC_HEADERS
     lockstep.h
-    base/base.h base/dtype.h base/memory.h base/status.h base/text.h
+    base/base.h base/dtype.h base/memory.h base/status.h base/text.h base/version.h
     formats/diagnostic.h
     kernels/optimizer.h kernels/pooling.h kernels/quantise.h
     local_tensor/local_tensor.h

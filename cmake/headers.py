@@ -2,10 +2,11 @@
 
 headers.py functions HEADER...          each function's name, one a line
 headers.py variables HEADER...          the same of variables
-headers.py public FOLDER HEADER...      copies of the headers as users get them: without what does
+headers.py public FOLDER MADE HEADER... copies of the headers as users get them: without what does
                                         not say LS_API, without what stands under a heading that
                                         begins with "Inside the library", and without headers that
-                                        are not given
+                                        are not given; each includes others as <lockstep/...>. MADE
+                                        is the folder of headers that the build makes
 headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
                                         comments, and a link to it for each of its functions
 
@@ -124,8 +125,10 @@ def for_users(text, headers):
         public = kind != "statement" or is_public(piece)
         if not public and last == "comment":
             said = []  # it was said of this one
-        other = kind == "directive" and piece.startswith('#include "') and \
-            piece.split('"')[1] not in headers
+        included = re.match(r'#include "([^"]+)"', piece) if kind == "directive" else None
+        other = included and included.group(1) not in headers
+        if included:
+            piece = f"#include <lockstep/{included.group(1)}>"
         if kind != "comment" and public and not other:
             kept += [("comment", comment) for comment in said] + [(kind, piece)]
             said = []
@@ -139,11 +142,12 @@ def for_users(text, headers):
     return "\n".join(out) + "\n"
 
 
-def write_public(folder, headers):
+def write_public(folder, made, headers):
     for header in headers:
+        source = header if os.path.exists(header) else os.path.join(made, header)
         path = os.path.join(folder, header)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        text = for_users(read(header), headers)
+        text = for_users(read(source), headers)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
 
@@ -230,7 +234,7 @@ def page(header, version, libraries):
     text = read(header)
     name = page_name(header)
     return (f'.TH {name.upper()} 3 "" "lockstep {version}"\n.SH NAME\n{name} \\- '
-            f"{roff(summary(text))}\n.SH SYNOPSIS\n.B #include \"{roff(header)}\"\n.PP\n"
+            f"{roff(summary(text))}\n.SH SYNOPSIS\n.B #include <lockstep/{roff(header)}>\n.PP\n"
             f"cc \\&... $(pkg\\-config \\-\\-cflags \\-\\-libs {roff(libraries)})\n"
             f".SH DESCRIPTION\n{body(text)}\n")
 
@@ -247,7 +251,7 @@ def overview(headers, version):
     rows = "".join(f".TP\n.BR {roff(page_name(header))} (3)\n{roff(summary(read(header)))}\n"
                    for header in headers if page_name(header) != "lockstep")
     return (f'.TH LOCKSTEP 3 "" "lockstep {version}"\n.SH NAME\nlockstep \\- '
-            f'{roff(summary(read("lockstep.h")))}\n.SH SYNOPSIS\n.B #include "lockstep.h"\n'
+            f'{roff(summary(read("lockstep.h")))}\n.SH SYNOPSIS\n.B #include <lockstep/lockstep.h>\n'
             ".PP\ncc \\&... $(pkg\\-config \\-\\-cflags \\-\\-libs lockstep)\n"
             f".SH HEADERS\n{rows}.SH SEE ALSO\n.BR lockstep (1)\n")
 
@@ -279,8 +283,8 @@ def main(arguments):
         for header in arguments[1:]:
             for name, _ in listed[arguments[0]](read(header)):
                 print(name)
-    elif len(arguments) > 2 and arguments[0] == "public":
-        write_public(arguments[1], arguments[2:])
+    elif len(arguments) > 3 and arguments[0] == "public":
+        write_public(arguments[1], arguments[2], arguments[3:])
     elif len(arguments) > 3 and arguments[0] == "man":
         write_pages(arguments[1], arguments[2], arguments[3:])
     else:

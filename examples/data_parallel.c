@@ -4,7 +4,7 @@
 // The bug: the bias's gradient is left out of the average. Every rank then has its own bias.
 #include <stdio.h>
 
-#include "examples/launch.h"
+#include "launch.h"
 
 #define SAMPLES 16  // per rank
 #define STEPS   5

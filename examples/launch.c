@@ -1,19 +1,19 @@
 // See launch.h. Not part of the library: a program of yours has its own main, and needs of this
 // what its backends need.
-#include "examples/launch.h"
+#include "launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef LOCKSTEP_WITH_MPI
-#include "backends/mpi/mpi.h"
+#include <lockstep/backends/mpi/mpi.h>
 #endif
 #ifdef LOCKSTEP_WITH_NCCL
-#include "backends/nccl/nccl.h"
+#include <lockstep/backends/nccl/nccl.h>
 #endif
 #if defined(LOCKSTEP_WITH_MPI) && defined(LOCKSTEP_WITH_NCCL)
-#include "backends/nccl/nccl_mpi.h"
+#include <lockstep/backends/nccl/nccl_mpi.h>
 #endif
 
 #if defined(LOCKSTEP_WITH_MPI)

@@ -5,7 +5,7 @@
 #ifndef LS_EXAMPLES_LAUNCH_H
 #define LS_EXAMPLES_LAUNCH_H
 
-#include "ranks/ranks.h"
+#include <lockstep/ranks/ranks.h>
 
 typedef struct example {
     bool bug;  // --bug: one line of the example goes wrong

@@ -4,7 +4,7 @@
 // The bug: the partial sums are used as if they were the sums, without the all_reduce.
 #include <stdio.h>
 
-#include "examples/launch.h"
+#include "launch.h"
 
 #define ROWS    6
 #define COLUMNS 4

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "examples/launch.h"
+#include "launch.h"
 
 #define TOKENS    12  // per rank
 #define RANKS_MAX 64

@@ -5,7 +5,7 @@
 // so it and the next stage wait for each other.
 #include <stdio.h>
 
-#include "examples/launch.h"
+#include "launch.h"
 
 #define MICRO_BATCHES 3
 #define WIDTH         4

@@ -5,7 +5,7 @@
 // The bug: the last rank sums one row less, as when its batch was cut differently.
 #include <stdio.h>
 
-#include "examples/launch.h"
+#include "launch.h"
 
 #define BATCH  4
 #define INPUT  8

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ranks/ranks.h"
+#include <lockstep/ranks/ranks.h>
 
 LS_API int spmd_main(ls_rank *self, void *arg);
 LS_API int leaves(ls_rank *self, void *arg);

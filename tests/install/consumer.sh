@@ -26,9 +26,15 @@ has() {
     [[ " ${backends[*]} " == *" $1 "* ]]
 }
 
-# Nothing but the installed examples, so that headers come from the installed package.
+# Nothing but the installed examples, so that headers come from the installed package. A program's
+# own headers of the same names come first, and must not be taken for lockstep's.
 mkdir -p "$scratch/sources"
-cp -r "$prefix/share/doc/lockstep/examples" "$scratch/sources/"
+cp -r "$prefix/share/doc/lockstep/examples" "$consumer" "$scratch/sources/"
+consumer=$scratch/sources/consumer
+(cd "$prefix/include/lockstep" && find . -type d) | (cd "$consumer" && xargs mkdir -p)
+(cd "$prefix/include/lockstep" && find . -name '*.h') | while read -r header; do
+    echo "#error \"the program's own $header\"" >"$consumer/$header"
+done
 built=$scratch/by_cmake
 list=$(IFS=';' && echo "${backends[*]}")
 quietly "$cmake" -G "$generator" -S "$consumer" -B "$built" -DCMAKE_PREFIX_PATH="$prefix" \
@@ -75,14 +81,20 @@ cp "$consumer/spmd.c" "$scratch/spmd.cc"
 cp "$consumer/every_header.c" "$scratch/every_header.cc"
 build() {  # build NAME FLAGS: in both languages
     # shellcheck disable=SC2086
-    quietly "$cc" -std=c17 "$consumer/${1%_mpi}.c" $2 -lm -o "$scratch/by_pkg_config/$1"
+    quietly "$cc" -std=c17 "-I$consumer" "$consumer/${1%_mpi}.c" $2 -lm -o "$scratch/by_pkg_config/$1"
     # shellcheck disable=SC2086
-    quietly "$cxx" -std=c++17 "$scratch/${1%_mpi}.cc" $2 -o "$scratch/by_pkg_config/$1_cxx"
+    quietly "$cxx" -std=c++17 "-I$consumer" "$scratch/${1%_mpi}.cc" $2 -o "$scratch/by_pkg_config/$1_cxx"
 }
 build spmd "$flags"
 build every_header "$flags"
 if has mpi; then build spmd_mpi "-DLOCKSTEP_WITH_MPI=1 $(pkg-config --cflags --libs lockstep-mpi)"; fi
 try "$scratch/by_pkg_config"
+static=$(pkg-config --static --cflags --libs lockstep)
+mkdir "$scratch/by_archive"
+quietly "$cc" -std=c17 "-I$consumer" "$consumer/spmd.c" ${static/-llockstep/-l:liblockstep.a} \
+    -o "$scratch/by_archive/spmd"
+"$scratch/by_archive/spmd" >"$scratch/said"
+diff "$scratch/said" <(echo collective.op_mismatch)
 unset LD_LIBRARY_PATH
 
 if [ -x "$prefix/bin/lockstep" ]; then

@@ -14,10 +14,10 @@ if ! diff <(printf '%s\n' "$@" | sort) <(find . -name '*.h' -printf '%P\n' | sor
     echo "installed are others (>) than the public headers (<)"
     bad=1
 fi
-flags=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I.)
+flags=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I..)
 for header in "$@"; do
     # Twice: the guard has to hold.
-    unit=$(printf '#include "%s"\n#include "%s"\nint unit_has_a_declaration;\n' "$header" "$header")
+    unit=$(printf '#include <lockstep/%s>\n#include <lockstep/%s>\nint unit_has_a_declaration;\n' "$header" "$header")
     if ! "$cc" -std=c17 "${flags[@]}" -x c - <<<"$unit"; then
         echo "does not compile alone as C: $header"
         bad=1

@@ -86,7 +86,7 @@ for library in ["lockstep"] + ["lockstep-" + name for name in backends]:
 
 # The address of everything, with the headers' own declarations: so C++ needs their extern "C".
 names = declared("functions", headers)
-lines = [f'#include "{header}"' for header in headers]
+lines = [f"#include <lockstep/{header}>" for header in headers]
 lines += ["typedef void (*function)(void);", "extern function all[];", "function all[] = {"]
 lines += [f"    (function){name}," for name in names]
 lines += ["};", "extern const void *data[];", "const void *data[] = {"]

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "backends/nccl/nccl.h"
+#include "ranks/ranks.h"  // the inside of it, before launch.h has the public copy
 #include "examples/launch.h"
 
 #define COUNT 4099  // no multiple of anything

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ranks/ranks.h"  // the inside of it, before launch.h has the public copy
 #include "examples/launch.h"
 #include "kernels/kernels.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 
 static int failures;
 
@@ -17,6 +17,7 @@ static void check(bool holds, const char *what) {
 #define CHECK(condition) check((condition), #condition)
 
 static void try_base(const char *folder) {
+    CHECK(strcmp(ls_version(), LS_VERSION) == 0 && LS_VERSION_NUMBER >= LS_VERSION_OF(0, 2, 0));
     CHECK(strcmp(ls_dtype_name(LS_BF16), "bf16") == 0 && ls_dtype_bytes(LS_BF16) == 2);
     CHECK(LS_FAIL(LS_ERR_IO, "%s is closed", folder) == LS_ERR_IO);
     CHECK(strstr(ls_error_last()->text, " is closed") != NULL);

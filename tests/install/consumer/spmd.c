@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 #ifdef LOCKSTEP_WITH_MPI
-#include "backends/mpi/mpi.h"
+#include <lockstep/backends/mpi/mpi.h>
 #endif
 
 static int program(ls_rank *self, void *arg) {
