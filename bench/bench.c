@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
+#include "base/time.h"
 
 static const struct {
     const char *name;
@@ -69,9 +70,7 @@ bool ls_bench_row_holds(const ls_bench_row *row) {
 }
 
 double ls_bench__now_ms(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+    return ls_time_now() * 1e3;
 }
 
 double ls_bench__cpu_ms(void) {

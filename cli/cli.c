@@ -7,9 +7,9 @@
 #include <langinfo.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "report/report.h"
 
 static void diagnose(const char *kind, const char *format, va_list args) LS_PRINTF(2, 0);
@@ -206,9 +206,7 @@ static struct {
 } progress;
 
 static int64_t now_ms(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)(ls_time_now() * 1000);
 }
 
 void cli_progress(const char *what, int done, int total) {

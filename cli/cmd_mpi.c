@@ -4,9 +4,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/debugger.h"
@@ -264,12 +264,9 @@ static int run_program(void *library, ls_mpi_options *used, const ls_reaper *rea
     if (code != LS_EXIT_OK) {
         return cli_trace_close(trace, code);
     }
-    struct timespec begun, over;
-    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
+    double begun = ls_time_now();
     int status = given.explore_given ? explore(library, &result, used) : run_once(&result, used);
-    (void)clock_gettime(CLOCK_MONOTONIC, &over);
-    double seconds =
-        (double)(over.tv_sec - begun.tv_sec) + 1e-9 * (double)(over.tv_nsec - begun.tv_nsec);
+    double seconds = ls_time_now() - begun;
     if (status != LS_OK && result == NULL) {
         code = cli_fail(status);
     } else {

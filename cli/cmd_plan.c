@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/time.h"
 #include "cli/commands.h"
 #include "cli/given_plan.h"
 #include "cli/plan_times.h"
@@ -335,12 +335,6 @@ static int take_times(ls_stage_times **out, ls_planner_table *tables, const ls_s
     return code;
 }
 
-static double now(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static ls_planner_options planner_options(const ls_scenario *scenario) {
     ls_planner_options out = {
         .model = given.model == 0 ? LS_PLANNER_LOCKSTEP : LS_PLANNER_TORCHREC,
@@ -354,7 +348,8 @@ static ls_planner_options planner_options(const ls_scenario *scenario) {
         out.nodes_max = out.nodes_max > 0 ? out.nodes_max : 1;
     }
     if (given.seconds_given && given.seconds > 0.0) {
-        out.seconds_max = fmax(WRITE_BEFORE * given.seconds - (now() - given.started), 1e-9);
+        out.seconds_max =
+            fmax(WRITE_BEFORE * given.seconds - (ls_time_now() - given.started), 1e-9);
     } else if (given.seconds_given) {  // the first plan, whatever it takes
         out.nodes_max = 1;
     }
@@ -426,7 +421,7 @@ static int check_options(void) {
 }
 
 static int run(const cli_args *args) {
-    given.started = now();
+    given.started = ls_time_now();
     if (args->count != (given.diff ? 2 : 1)) {
         cli_error(given.diff ? "plan --diff compares two plan files"
                              : "plan takes one scenario file");

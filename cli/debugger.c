@@ -6,9 +6,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "cli/scenarios.h"
 #include "collectives/hooks.h"
 
@@ -138,9 +138,8 @@ void cli_debugger_wait(void) {
             (long)getpid(), (long)getpid(), extension != NULL ? " -iex 'source " : "",
             extension != NULL ? extension : "", extension != NULL ? "'" : "");
     (void)fflush(stderr);
-    const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
     while (cli_debugger_has() == 0) {
-        (void)nanosleep(&pause, NULL);
+        ls_time_sleep(0.05);
     }
 }
 

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "cli/cli.h"
 #include "runner/launch/processes.h"
 
@@ -91,7 +91,7 @@ static real_end run_real(const ls_reaper *reaper, const char *const *words, doub
         if (waitpid(child, &how, WNOHANG) == child) {
             return WIFEXITED(how) && WEXITSTATUS(how) == NOT_STARTED ? REAL_NO_MPIEXEC : REAL_ENDED;
         }
-        (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+        ls_time_sleep(PAUSE_MS / 1000.0);
     }
     return child > 0 ? REAL_LATE : REAL_NO_MPIEXEC;
 }
@@ -452,14 +452,11 @@ static int compare(ls_case_result *row, ls_text *text, const ls_reaper *reaper, 
 int cli_mpi_compare(ls_results *results, const ls_reaper *reaper, const char *printed,
                     const ls_spmd_result *simulated, const cli_mpi_real *real) {
     ls_text text = {0};
-    struct timespec begun, over;
     ls_case_result row = {
         .name = real->program, .file = real->program, .backend = "sim", .real = "mpi"};
-    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
+    double begun = ls_time_now();
     int status = compare(&row, &text, reaper, printed, simulated, real);
-    (void)clock_gettime(CLOCK_MONOTONIC, &over);
-    row.seconds =
-        (double)(over.tv_sec - begun.tv_sec) + 1e-9 * (double)(over.tv_nsec - begun.tv_nsec);
+    row.seconds = ls_time_now() - begun;
     row.error = row.pass ? NULL : ls_arena_strdup(results->arena, ls_text_string(&text));
     ls_text_free(&text);
     status = status == LS_OK ? ls_results_add(results, &row) : status;

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "cli/cli.h"
 #include "cli/debugger.h"
 #include "ranks/seen.h"
@@ -87,7 +87,7 @@ static void end_left(void) {
         pid_t gone = 0;
         for (int i = 0; reaper && gone == 0 && i < REAPER_TRIES; i++) {
             gone = waitpid(child, NULL, WNOHANG);
-            (void)nanosleep(&(struct timespec){.tv_nsec = REAPER_PAUSE_MS * 1000000L}, NULL);
+            ls_time_sleep(REAPER_PAUSE_MS / 1000.0);
         }
         if (gone == 0) {
             end_child(child, NULL);

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "exec/internal.h"
 #include "ranks/front.h"
 #include "runner/launch/reaper.h"
@@ -29,19 +30,11 @@
 #define GRACE_SECONDS  2.0  // for a program to end by itself when the run is over
 #define SPINS          200  // looks at what streams write, before the loop begins to sleep
 
-double ls_exec__now(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 // ---- Starting -----------------------------------------------------------------------------------
 static int listen_here(ls_exec *exec) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    (void)snprintf(exec->socket, sizeof exec->socket, "lockstep-exec-%ld-%lx%lx", (long)getpid(),
-                   (unsigned long)now.tv_sec, (unsigned long)now.tv_nsec);
+    (void)snprintf(exec->socket, sizeof exec->socket, "lockstep-exec-%ld-%llx", (long)getpid(),
+                   (unsigned long long)ls_time_wall_ns());
     size_t length = strlen(exec->socket);
     memcpy(address.sun_path + 1, exec->socket, length);
     exec->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -118,7 +111,7 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
     for (int c = 0; c < exec->child_count; c++) {
         if (exec->children[c].length > 0 ||
             fds[at - 2 * (size_t)(exec->child_count - c) + 1].revents != 0) {
-            ls_exec__hear(&exec->children[c], ls_exec__now());
+            ls_exec__hear(&exec->children[c], ls_time_now());
         }
     }
     free(fds);
@@ -176,7 +169,7 @@ static void note_over(ls_exec *exec) {
     (void)snprintf(sentence, sizeof sentence, "lockstep: %s%s%.*s", why, length > 0 ? ": " : "",
                    length, text);
     exec->over = true;
-    exec->moved = ls_exec__now();
+    exec->moved = ls_time_now();
     ls_exec__tell_all(exec, sentence);
 }
 
@@ -201,7 +194,7 @@ static double grace_of(const ls_exec *exec) {
 }
 
 static int loop(ls_exec *exec) {
-    exec->moved = ls_exec__now();
+    exec->moved = ls_time_now();
     for (int idle = 0; anybody(exec) && !is_abandoned(exec); idle++) {
         LS_TRY(poll_all(exec, pause_of(exec, idle)));
         if (ls_exec__advance(exec)) {
@@ -219,7 +212,7 @@ static int loop(ls_exec *exec) {
                 ls_exec__wait(exec, p);
             }
         }
-        double now = ls_exec__now();
+        double now = ls_time_now();
         if (exec->progress) {
             exec->progress = false;
             exec->moved = exec->over ? exec->moved : now;
@@ -248,7 +241,7 @@ static void end_processes(ls_exec *exec, const char *dir) {
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
         ls_exec__reap(exec, &exec->children[i], true);
         ls_exec__hear(&exec->children[i],
-                      ls_exec__now());  // the other holders of its pipe have ended, too
+                      ls_time_now());  // the other holders of its pipe have ended, too
     }
 }
 
@@ -321,7 +314,7 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     exec->listening = -1;
     exec->failed_rank = -1;
     ls_reaper reaper = {.pid = 0};
-    double began = ls_exec__now();
+    double began = ls_time_now();
     int status = ls_arena_create(&exec->arena);
     status = status == LS_OK ? ls_exec__flight_open(exec) : status;
     status = status == LS_OK ? ls_exec__record_open(exec) : status;
@@ -339,7 +332,7 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
         (void)ls_exec__flight_close(exec);
         ls_arena_free(exec->arena);
     }
-    out->seconds = ls_exec__now() - began;
+    out->seconds = ls_time_now() - began;
     ls_free(memory, 1, sizeof(ls_exec));
     return status;
 }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "exec/internal.h"
 
 #define QUIET_SECONDS 1.0  // before anybody is asked, and between
@@ -145,7 +146,7 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
         }
         return false;
     }
-    double now = ls_exec__now();
+    double now = ls_time_now();
     if (now - exec->asked >= QUIET_SECONDS) {
         ask(exec, now);
     }

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "exec/internal.h"
 
 #define NOTES_MAX 32768u  // of a rank; the oldest give way
@@ -219,11 +219,9 @@ int ls_exec__flight_call(ls_exec *exec, ls_exec_op *op, const ls_exec_site *site
     if (member == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory for what the flight recorder keeps");
     }
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
     note made = {.group = member->group,
                  .call = member->calls++,
-                 .created_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+                 .created_ns = (uint64_t)ls_time_wall_ns(),
                  .kind = call->kind,
                  .dtype = call->dtype,
                  .stack = site->stack,

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/time.h"
 #include "exec/front.h"
 
 // A program with more calls in flight than there are slots waits for the oldest.
@@ -212,7 +212,7 @@ static ncclResult_t take_memory(pending *call, ls_client *client) {
             free(flight);
             return ls_front__fail_last();
         }
-        (void)nanosleep(&(struct timespec){.tv_nsec = SLOT_PAUSE_NS}, NULL);
+        ls_time_sleep(1e-9 * SLOT_PAUSE_NS);
         ls_front__reclaim(call->what.comm);
     }
     call->flight = flight;

@@ -1,7 +1,7 @@
 // The end of communicators, of those that are done with and of those that are aborted.
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/time.h"
 #include "exec/front.h"
 
 #define DRAIN_PAUSE_NS 100000  // between looks at calls that are not over,
@@ -31,7 +31,7 @@ static ncclResult_t drain(ncclComm_t comm) {
             ls_front__tell_wait(true);
         }
         result = pauses % DRAIN_ASKED == 0 ? ls_cuda__lives() : ncclSuccess;
-        (void)nanosleep(&(struct timespec){.tv_nsec = DRAIN_PAUSE_NS}, NULL);
+        ls_time_sleep(1e-9 * DRAIN_PAUSE_NS);
     }
     if (pauses >= DRAIN_TOLD) {
         ls_front__tell_wait(false);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "exec/front.h"
 
 #define NOT_READY 600  // cudaErrorNotReady
@@ -215,12 +215,6 @@ void ls_front__tell_wait(bool begins) {
     }
 }
 
-static double now_us(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
 // Waits for `at` with `wait`, once `query` has said for a while that it is not ready.
 static int wait_behind(int (*query)(void *), int (*wait)(void *), void *at) {
     ls_client *client = waiter();
@@ -230,7 +224,7 @@ static int wait_behind(int (*query)(void *), int (*wait)(void *), void *at) {
     if (client == NULL) {
         return wait(at);
     }
-    for (double since = now_us(); query != NULL && now_us() - since < WAIT_US;) {
+    for (double since = ls_time_now(); query != NULL && ls_time_now() - since < 1e-6 * WAIT_US;) {
         if (query(at) != NOT_READY) {
             return wait(at);
         }

@@ -204,8 +204,6 @@ struct ls_exec {
     _Alignas(16) char buffer[LS_WIRE_MESSAGE_MAX];  // of a message
 };
 
-double ls_exec__now(void);  // seconds
-
 // ---- children.c ---------------------------------------------------------------------------------
 int ls_exec__start(ls_exec *exec, const char *dir);
 void ls_exec__reap(ls_exec *exec, ls_exec_child *child, bool block);

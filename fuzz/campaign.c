@@ -12,11 +12,11 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/time.h"
 #include "fuzz/draw.h"
 #include "fuzz/scenario_text.h"
 #include "fuzz/shrink.h"
@@ -49,12 +49,6 @@ typedef struct fuzz_campaign {
     char checkpoint[PATH_MAX + 8];  // in it
     double began;
 } fuzz_campaign;
-
-static double now_seconds(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static uint64_t resident_bytes(void) {
     unsigned long long pages = 0;
@@ -186,7 +180,7 @@ static int run_case(fuzz_campaign *campaign, uint32_t number, bool *failed) {
 // ---- Processes ----------------------------------------------------------------------------------
 static bool is_time_over(const fuzz_campaign *campaign) {
     double seconds = campaign->options->seconds;
-    return seconds > 0 && now_seconds() - campaign->began >= seconds;
+    return seconds > 0 && ls_time_now() - campaign->began >= seconds;
 }
 
 // Runs cases from the board's number on, until one fails or there are no more.
@@ -408,7 +402,7 @@ static int run_all(ls_results *results, fuzz_campaign *campaign) {
 }
 
 int ls_fuzz_run(ls_results *results, ls_fuzz_counts *counts, const ls_fuzz_options *options) {
-    fuzz_campaign campaign = {.options = options, .run = *options->run, .began = now_seconds()};
+    fuzz_campaign campaign = {.options = options, .run = *options->run, .began = ls_time_now()};
     campaign.board = mmap(NULL, sizeof *campaign.board, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (campaign.board == MAP_FAILED) {

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/time.h"
 #include "mpi/internal.h"
 
 static int start(const char *function, int level, int *provided) {
@@ -142,9 +142,7 @@ int MPI_Abort(MPI_Comm comm, int code) {
 
 // ---- Time, names --------------------------------------------------------------------------------
 double MPI_Wtime(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return ls_time_now();
 }
 
 double MPI_Wtick(void) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/time.h"
 #include "planner/problem.h"
 
 #define TABLES_TRIED_MAX 16     // the largest tables are tried first
@@ -174,7 +175,7 @@ static bool another(trial *t, double *seconds) {
     }
     t->out->out_of_nodes = t->nodes_left <= 0;
     if (t->problem->deadline > 0.0) {
-        *seconds = t->problem->deadline - ls_search__clock();
+        *seconds = t->problem->deadline - ls_time_now();
         t->out->out_of_time = *seconds <= 0.0;
     }
     return !t->out->out_of_nodes && !t->out->out_of_time;
@@ -364,7 +365,7 @@ int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem) 
         return LS_ERR_MEMORY;
     }
     if (problem->deadline == 0.0 && problem->options.seconds_max > 0.0) {  // not solved before
-        problem->deadline = ls_search__clock() + problem->options.seconds_max;
+        problem->deadline = ls_time_now() + problem->options.seconds_max;
     }
     find_shortage(out, problem);
     ls_arena *arena;

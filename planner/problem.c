@@ -1,5 +1,6 @@
 // The problem as a whole: checks and copies what the caller says, and hands it out again.
 #include "planner/problem.h"
+#include "base/time.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -218,7 +219,7 @@ static int set_capacities(ls_planner_problem *problem) {
 }
 
 int ls_problem__in_time(const ls_planner_problem *problem, int listed) {
-    if (problem->deadline > 0.0 && ls_search__clock() > problem->deadline) {
+    if (problem->deadline > 0.0 && ls_time_now() > problem->deadline) {
         return LS_FAIL(LS_ERR_TIMEOUT,
                        "plan: the time was over when the options of %d of %d tables on %d ranks "
                        "were listed, before there was a plan",
@@ -257,7 +258,7 @@ int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topol
     LS_ASSERT(tables);
     LS_TRY(ls_topology_check(topology));
     LS_TRY(check_options(options));
-    double started = ls_search__clock();
+    double started = ls_time_now();
     ls_arena *arena;
     LS_TRY(ls_arena_create(&arena));
     ls_planner_problem *problem = ls_arena_alloc(arena, 1, sizeof(*problem));
@@ -275,7 +276,7 @@ int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topol
         ls_arena_free(arena);
         return status;
     }
-    problem->create_seconds = ls_search__clock() - started;
+    problem->create_seconds = ls_time_now() - started;
     *out = problem;
     return LS_OK;
 }

@@ -154,7 +154,7 @@ int64_t ls_bound__level(const int64_t *sorted, int count, int64_t work);
 typedef struct ls_search_budget {
     int64_t nodes, nodes_max;
     int64_t looks;          // since the clock was read
-    double deadline;        // of ls_search__clock; INFINITY: none
+    double deadline;        // of ls_time_now; INFINITY: none
     double deadline_first;  // the same while there is no plan: saying why takes time, too
     bool late;              // the deadline was seen to have passed
     int64_t lower;          // proven bound
@@ -162,7 +162,6 @@ typedef struct ls_search_budget {
     double gap_goal;        //
     double started, first;  // when the search began; when the first plan was there (0: not yet)
 } ls_search_budget;
-double ls_search__clock(void);  // seconds, monotonic
 // Counts nodes, and places, choices or exchanges looked at: 1,024 looks are one node more. Every
 // loop that can be long counts, because here alone the clock is read.
 void ls_search__count(ls_search_budget *budget, int64_t nodes, int64_t looks);

@@ -1,18 +1,12 @@
 // The search as a whole: bound, first plans, improvement, exact search; and the result.
+#include "base/time.h"
 #include "planner/problem.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 // Of the time, while no plan is found: what is left is for ls_planner_diagnose.
 #define FIRST_SHARE 0.75
-
-double ls_search__clock(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 #define LOOKS_PER_NODE  1024
 #define LOOKS_PER_CLOCK 16384  // a look takes some nanoseconds, the clock some tens of them
@@ -28,7 +22,7 @@ void ls_search__look(ls_search_budget *budget, int64_t looks) {
     if (budget->looks >= LOOKS_PER_CLOCK && !budget->late && !isinf(budget->deadline)) {
         budget->looks = 0;
         budget->late =
-            ls_search__clock() > (budget->first == 0.0 ? budget->deadline_first : budget->deadline);
+            ls_time_now() > (budget->first == 0.0 ? budget->deadline_first : budget->deadline);
     }
 }
 
@@ -49,7 +43,7 @@ int64_t ls_search__looks(const ls_planner_problem *problem, const ls_choice *cho
 
 void ls_search__found(ls_search_budget *budget) {
     if (budget->first == 0.0) {
-        budget->first = ls_search__clock();
+        budget->first = ls_time_now();
         budget->late = budget->first > budget->deadline;
     }
 }
@@ -218,7 +212,7 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
     LS_ASSERT(result && problem);
     const ls_planner_options *options = &problem->options;
     *result = (ls_planner_result){0};
-    ls_search_budget budget = {.started = ls_search__clock(), .gap_goal = options->gap_goal};
+    ls_search_budget budget = {.started = ls_time_now(), .gap_goal = options->gap_goal};
     budget.nodes_max = options->nodes_max ? options->nodes_max : LS_PLANNER_NODES_DEFAULT;
     bool timed = options->seconds_max > 0.0;
     double from = budget.started - problem->create_seconds;
@@ -232,7 +226,7 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
         result->proven = true;
         result->stop = LS_PLANNER_STOP_PROVEN;
         result->lower_bound_ms = INFINITY;
-        result->seconds = ls_search__clock() - budget.started;
+        result->seconds = ls_time_now() - budget.started;
         return LS_OK;
     }
     ls_arena *arena;
@@ -246,7 +240,7 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
     if (status == LS_OK) {
         judge(result, problem, &budget, &best, complete);
         result->nodes = budget.nodes;
-        result->seconds = ls_search__clock() - budget.started;
+        result->seconds = ls_time_now() - budget.started;
         result->first_seconds = result->found ? budget.first - budget.started : 0.0;
         if (result->found && !has_layouts(problem)) {
             status = ls_plan_check(&result->plan);

@@ -1,9 +1,9 @@
 // The calls as programs make them: each becomes a request, is checked by itself, and is handed to
 // where calls meet.
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "ranks/internal.h"
 
 #define SLOW_NANOSECONDS 20000000L  // a slow rank's delay before each call
@@ -231,7 +231,7 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm, l
         return status;
     }
     if (run->direct && rank->slow) {  // where no schedule can hold it back
-        (void)nanosleep(&(struct timespec){.tv_nsec = SLOW_NANOSECONDS}, NULL);
+        ls_time_sleep(1e-9 * SLOW_NANOSECONDS);
     }
     remember(rank, own);
     bool heap = out != NULL || rank->group_depth > 0;

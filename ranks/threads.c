@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "ranks/fibers.h"
 #include "ranks/internal.h"
 
@@ -326,11 +327,9 @@ static void watch_threads(ls_spmd *run) {
     double waited = 0;
     struct timespec until;
     while (true) {
-        (void)clock_gettime(CLOCK_REALTIME, &until);
         double step = run->deadline_seconds < 2 ? run->deadline_seconds / 2 : 1;
-        until.tv_nsec += (long)(step * 1e9) % 1000000000;
-        until.tv_sec += (time_t)step + until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        int64_t at = ls_time_wall_ns() + (int64_t)(step * 1e9);
+        until = (struct timespec){.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
         int failed =
             run->deadline_seconds > 0 ? sem_timedwait(&run->done, &until) : sem_wait(&run->done);
         if (failed == 0) {

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "ranks/internal.h"
 
 #define CHOICE_STREAM 0x74687264u          // of random draws
@@ -228,7 +228,7 @@ static void nap(int looked) {
     if (ns == 0) {
         (void)sched_yield();
     } else {
-        (void)nanosleep(&(struct timespec){.tv_nsec = ns < NAP_NS_MAX ? ns : NAP_NS_MAX}, NULL);
+        ls_time_sleep(1e-9 * (double)(ns < NAP_NS_MAX ? ns : NAP_NS_MAX));
     }
 }
 
@@ -253,9 +253,8 @@ static void settle(ls_rank *rank, const ls_thread *me) {
 // The same of all ranks that have threads; whether one of them comes to a call. Waits for those
 // that sleep until a time, for the deadline at most.
 bool ls_turns__await_arrival(ls_spmd *run) {
-    struct timespec from, now;
+    double from = ls_time_now();
     looks before = {.runs = true};
-    (void)clock_gettime(CLOCK_MONOTONIC, &from);
     for (int i = 0; !run->arrivals; i++) {
         looks all = {0};
         for (int r = 0; r < run->rank_count; r++) {
@@ -265,9 +264,7 @@ bool ls_turns__await_arrival(ls_spmd *run) {
                 look_at_rank(&all, rank, NULL);
             }
         }
-        (void)clock_gettime(CLOCK_MONOTONIC, &now);
-        bool late =
-            run->deadline_seconds > 0 && (double)(now.tv_sec - from.tv_sec) > run->deadline_seconds;
+        bool late = run->deadline_seconds > 0 && ls_time_now() - from > run->deadline_seconds;
         bool quiet = !all.runs && !all.returns && !before.runs && all.times == before.times &&
                      all.count == before.count;
         if (late || quiet) {

@@ -2,8 +2,7 @@
 // is verdict.c.
 #include "runner/compare/run.h"
 
-#include <time.h>
-
+#include "base/time.h"
 #include "runner/compare/case_run.h"
 #include "orders/explain.h"
 #include "runner/program/program.h"
@@ -12,12 +11,6 @@
 #include "runner/scenario/input_file.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
-
-static double now_seconds(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
                   const ls_run_options *options, const ls_backend_kind *backend, const char *real) {
@@ -29,7 +22,7 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
         .options = options,
         .comparison = {.arena = results->arena,
                        .main = real != NULL ? LS_JUDGE_REAL : LS_JUDGE_ORACLE},
-        .start_seconds = now_seconds(),
+        .start_seconds = ls_time_now(),
         .result =
             {
                 .name = ls_arena_strdup(results->arena, scenario->name),
@@ -153,7 +146,7 @@ static int finish(ls_case_run *run, int status) {
         result->skip_reason = result->error;
         result->error = NULL;
     }
-    result->seconds = now_seconds() - run->start_seconds;
+    result->seconds = ls_time_now() - run->start_seconds;
     ls_execute_oracle_free(run->oracle);
     ls_stages_free(run->simulated);
     ls_stages_free(run->expected);

@@ -18,18 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "runner/launch/launch_internal.h"
 #include "runner/launch/processes.h"
 
 #define POLL_MS          20
 #define POLL_STARTING_MS 2  // until every rank has said that it lives
 #define PATH_BYTES       LS_LAUNCH_PATH_BYTES
-
-double ls_launch__now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 // The rank whose reaper says that a signal ended it (the earliest, of several). False: none does.
 static bool read_deaths(const ls_watch *watch, ls_launch_result *result) {
@@ -268,7 +263,7 @@ static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
 // Watches until the run is done or has failed: then everything is ended. Whether it is done.
 static bool watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_result *result,
                             double deadline_seconds) {
-    double start = ls_launch__now();
+    double start = ls_time_now();
     // mpiexec ends the other ranks within milliseconds of a death: to see which came first, this
     // process must run at once when it wakes. Where that is not allowed nothing changes.
     int nice_before = getpriority(PRIO_PROCESS, 0);
@@ -286,7 +281,7 @@ static bool watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_resul
             done = true;
         } else if (all && ls_launch__hangs(watch)) {
             result->hung = true;
-        } else if (ls_launch__now() - start > deadline_seconds ||
+        } else if (ls_time_now() - start > deadline_seconds ||
                    (!all && ls_launch__never_starts(watch))) {
             result->timed_out = true;
             ls_launch__see(&result->seen, watch);
@@ -297,12 +292,12 @@ static bool watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_resul
     if (!done) {
         end_everything(watch);
     }
-    double drained_by = ls_launch__now() + 1.0;
-    while (!done && watch->output >= 0 && ls_launch__now() < drained_by) {
+    double drained_by = ls_time_now() + 1.0;
+    while (!done && watch->output >= 0 && ls_time_now() < drained_by) {
         (void)poll_once(watch, fds, result);
     }
     (void)setpriority(PRIO_PROCESS, 0, nice_before);
-    result->seconds = ls_launch__now() - start;
+    result->seconds = ls_time_now() - start;
     return done;
 }
 
@@ -455,10 +450,10 @@ bool ls_process_set_ready(const ls_process_set *set) {
 static int wait_for_end(ls_process_set *set, double deadline_seconds) {
     ls_watch *watch = &set->watch;
     ls_text output = {0};
-    double start = ls_launch__now();
+    double start = ls_time_now();
     int how = 0;
     while (waitpid(watch->child, &how, WNOHANG) != watch->child) {
-        if (ls_launch__now() - start > deadline_seconds) {
+        if (ls_time_now() - start > deadline_seconds) {
             ls_text_free(&output);
             return LS_FAIL(LS_ERR_BACKEND, "processes of a run had not ended %.0f s after it",
                            deadline_seconds);

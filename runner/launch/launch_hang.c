@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "collectives/collectives.h"
 #include "runner/launch/launch_internal.h"
 #include "runner/launch/processes.h"
@@ -107,7 +108,7 @@ bool ls_launch__hangs(ls_watch *watch) {
             return false;
         }
     }
-    double now = ls_launch__now();
+    double now = ls_time_now();
     ls_process stopped;
     if (watch->quiet_since == 0) {
         begin_quiet(watch, now);
@@ -123,7 +124,7 @@ bool ls_launch__hangs(ls_watch *watch) {
 }
 
 bool ls_launch__never_starts(ls_watch *watch) {
-    double now = ls_launch__now();
+    double now = ls_time_now();
     ls_process stopped;
     if (now - watch->looked < LOOK_SECONDS) {
         return false;

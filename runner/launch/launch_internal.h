@@ -12,7 +12,6 @@
 
 // out [LS_LAUNCH_PATH_BYTES] = "DIR/rank_R.SUFFIX"; false: too long.
 bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix);
-double ls_launch__now(void);  // seconds
 // Whether `a` was before `b`; 0: never.
 bool ls_launch__earlier(const struct timespec *a, const struct timespec *b);
 

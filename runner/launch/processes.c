@@ -2,6 +2,7 @@
 // no other can take its number in between.
 #define _GNU_SOURCE
 #include "runner/launch/processes.h"
+#include "base/time.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -116,7 +117,7 @@ static bool end_once(const char *dir) {
 
 void ls_processes_end(const char *dir) {
     for (int i = 0; i < TRIES && end_once(dir); i++) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+        ls_time_sleep(PAUSE_MS / 1000.0);
     }
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "runner/launch/processes.h"
 
 #define TRIES    100  // the owner's processes may still be writing while they end
@@ -31,7 +32,7 @@ static void clean(const ls_reaper *reaper) {
     // An empty one goes without the memory that a walk needs.
     for (int i = 0; i < TRIES && rmdir(reaper->dir) != 0 && errno != ENOENT; i++) {
         if (i > 0) {
-            (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+            ls_time_sleep(PAUSE_MS / 1000.0);
         }
         (void)ls_file_remove_tree(reaper->dir);
     }
@@ -62,9 +63,7 @@ static int start(ls_reaper *out) {
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", out->dir, strerror(errno));
     }
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    out->started = now.tv_sec - 1;  // files' times lag a little
+    out->started = ls_time_wall_ns() / 1000000000 - 1;  // files' times lag a little
     pid_t child = fork();
     if (child == 0) {
         keep(ends[0], out);

@@ -3,8 +3,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/time.h"
 #include "runner/scenario/inputs.h"
 #include "runner/scenario/scenario_layout.h"
 
@@ -37,18 +37,12 @@ static int append(ls_id_list *list, const int64_t *values, size_t count) {
     return LS_OK;
 }
 
-static double now(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 // *cut: not all ids of a feature were looked at, because it is late.
 static int measure_rank(measured *m, bool *cut, const ls_scenario *scenario, int rank,
                         double deadline) {
     const ls_scenario_inputs *inputs = &scenario->inputs;
     for (int f = 0; f < inputs->feature_count; f++) {
-        *cut = *cut || (!isinf(deadline) && now() > deadline);
+        *cut = *cut || (!isinf(deadline) && ls_time_now() > deadline);
         LS_TRY(
             ls_inputs_list_ids(&m->feature, scenario, 0, rank, f, *cut ? IDS_ALWAYS : INT64_MAX));
         for (int p = 0; p < inputs->pair_count; p++) {
@@ -155,13 +149,13 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
 static int measure(measured *m, bool *cut, const ls_scenario *scenario, double deadline) {
     int most =
         scenario->ranks < LS_PLANNER_SAMPLED_RANKS ? scenario->ranks : LS_PLANNER_SAMPLED_RANKS;
-    double started = isinf(deadline) ? 0.0 : now();
+    double started = isinf(deadline) ? 0.0 : ls_time_now();
     *cut = false;
     while (m->ranks < most && !*cut) {
         LS_TRY(measure_rank(m, cut, scenario, m->ranks, m->ranks == 0 ? deadline : INFINITY));
         m->ranks++;
         if (!isinf(deadline) && !*cut) {
-            double at = now();
+            double at = ls_time_now();
             *cut = m->ranks < most && at + (at - started) / m->ranks > deadline;
         }
     }

@@ -1,8 +1,8 @@
 // Times the steps of a plan in the simulator, on the CPU.
 #include <stdlib.h>
-#include <time.h>
 
 #include "backends/kinds.h"
+#include "base/time.h"
 #include "runner/plan/stage_times.h"
 
 #define WARMUP 2
@@ -12,20 +12,14 @@ typedef struct sim_runner {
     ls_backend *backend;
 } sim_runner;
 
-static double now(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 // ---- Collectives --------------------------------------------------------------------------------
 static int time_calls(const sim_runner *runner, const ls_work_collective *collective,
                       ls_call *calls, double *samples) {
     int size = collective->size;
     for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES; i++) {
-        double began = now();
+        double began = ls_time_now();
         LS_TRY(ls_backend_run(runner->backend, calls, size));
-        double each = (now() - began) / size;
+        double each = (ls_time_now() - began) / size;
         for (int m = 0; m < size && i >= 0; m++) {
             samples[i * size + m] = each;
         }
@@ -104,14 +98,14 @@ static int time_lookups(const ls_work *steps, int rank, double *samples, ls_aren
         }
     }
     for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES; i++) {
-        double began = now();
+        double began = ls_time_now();
         for (int k = 0; k < steps->lookup_count; k++) {
             if (steps->lookups[k].rank == rank) {
                 look_up(&steps->lookups[k], &memory[k]);
             }
         }
         if (i >= 0) {
-            samples[i * steps->ranks + rank] = now() - began;
+            samples[i * steps->ranks + rank] = ls_time_now() - began;
         }
     }
     for (int k = 0; k < steps->lookup_count; k++) {
@@ -126,11 +120,11 @@ static int time_lookups(const ls_work *steps, int rank, double *samples, ls_aren
 // The first update is the simulator's; those that are timed go on from there.
 static int time_shards(const ls_work_shard *shards, int count, double *samples, int stride) {
     for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES; i++) {
-        double began = now();
+        double began = ls_time_now();
         for (int k = 0; k < count; k++) {
             LS_TRY(ls_work_shard_update(&shards[k]));
         }
-        double took = now() - began;
+        double took = ls_time_now() - began;
         for (int k = 0; k < count && i == -WARMUP; k++) {
             LS_TRY(ls_work_shard_check(&shards[k]));
         }

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/time.h"
 #include "formats/json.h"
 
 #define JSON_BYTES_MAX ((size_t)64 << 20)
@@ -221,12 +221,6 @@ int ls_import_run_compared(ls_import *import, const ls_import_run *run) {
 }
 
 // ---- Results ------------------------------------------------------------------------------------
-static double now_seconds(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static int add_case(ls_importing *state, const ls_import *import, const ls_case_result *result) {
     size_t count = (size_t)(state->results->case_count - state->first);
     const char **groups =
@@ -253,7 +247,7 @@ static int import_result(ls_importing *state, const ls_importer *importer, const
     state->result = &result;
     state->rest = (ls_results){.arena = import.arena, .command = state->results->command};
     ls_import_unknown_keys(&import.unknown, entry, importer->keys);
-    double start = now_seconds();
+    double start = ls_time_now();
     int status = importer->import(&import, entry);
     bool failed = status == LS_ERR_MEMORY || import.unknown.failed;
     if (status != LS_OK) {
@@ -267,7 +261,7 @@ static int import_result(ls_importing *state, const ls_importer *importer, const
         ls_case_result_skip_unjudged(&result);
     }
     result.name = import.name;
-    result.seconds = now_seconds() - start;
+    result.seconds = ls_time_now() - start;
     bool told = result.class_ != LS_CLASS_ERROR && !result.skipped;
     status = failed ? LS_ERR_MEMORY : add_case(state, &import, &result);
     if (status == LS_OK && told) {

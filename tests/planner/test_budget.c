@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/time.h"
 #include "planner/plan_file.h"
 #include "planner/problem.h"
 #include "tests/planner/golden.h"
@@ -269,7 +270,7 @@ Test(budget, listing_looks_at_the_clock) {
 
 // While there is no plan, the search ends before the deadline: what is left is for telling why.
 Test(budget, no_plan_ends_earlier) {
-    const double later = ls_search__clock() + 1e6;
+    const double later = ls_time_now() + 1e6;
     for (int found = 0; found < 2; found++) {
         ls_search_budget budget = {
             .deadline_first = 0, .deadline = later, .first = found ? later : 0};

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/time.h"
 #include "planner/problem.h"
 #include "tests/planner/golden.h"
 
@@ -174,7 +175,7 @@ Test(nofit, tables_together_on_hosts) {
         static ls_planner_diagnosis why;
         cr_assert(ls_planner_solve(&result, problem) == LS_OK && !result.found);
         if (late) {
-            problem->deadline = ls_search__clock() - 1.0;
+            problem->deadline = ls_time_now() - 1.0;
         }
         cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
         cr_expect(why.unplaced == 2, "%d", why.unplaced);

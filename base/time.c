@@ -1,0 +1,40 @@
+// The monotonic clock, and the virtual one of tests.
+#include "base/time.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define NS 1000000000
+
+static _Atomic bool is_virtual;
+static _Atomic int64_t virtual_ns;
+
+static int64_t read_ns(clockid_t clock) {
+    struct timespec now;
+    (void)clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * NS + now.tv_nsec;
+}
+
+double ls_time_now(void) {
+    return 1e-9 * (double)(is_virtual ? virtual_ns : read_ns(CLOCK_MONOTONIC));
+}
+
+int64_t ls_time_wall_ns(void) {
+    return is_virtual ? virtual_ns : read_ns(CLOCK_REALTIME);
+}
+
+void ls_time_sleep(double seconds) {
+    LS_ASSERT(seconds >= 0 && seconds < 1e9);
+    int64_t ns = llround(seconds * NS);
+    if (is_virtual) {
+        virtual_ns += ns;
+    } else {
+        (void)nanosleep(&(struct timespec){.tv_sec = ns / NS, .tv_nsec = ns % NS}, NULL);
+    }
+}
+
+void ls_time_make_virtual(bool on) {
+    virtual_ns = 0;
+    is_virtual = on;
+}
