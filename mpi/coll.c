@@ -252,6 +252,7 @@ static mpi_request *make_request(mpi_rank *me, const mpi_record *record) {
 int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *handle) {
     if (handle == NULL) {
         mpi_record own = *record;
+        own.thread = ls_mpi__thread(me);
         mpi_owned *none[2];
         ls_request proto;
         own_sides(me, none, record, false);

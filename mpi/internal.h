@@ -3,6 +3,7 @@
 #ifndef LS_MPI_INTERNAL_H
 #define LS_MPI_INTERNAL_H
 
+#include "mpi/clock.h"
 #include "mpi/data.h"
 #include "mpi/intervals.h"
 #include "mpi/mpi_run.h"
@@ -134,7 +135,8 @@ typedef struct mpi_record {
     size_t packed_bytes;
     MPI_Status status;
     bool truncated;
-    uint64_t *clock;  // of the sender as it sent
+    uint64_t *clock;            // of the sender as it sent
+    struct mpi_thread *thread;  // that has called a collective
 } mpi_record;
 
 struct mpi_collective {
@@ -236,7 +238,13 @@ struct mpi_rank {
     int freed_count, freed_limit;
     mpi_intervals owned[2];  // that calls read; that they write
     mpi_keyval *keyvals;     // [LS_MPI_KEYVALS] from 1
-    uint64_t *clock;         // [ranks]
+    mpi_thread main;         // and others, in the order in which they were first seen
+    uint64_t *synchronised;  // what its threads have released; NULL: nothing
+    uint64_t *forked;        // the same as they started threads and regions
+    uint64_t *ended;         // the same as they left the program's functions
+    bool has_tasks;          // which begin after others have ended
+    bool unordered;          // what orders its threads is not seen: they count as one
+    pthread_mutex_t turn;    // of all these
     mpi_win *windows;
     int window_count;
     void *library;                     // its image
@@ -247,7 +255,8 @@ struct mpi_rank {
     int argc;
     char **argv;
     int dup_depth;
-    atomic_bool looks;  // its main thread looks at what calls own, outside of a call
+    pthread_mutex_t look;
+    atomic_bool looks;  // a thread looks at what calls own, outside of a call; under `look`
 };
 
 // The run that is going on; one at a time.
@@ -443,8 +452,6 @@ void ls_mpi__watch(mpi_rank *me);
 
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code);
 void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *line);
-void ls_mpi__win_access(mpi_rank *me, const char *low, const char *high, bool writes,
-                        const void *code);
 
 // ---- blocks.c, objects.c ------------------------------------------------------------------------
 // An access of the program's to memory that may be behind an allocation, or freed.
@@ -470,11 +477,7 @@ void ls_mpi__variable_declared(mpi_object *object, const mpi_rank *me);  // fill
 void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *function);
 void ls_mpi__bytes_check(mpi_rank *me, const void *at, size_t bytes, const char *function);
 
-// ---- rma.c, race.c, clock.c ---------------------------------------------------------------------
-void ls_mpi__clock_tick(mpi_rank *me);
-void ls_mpi__clock_message(mpi_rank *to, const uint64_t *from);
-uint64_t *ls_mpi__clock_copy(const mpi_rank *me);
-void ls_mpi__clock_met(ls_request *const *requests, int size);
+// ---- rma.c, race.c ---------------------------------------------------------------------
 void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool writes,
                        const char *function, const char *file, int line);
 int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size);

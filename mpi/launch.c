@@ -337,7 +337,7 @@ static void close_rank(mpi_rank *me) {
         free(me->argv[i]);
     }
     free(me->argv);
-    free(me->clock);
+    ls_mpi__threads_close(me);
 }
 
 // Whatever a rank may look at of another, and all that they share: before any of them starts, since
@@ -351,8 +351,7 @@ static void make_state(const ls_mpi_options *options) {
     for (int r = 0; r < count; r++) {
         mpi_rank *rank = &ls_mpi__state.ranks[r];
         rank->id = r;
-        rank->clock = ls_mpi__alloc((size_t)count * sizeof(uint64_t));
-        rank->clock[r] = 1;
+        ls_mpi__threads_open(rank);
     }
 }
 

@@ -1,5 +1,6 @@
 // Buffers that calls own until they are complete: what a call sends from may be read by others and
 // not written, what it receives into may not even be read.
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,10 +8,14 @@
 
 _Thread_local mpi_rank *ls_mpi__watched;
 
+static bool owns(const mpi_rank *me) {
+    return me->owned[0].root != NULL || me->owned[1].root != NULL;
+}
+
+// Threads of the program's own are watched for as long as they run.
 void ls_mpi__watch(mpi_rank *me) {
     if (pthread_equal(me->rank->thread, pthread_self()) != 0) {
-        bool owns = me->owned[0].root != NULL || me->owned[1].root != NULL;
-        ls_mpi__watched = owns || me->window_count > 0 ? me : NULL;
+        ls_mpi__watched = owns(me) || me->window_count > 0 ? me : NULL;
     }
 }
 
@@ -46,41 +51,53 @@ mpi_owned *ls_mpi__owner(mpi_rank *me, const char *low, const char *high, bool w
     return writer == NULL && writes ? owner_of(me, low, high, false) : writer;
 }
 
-static bool several_call(const mpi_rank *me) {
-    return me->rank->calls_at_once && me->rank->thread_count > 1;
-}
-
+#define LOOKS_MAX 100
 // Between these two no other thread of the rank changes what calls own. False: one may be about to.
-static bool look(mpi_rank *me) {
-    me->looks = several_call(me);
-    if (me->looks && ls_turns__inside(me->rank)) {
+static bool look(mpi_rank *me, bool *alone) {
+    *alone = me->rank->thread_count == 1;
+    if (*alone) {
+        return true;
+    }
+    (void)pthread_mutex_lock(&me->look);
+    me->looks = true;
+    for (int i = 0; ls_turns__inside(me->rank); i++) {
         me->looks = false;
-        return false;
+        if (i == LOOKS_MAX) {  // it may wait for this thread
+            (void)pthread_mutex_unlock(&me->look);
+            return false;
+        }
+        (void)sched_yield();
+        me->looks = true;
     }
     return true;
 }
 
-static void look_away(mpi_rank *me) {
-    me->looks = false;
+static void look_away(mpi_rank *me, bool alone) {
+    if (!alone) {
+        me->looks = false;
+        (void)pthread_mutex_unlock(&me->look);
+    }
 }
 
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code) {
     const char *low = at, *high = low + bytes;
-    if (!look(me)) {
+    mpi_race race = {0};
+    bool alone;
+    if ((me->window_count == 0 && !owns(me)) || !look(me, &alone)) {
         return;
     }
     mpi_owned *owned = ls_mpi__owner(me, low, high, writes);
-    look_away(me);
+    if (me->window_count > 0 && !(me->unordered && me->rank->thread_count > 1)) {
+        ls_mpi__win_access(&race, me, low, high, writes, code);
+    }
+    look_away(me, alone);
     if (owned != NULL && !owned->told) {
         const char *file;
         int line;
         ls_mpi__line_of(me, code, &file, &line);
         tell(me, owned, writes ? "writes" : "reads", NULL, file, line);
     }
-    // Races are reported while their lists are walked, and other threads may change the lists then.
-    if (me->window_count > 0 && !several_call(me)) {
-        ls_mpi__win_access(me, low, high, writes, code);
-    }
+    ls_mpi__race_report(&race);
 }
 
 static mpi_win *exposes(const mpi_rank *me, const char *low, const char *high) {
@@ -96,13 +113,14 @@ static mpi_win *exposes(const mpi_rank *me, const char *low, const char *high) {
 
 bool ls_mpi__still_used(const char *low, const char *high, const void *code) {
     mpi_rank *me = ls_mpi__watched;
+    bool alone;
     if (me == NULL || low >= high || ls_mpi__state.run->status != LS_OK || ls_schedule__inside() ||
-        me->finalised || !look(me)) {
+        me->finalised || !look(me, &alone)) {
         return false;
     }
     mpi_owned *owned = ls_mpi__owner(me, low, high, true);
     mpi_win *win = owned == NULL ? exposes(me, low, high) : NULL;
-    look_away(me);
+    look_away(me, alone);
     const char *file;
     int line;
     if (owned != NULL && !owned->told) {
@@ -148,7 +166,7 @@ void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_
         return;
     }
     ls_mpi__buffer_check(me, &place, function);
-    if (me->owned[0].root != NULL || me->owned[1].root != NULL || me->window_count > 0) {
+    if (owns(me) || me->window_count > 0) {
         mpi_ranges where;
         ls_mpi__ranges(&where, &place);
         touch(me, &where, writes, function);

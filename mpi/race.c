@@ -17,7 +17,9 @@ typedef struct mpi_reached {
 
 // All accesses of the run: windows may share memory. Those that read, those that write.
 static mpi_intervals reached[2];
-static int kept, kept_limit = KEPT_FIRST, told;
+static int kept, kept_limit = KEPT_FIRST;
+static atomic_int told;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;  // of all that
 
 static mpi_access *access_of(const mpi_interval *at) {
     return ((const mpi_reached *)at)->access;
@@ -25,10 +27,10 @@ static mpi_access *access_of(const mpi_interval *at) {
 
 // ---- Accesses -----------------------------------------------------------------------------------
 static bool complete_before(const mpi_access *a, const uint64_t *clock) {
-    if (a->done != UINT64_MAX && clock[a->origin] >= a->done) {
+    if (a->done != UINT64_MAX && clock[a->slot] >= a->done) {
         return true;
     }
-    for (int r = 0; a->seen != NULL && r < ls_mpi__state.rank_count; r++) {
+    for (int r = 0; a->seen != NULL && r < ls_mpi__clock_count(); r++) {
         if (a->seen[r] != 0 && clock[r] >= a->seen[r]) {
             return true;
         }
@@ -49,8 +51,9 @@ static bool may_mix(const mpi_access *a, const mpi_access *b) {
 
 // Of two that have a byte in common and of which one writes.
 static bool conflict(const mpi_access *a, const mpi_access *b) {
-    if (may_mix(a, b) || (a->local && b->local && a->origin == b->origin)) {
-        return false;
+    bool own = a->local && b->local && a->origin == b->origin;
+    if (may_mix(a, b) || (own && (a->slot == b->slot || (!a->called && !b->called)))) {
+        return false;  // two threads' own accesses are no matter of MPI
     }
     // Locks of one target let only one of them in where one is exclusive.
     bool excluded = a->origin != b->origin && a->window == b->window && a->lock != 0 &&
@@ -70,28 +73,29 @@ static void find_line(mpi_access *of) {
     }
 }
 
-static void tell(mpi_win *win, mpi_access *before, mpi_access *now) {
-    if (told++ > 0) {
+void ls_mpi__race_report(mpi_race *race) {
+    mpi_access *before = &race->before, *now = &race->now;
+    if (race->me == NULL || told++ > 0) {
         return;  // what follows has the same cause
     }
-    mpi_rank *me = win->owner;
     find_line(before);
     find_line(now);
     ls_mpi__finding(
-        me, LS_FINDING_RMA_RACE, now->file, now->line,
+        race->me, LS_FINDING_RMA_RACE, now->file, now->line,
         "a race on window memory of rank %d: %s of rank %d at %s:%d %s what %s of rank %d at "
         "%s:%d %s, and neither is complete before the other begins",
         now->target, now->function, now->origin, now->file, now->line, does(now), before->function,
         before->origin, before->file, before->line, does(before));
 }
 
-static mpi_access *find_race(const mpi_rank *me, const mpi_range *range, const mpi_access *now) {
+static mpi_access *find_race(mpi_rank *me, const mpi_range *range, const mpi_access *now) {
+    const uint64_t *clock = ls_mpi__clock(me);
     for (int writes = now->writes ? 0 : 1; writes < 2; writes++) {
         mpi_interval *at = NULL;
         while ((at = ls_mpi__interval_search(&reached[writes], range->low, range->high, at)) !=
                NULL) {
             mpi_access *access = access_of(at);
-            if (conflict(access, now) && !complete_before(access, me->clock)) {
+            if (conflict(access, now) && !complete_before(access, clock)) {
                 return access;
             }
         }
@@ -109,9 +113,10 @@ static void close_access(mpi_access *access) {
     }
 }
 
-static void complete(mpi_access *access, uint64_t clock) {
+static void complete(mpi_access *access, mpi_rank *me) {
     close_access(access);
-    access->done = clock;
+    access->slot = ls_mpi__thread(me)->slot;
+    access->done = ls_mpi__clock(me)[access->slot];
 }
 
 // One range less of it.
@@ -129,14 +134,22 @@ static void drop(mpi_access *access) {
     free(access);
 }
 
-static bool is_past(const mpi_access *access) {
-    for (int r = 0; r < ls_mpi__state.rank_count; r++) {
-        const mpi_rank *rank = &ls_mpi__state.ranks[r];
-        if (!rank->finalised && !complete_before(access, rank->clock)) {
-            return false;
-        }
+static bool is_past_on(const mpi_access *access, const mpi_rank *rank) {
+    bool past = rank->finalised || complete_before(access, rank->main.clock);
+    const mpi_thread *at = rank->finalised || rank->unordered ? NULL : rank->main.next;
+    for (; at != NULL && past; at = at->next) {
+        past = complete_before(access, at->clock) ||
+               (at->outside && rank->forked != NULL && complete_before(access, rank->forked));
     }
-    return true;
+    return past;
+}
+
+static bool is_past(const mpi_access *access) {
+    bool past = true;
+    for (int r = 0; r < ls_mpi__state.rank_count && past; r++) {
+        past = is_past_on(access, &ls_mpi__state.ranks[r]);
+    }
+    return past;
 }
 
 static void remove_range(mpi_reached *range) {
@@ -163,7 +176,7 @@ static void prune(void) {
 // Whether whatever races with `at` races with `now`, too, by which it can be replaced: the same
 // again, later.
 static bool repeats(const mpi_access *now, const mpi_access *at) {
-    return !at->local && !now->local && at->origin == now->origin && at->window == now->window &&
+    return !at->local && !now->local && at->slot == now->slot && at->window == now->window &&
            at->fetches == now->fetches && at->atomic == now->atomic && at->op == now->op &&
            at->basic == now->basic && at->lock == now->lock;
 }
@@ -219,9 +232,9 @@ static void acquire(mpi_rank *me, const mpi_ranges *where) {
             ls_mpi__clock_message(me, at->clock);
             if (at->whole && where->count == 1 && range->low <= next->low &&
                 range->high >= next->high) {
-                size_t bytes = (size_t)ls_mpi__state.rank_count * sizeof *at->seen;
-                at->seen = at->seen != NULL ? at->seen : ls_mpi__alloc(bytes);
-                at->seen[me->id] = at->seen[me->id] != 0 ? at->seen[me->id] : me->clock[me->id] + 1;
+                int slot = ls_mpi__thread(me)->slot;
+                at->seen = at->seen != NULL ? at->seen : ls_mpi__clock_make();
+                at->seen[slot] = at->seen[slot] != 0 ? at->seen[slot] : ls_mpi__clock(me)[slot] + 1;
             }
         }
     }
@@ -246,14 +259,16 @@ static mpi_access *look_at(mpi_win *win, const mpi_ranges *where, const mpi_acce
     mpi_rank *me = win->owner;
     mpi_access *now = ls_mpi__alloc(sizeof *now), *before = NULL;
     *now = *how;
+    (void)pthread_mutex_lock(&turn);
     if (now->atomic && now->fetches) {
         acquire(me, where);
     }
     for (size_t i = 0; i < where->count && before == NULL; i++) {
         before = find_race(me, &where->all[i], now);
     }
+    mpi_race race = {0};
     if (before != NULL) {
-        tell(win, before, now);
+        race = (mpi_race){me, *before, *now};
     }
     now->clock = now->atomic && now->writes ? ls_mpi__clock_copy(me) : NULL;
     now->whole = where->count == 1;
@@ -264,6 +279,8 @@ static mpi_access *look_at(mpi_win *win, const mpi_ranges *where, const mpi_acce
     }
     bool alone = now->ranges == 1;
     drop(now);
+    (void)pthread_mutex_unlock(&turn);
+    ls_mpi__race_report(&race);
     return alone ? NULL : now;
 }
 
@@ -275,11 +292,13 @@ mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place
     }
     mpi_access now = *how;
     now.origin = me->id;
+    now.called = true;
+    now.slot = ls_mpi__thread(me)->slot;
     now.target = ls_mpi__comm_world_rank(win->comm, target);
     now.target_member = target;
     now.basic = place->type->segment_count > 0 ? place->type->segments[0].basic : 0;
     now.lock = lock_of(win, target);
-    now.begun = me->clock[me->id];
+    now.begun = ls_mpi__clock(me)[now.slot];
     now.done = UINT64_MAX;
     now.window = win->shared;
     now.file = ls_mpi__file;
@@ -292,10 +311,10 @@ mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place
     return made;
 }
 
-static void complete_all(mpi_access *first, uint64_t clock) {
+static void complete_all(mpi_access *first, mpi_rank *me) {
     while (first != NULL) {
         mpi_access *next = first->next;
-        complete(first, clock);
+        complete(first, me);
         first = next;
     }
 }
@@ -304,11 +323,13 @@ void ls_mpi__race_complete(mpi_win *win, int target, bool remote) {
     mpi_rank *me = win->owner;
     ls_mpi__disown_epoch(me, win, target);
     int first = target < 0 ? 0 : target, end = target < 0 ? win->shared->size : target + 1;
+    (void)pthread_mutex_lock(&turn);
     for (int fetches = remote ? 0 : 1; fetches < 2; fetches++) {
         for (int t = first; win->open[fetches] != NULL && t < end; t++) {
-            complete_all(win->open[fetches][t], me->clock[me->id]);
+            complete_all(win->open[fetches][t], me);
         }
     }
+    (void)pthread_mutex_unlock(&turn);
 }
 
 void ls_mpi__race_requested(mpi_access *access, mpi_request *request) {
@@ -320,19 +341,39 @@ void ls_mpi__race_requested(mpi_access *access, mpi_request *request) {
 
 // Its request is complete, and with it what brings a result.
 void ls_mpi__race_request_done(mpi_rank *me, mpi_request *request) {
+    (void)pthread_mutex_lock(&turn);
     mpi_access *access = request->access;
     if (access != NULL) {
         access->request = NULL;
         request->access = NULL;
         if (access->fetches && access->done == UINT64_MAX) {
-            complete(access, me->clock[me->id]);
+            complete(access, me);
         }
     }
+    (void)pthread_mutex_unlock(&turn);
     ls_mpi__clock_tick(me);
+}
+
+// No call can reach that memory through the window any more, and another rank may be given it.
+void ls_mpi__race_forget(const mpi_win *win, const char *low, const char *high) {
+    (void)pthread_mutex_lock(&turn);
+    for (int writes = 0; writes < 2; writes++) {
+        mpi_interval *at = ls_mpi__interval_search(&reached[writes], low, high, NULL);
+        while (at != NULL) {
+            mpi_reached *range = (mpi_reached *)at;
+            at = ls_mpi__interval_search(&reached[writes], low, high, at);
+            const mpi_access *of = range->access;
+            if (of->window == win->shared && of->target_member == win->member) {
+                remove_range(range);
+            }
+        }
+    }
+    (void)pthread_mutex_unlock(&turn);
 }
 
 void ls_mpi__race_close(mpi_win *win) {
     ls_mpi__race_complete(win, -1, true);
+    ls_mpi__race_forget(win, win->base, win->base + win->size);
 }
 
 // ---- The program's own reads and writes ---------------------------------------------------------
@@ -365,8 +406,8 @@ static bool extend(const mpi_range *range, const mpi_access *now) {
     mpi_interval *at = NULL;
     while ((at = ls_mpi__interval_search(set, range->low - 1, range->high + 1, at)) != NULL) {
         const mpi_access *of = access_of(at);
-        if (of->local && of->origin == now->origin && of->target == now->target &&
-            of->begun == now->begun && of->lock == now->lock) {
+        if (of->local && of->slot == now->slot && of->target == now->target &&
+            of->begun == now->begun && of->lock == now->lock && of->called == now->called) {
             break;
         }
     }
@@ -380,53 +421,59 @@ static bool extend(const mpi_range *range, const mpi_access *now) {
     return true;
 }
 
-static void local(mpi_rank *me, const char *low, const char *high, bool writes,
-                  const char *function, const char *file, int line, const void *code) {
+static void local(mpi_race *out, mpi_rank *me, const mpi_range *range, const mpi_access *how) {
     int target;
+    *out = (mpi_race){0};
     if (told > 0) {
         return;
     }
-    for (mpi_win *win = me->windows; (win = window_at(me, win, low, high, &target)) != NULL;
-         win = win->next) {
+    (void)pthread_mutex_lock(&turn);
+    for (mpi_win *win = me->windows;
+         (win = window_at(me, win, range->low, range->high, &target)) != NULL; win = win->next) {
         // What a rank does between making a window and its next call is taken to fill it.
         if (target == win->member && win->made_at == me->entered) {
             continue;
         }
-        const mpi_range range = {low, high};
-        mpi_access now = {.origin = me->id,
-                          .whole = true,
-                          .target = ls_mpi__comm_world_rank(win->comm, target),
-                          .target_member = target,
-                          .local = true,
-                          .window = win->shared,
-                          .writes = writes,
-                          .lock = lock_of(win, target),
-                          .begun = me->clock[me->id],
-                          .done = me->clock[me->id],
-                          .function = function != NULL ? function : "the program",
-                          .file = file,
-                          .line = line,
-                          .code = code};
-        mpi_access *before = find_race(me, &range, &now);
+        mpi_access now = *how;
+        now.origin = me->id;
+        now.slot = ls_mpi__thread(me)->slot;
+        now.whole = now.local = true;
+        now.target = ls_mpi__comm_world_rank(win->comm, target);
+        now.target_member = target;
+        now.window = win->shared;
+        now.lock = lock_of(win, target);
+        now.begun = now.done = ls_mpi__clock(me)[now.slot];
+        const mpi_access *before = find_race(me, range, &now);
         if (before != NULL) {
-            tell(win, before, &now);
-        } else if (!extend(&range, &now) && kept < LOCAL_MAX) {
+            *out = (mpi_race){me, *before, now};
+        } else if (!extend(range, &now) && kept < LOCAL_MAX) {
             mpi_access *made = ls_mpi__alloc(sizeof *made);
             *made = now;
-            keep(&range, made);
+            keep(range, made);
         }
     }
+    (void)pthread_mutex_unlock(&turn);
 }
 
 void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool writes,
                        const char *function, const char *file, int line) {
-    local(me, low, high, writes, function, file, line, NULL);
+    mpi_race race;
+    local(&race, me, &(mpi_range){low, high},
+          &(mpi_access){
+              .called = true, .writes = writes, .function = function, .file = file, .line = line});
+    ls_mpi__race_report(&race);
 }
 
-void ls_mpi__win_access(mpi_rank *me, const char *low, const char *high, bool writes,
+void ls_mpi__win_access(mpi_race *out, mpi_rank *me, const char *low, const char *high, bool writes,
                         const void *code) {
     int target;
+    *out = (mpi_race){0};
     if (window_at(me, me->windows, low, high, &target) != NULL) {
-        local(me, low, high, writes, NULL, ls_mpi__file, ls_mpi__line, code);
+        local(out, me, &(mpi_range){low, high},
+              &(mpi_access){.writes = writes,
+                            .function = "the program",
+                            .file = ls_mpi__file,
+                            .line = ls_mpi__line,
+                            .code = code});
     }
 }

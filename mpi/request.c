@@ -260,6 +260,7 @@ int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
     request->record.truncated = false;
     if (request->kind == MPI_REQUEST_COLLECTIVE) {
         ls_mpi__collective_own(me, request);
+        request->record.thread = ls_mpi__thread(me);
         ls_request own = request->proto;
         ls_rank_comm *comm = request->channel != NULL ? request->channel : request->comm->inner;
         int status = ls_call__post(ls_mpi__file, ls_mpi__line, comm, &own, &request->inner);

@@ -12,7 +12,7 @@ typedef struct mpi_attached {  // memory of a dynamic window
 typedef struct mpi_lock {
     int exclusive;  // the member that has it; -1: nobody
     int shared;
-    uint64_t *clock;  // [ranks] of those that had it exclusively
+    uint64_t *clock;  // of those that had it exclusively
 } mpi_lock;
 
 // An access to a member's memory, kept for as long as another one may race with it.
@@ -20,16 +20,18 @@ typedef struct mpi_access {
     int ranges;          // that are kept of it
     bool whole;          // there was one
     int origin, target;  // ranks of the world; members of the window
+    int slot;            // in clocks, of the thread that has made or completed it
     int target_member;
     bool local, writes, atomic;
+    bool called;           // by a function of MPI
     int op, basic;         // of an accumulate
     int lock;              // MPI_LOCK_EXCLUSIVE, _SHARED, or 0: under no lock
-    uint64_t begun;        // of the origin's own clock as it was made
+    uint64_t begun;        // of the thread's own clock as it was made
     uint64_t done;         // and as it was complete at the target; UINT64_MAX: not yet
     bool fetches;          // its result says that it is complete at the target
     mpi_request *request;  // NULL: none
-    uint64_t *clock;       // [ranks] of the origin as it wrote atomically; NULL otherwise
-    uint64_t *seen;  // [ranks] of each rank's clock as it has read that atomically; 0: it has not
+    uint64_t *clock;       // of the origin as it wrote atomically; NULL otherwise
+    uint64_t *seen;        // of each thread's clock as it has read that atomically; 0: it has not
     const struct mpi_window *window;
     const char *function, *file;
     int line;
@@ -83,6 +85,12 @@ int ls_mpi__win_arg(mpi_win **out, mpi_where at, MPI_Win handle);
 int ls_mpi__sync_error(mpi_where at, const mpi_win *win, const char *format, ...) LS_PRINTF(3, 4);
 void ls_mpi__open_epoch(mpi_win *win, const char *function);
 
+// Two accesses that race, as they were found.
+typedef struct mpi_race {
+    mpi_rank *me;  // NULL: none do
+    mpi_access before, now;
+} mpi_race;
+
 // ---- race.c -------------------------------------------------------------------------------------
 // A call reaches memory of a target; the origin's buffers are its own until it is complete.
 mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place,
@@ -91,6 +99,11 @@ void ls_mpi__race_requested(mpi_access *access, mpi_request *request);
 // The calls to a target (-1: to all) are complete; remote: there, too.
 void ls_mpi__race_complete(mpi_win *win, int target, bool remote);
 void ls_mpi__race_close(mpi_win *win);
+void ls_mpi__race_forget(const mpi_win *win, const char *low, const char *high);
+// An access of the program's own. Report what it races with where others may change the lists.
+void ls_mpi__win_access(mpi_race *out, mpi_rank *me, const char *low, const char *high, bool writes,
+                        const void *code);
+void ls_mpi__race_report(mpi_race *race);
 void ls_mpi__clock_signal(mpi_win *win, int to, bool post);
 void ls_mpi__clock_signalled(mpi_win *win, int from, bool post);
 void ls_mpi__clock_lock(mpi_win *win, int target);

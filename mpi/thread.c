@@ -1,5 +1,7 @@
 // Threads of the program's own, and what lockstep-cc has the compiler say of reads and writes
 // (the calls of -fsanitize=thread, without its library).
+#define _GNU_SOURCE  // dladdr
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,11 +89,6 @@ EXPORT void __tsan_write_range(void *at, unsigned long bytes) {
 }
 EXPORT void __tsan_init(void) {
 }
-EXPORT void __tsan_func_entry(void *caller) {
-    (void)caller;
-}
-EXPORT void __tsan_func_exit(void) {
-}
 EXPORT void __tsan_vptr_update(void **at, void *value) {
     (void)at;
     (void)value;
@@ -115,16 +112,139 @@ EXPORT void *__tsan_memset(void *to, int value, unsigned long bytes) {
     return memset(to, value, bytes);
 }
 
+// ---- What orders the threads of a rank ----------------------------------------------------------
+// The calling thread's rank, where it runs its program.
+static mpi_rank *program_of(void) {
+    ls_rank *rank = ls_schedule__current();
+    bool runs = rank != NULL && ls_mpi__state.run != NULL && ls_mpi__state.run->status == LS_OK &&
+                !ls_schedule__inside();
+    return runs ? &ls_mpi__state.ranks[rank->id] : NULL;
+}
+
+// The same where there are windows: without any nothing asks for the order of threads.
+static mpi_rank *ordered(void) {
+    return ls_mpi__state.window_count > 0 ? program_of() : NULL;
+}
+
+// Called by the functions of the program that synchronise threads (image/synchronises.txt).
+EXPORT void ls_mpi_synchronises(void) {
+    mpi_rank *me = ordered();
+    if (me != NULL) {
+        ls_mpi__threads_meet(me, false);
+    }
+}
+
+EXPORT void ls_mpi_forks(void) {
+    mpi_rank *me = ordered();
+    if (me != NULL) {
+        ls_mpi__threads_meet(me, true);
+    }
+}
+
+EXPORT void ls_mpi_makes_task(void) {
+    mpi_rank *me = program_of();
+    if (me != NULL) {
+        me->has_tasks = true;
+        ls_mpi__threads_meet(me, false);
+    }
+}
+
+// Around an atomic operation.
+static void releases(void) {
+    mpi_rank *me = ordered();
+    if (me != NULL) {
+        ls_mpi__threads_release(me);
+    }
+}
+
+static void acquires(void) {
+    mpi_rank *me = ordered();
+    if (me != NULL) {
+        ls_mpi__threads_acquire(me);
+    }
+}
+
+// Libraries whose calls of the program's functions are known to be ordered by what is seen. Others
+// may have threads of their own.
+static bool is_known(const void *caller) {
+    static const char *const known[] = {"libgomp", "libc.", "libpthread", "libstdc++", "lockstep"};
+    Dl_info in;
+    const char *slash = dladdr(caller, &in) != 0 ? strrchr(in.dli_fname, '/') : NULL;
+    bool is = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known && slash != NULL; i++) {
+        is = is || strncmp(slash + 1, known[i], strlen(known[i])) == 0;
+    }
+    return is;
+}
+
+// Functions of the program that a library has called and that have not returned: threads, parallel
+// regions, tasks.
+#define FRAMES_MAX 16
+static _Thread_local struct {
+    int count;
+    const void *at[FRAMES_MAX];
+    bool forked[FRAMES_MAX];
+    const void *known;  // the last caller that was
+} frames;
+
+static void enters(const void *caller, const void *frame) {
+    mpi_rank *me = program_of();
+    if (me == NULL || me->unordered ||
+        ((const char *)caller >= me->code_low && (const char *)caller < me->code_high)) {
+        return;
+    }
+    if (frames.count == FRAMES_MAX || (caller != frames.known && !is_known(caller))) {
+        ls_mpi__threads_unordered(me);
+        return;
+    }
+    frames.known = caller;
+    frames.at[frames.count] = frame;
+    if (pthread_equal(me->rank->thread, pthread_self()) == 0) {
+        ls_mpi__watched = me;
+    }
+    frames.forked[frames.count] = ls_mpi__thread_enters(me, frames.count == 0);
+    frames.count += 1;
+}
+
+static void leaves(void) {
+    mpi_rank *me = program_of();
+    bool forked = frames.forked[--frames.count], last = frames.count == 0;
+    if (me == NULL) {
+        return;
+    }
+    bool own = pthread_equal(me->rank->thread, pthread_self()) == 0;
+    if (own) {
+        ls_mpi__watched = last ? NULL : me;
+    }
+    ls_mpi__thread_leaves(me, forked, own && last);
+}
+
+// The function's own frame: it is compiled with frame pointers.
+#define FRAME (*(const void *const *)__builtin_frame_address(0))
+EXPORT void __tsan_func_entry(void *caller) {
+    if (__builtin_expect(ls_mpi__state.run != NULL && ls_mpi__state.run->has_threads, 0)) {
+        enters(caller, FRAME);
+    }
+}
+EXPORT void __tsan_func_exit(void) {
+    if (__builtin_expect(frames.count > 0, 0) && frames.at[frames.count - 1] == FRAME) {
+        leaves();
+    }
+}
+
 // ---- Atomics: done as asked, and in the strongest order -----------------------------------------
 #define ATOMICS(bits, T)                                                                           \
     EXPORT T __tsan_atomic##bits##_load(const volatile T *at, int order) {                         \
         (void)order;                                                                               \
         access_at((const void *)(uintptr_t)at, sizeof(T), false, HERE);                            \
-        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                              \
+        T value = __atomic_load_n(at, __ATOMIC_SEQ_CST);                                           \
+        acquires();                                                                                \
+        return value;                                                                              \
     }                                                                                              \
     EXPORT void __tsan_atomic##bits##_store(volatile T *at, T value, int order) {                  \
         (void)order;                                                                               \
         access_at((void *)(uintptr_t)at, sizeof(T), true, HERE);                                   \
+        releases();                                                                                \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                             \
     }                                                                                              \
     UPDATE(bits, T, exchange, __atomic_exchange_n)                                                 \
@@ -140,22 +260,30 @@ EXPORT void *__tsan_memset(void *to, int value, unsigned long bytes) {
                                                         int order, int other) {                    \
         (void)order;                                                                               \
         (void)other;                                                                               \
+        releases();                                                                                \
         (void)__atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST,           \
                                           __ATOMIC_SEQ_CST);                                       \
+        acquires();                                                                                \
         return expected;                                                                           \
     }
 #define UPDATE(bits, T, name, how)                                                                 \
     EXPORT T __tsan_atomic##bits##_##name(volatile T *at, T value, int order) {                    \
         (void)order;                                                                               \
-        return how(at, value, __ATOMIC_SEQ_CST);                                                   \
+        releases();                                                                                \
+        T before = how(at, value, __ATOMIC_SEQ_CST);                                               \
+        acquires();                                                                                \
+        return before;                                                                             \
     }
 #define COMPARE(bits, T, kind)                                                                     \
     EXPORT int __tsan_atomic##bits##_compare_exchange_##kind(volatile T *at, T *expected, T value, \
                                                              int order, int other) {               \
         (void)order;                                                                               \
         (void)other;                                                                               \
-        return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,           \
-                                           __ATOMIC_SEQ_CST);                                      \
+        releases();                                                                                \
+        bool done = __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,      \
+                                                __ATOMIC_SEQ_CST);                                 \
+        acquires();                                                                                \
+        return done;                                                                               \
     }
 ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)
@@ -163,7 +291,9 @@ ATOMICS(32, uint32_t)
 ATOMICS(64, uint64_t)
 EXPORT void __tsan_atomic_thread_fence(int order) {
     (void)order;
+    releases();
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    acquires();
 }
 EXPORT void __tsan_atomic_signal_fence(int order) {
     (void)order;

@@ -50,6 +50,9 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
     int last = request->kind == MPI_REQUEST_GENERAL ? release_general(me, request)
                                                     : ls_mpi__received(me, &request->record);
     result = last != MPI_SUCCESS ? last : result;
+    if (request->kind == MPI_REQUEST_COLLECTIVE && request->record.thread != NULL) {
+        ls_mpi__clock_message(me, request->record.thread->clock);
+    }
     if (request->kind == MPI_REQUEST_RMA) {
         ls_mpi__race_request_done(me, request);
         ls_mpi__let_others(me, request->record.function);

@@ -191,6 +191,7 @@ int MPI_Win_detach(MPI_Win handle, const void *base) {
     const char *low = base;
     mpi_interval *part = ls_mpi__interval_search(&win->attached, low, low + 1, NULL);
     if (part != NULL && part->low == low) {
+        ls_mpi__race_forget(win, part->low, part->high);
         ls_mpi__interval_remove(&win->attached, part);
         free(part);
         return MPI_SUCCESS;

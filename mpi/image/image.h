@@ -25,5 +25,9 @@ __attribute__((visibility("default"))) int ls_mpi_unmapped(const void *at, unsig
 // Memory that library functions read and write for the program.
 __attribute__((visibility("default"))) void ls_mpi_accessed(const void *at, unsigned long bytes,
                                                             int writes, const void *caller);
+// Another thread of the rank may come before or after: a lock, a barrier, ...
+__attribute__((visibility("default"))) void ls_mpi_synchronises(void);
+__attribute__((visibility("default"))) void ls_mpi_makes_task(void);
+__attribute__((visibility("default"))) void ls_mpi_forks(void);
 
 #endif

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "mpi/image/image.h"
+#include "mpi/image/stand_in.h"
+#include "mpi/image/synchronises.h"  // made of synchronises.txt
 
 extern void *__dso_handle;
 extern void __cxa_finalize(void *library);
@@ -155,11 +157,13 @@ static pthread_mutex_t critical = PTHREAD_MUTEX_INITIALIZER;
 
 void __wrap_GOMP_critical_start(void);
 void __wrap_GOMP_critical_start(void) {
+    ls_mpi_synchronises();
     (void)pthread_mutex_lock(&critical);
 }
 
 void __wrap_GOMP_critical_end(void);
 void __wrap_GOMP_critical_end(void) {
+    ls_mpi_synchronises();
     (void)pthread_mutex_unlock(&critical);
 }
 

@@ -2,6 +2,7 @@
 repeats the order of their threads, and wrong ones are found. hybrid.py BUILD SOURCES SEEDS [NAME]"""
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,24 @@ WRONG = (
     ("endless", "deadlock.cycle", ("endless",)),
 )
 
+# ways of ordered.c, and the lines of the race that there is where nothing orders the two
+ORDERED = (
+    ("barrier", ("call", "barrier")),
+    ("single", ("call", "single")),
+    ("loop", ("call", "loop")),
+    ("regions", ("call", "regions")),
+    ("task", ("call", "task")),
+    ("tasks", None),
+    ("turns", None),
+    ("join", ("call", "helper")),
+    ("condition", ("call", "helper")),
+    ("semaphore", ("call", "helper")),
+    ("flag", ("call", "helper")),
+    ("pthread_barrier", ("call", "helper")),
+    ("late_call", None),
+    ("message", ("put", "message")),
+)
+
 
 def schedules_of(seeds):
     return [[], ["--delayed-rank", "0"]] + \
@@ -26,8 +45,27 @@ def schedules_of(seeds):
 def line_of(source, words):
     for number, line in enumerate(open(source, encoding="utf-8"), 1):
         if line.rstrip().endswith("// wrong: " + words):
-            return f"wrong.c:{number}"
+            return f"{os.path.basename(source)}:{number}"
     raise AssertionError(words)
+
+
+def ordered(run, build_program, sources, seeds, only):
+    """Accesses of several threads of a rank to window memory race where nothing orders them."""
+    source = os.path.join(sources, "ordered.c")
+    program = build_program(source)
+    for way, lines in ORDERED:
+        for schedule in schedules_of(seeds) if not only or way in only else ():
+            code, text = run(program, [way], 2, schedule)
+            assert code == 0, (way, schedule, code, text)
+            if lines is not None:
+                code, text = run(program, [way, "wrong"], 2, schedule)
+                assert code == 1 and "rma.race," in text, (way, schedule, code, text)
+                for words in lines:
+                    assert line_of(source, words) in text, (way, schedule, words, text)
+    program = build_program(os.path.join(sources, "ordered_classes.h"))
+    for schedule in schedules_of(seeds):
+        code, text = run(program, [], 2, schedule)
+        assert code == 0, (schedule, code, text)
 
 
 def main():
@@ -38,33 +76,38 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         def build_program(source):
             program = os.path.join(folder, os.path.basename(source)[:-2])
-            subprocess.run([os.path.join(build, "lockstep-cc"), "-fopenmp", source, "-o", program],
+            compiler = "lockstep-cc"
+            if source.endswith(".h"):
+                source = shutil.copy(source, program + ".cpp")
+                compiler = "lockstep-c++"
+            subprocess.run([os.path.join(build, compiler), "-fopenmp", source, "-o", program],
                            check=True)
             return program
 
-        def run(program, way, ranks, schedule):
+        def run(program, arguments, ranks, schedule):
             done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", str(ranks), *schedule,
-                                   program, "--", way], capture_output=True, text=True)
+                                   program, "--", *arguments], capture_output=True, text=True)
             return done.returncode, done.stdout + done.stderr
 
         program, runs, orders = build_program(right), 0, {}
         for way in ways:
             for ranks in (2, 3, 4) if not only or way in only else ():
                 for schedule in schedules_of(seeds):
-                    code, text = run(program, way, ranks, schedule)
+                    code, text = run(program, [way], ranks, schedule)
                     assert code == 0, (way, ranks, schedule, code, text)
                     runs += 1
                     if way == "order" and ranks == 3:
                         orders[tuple(schedule)] = re.search(r"^\[.*", text, re.M)[0]
         for schedule, order in orders.items():
-            text = run(program, "order", 3, schedule)[1]
+            text = run(program, ["order"], 3, schedule)[1]
             assert order in text, (schedule, order, text)
         assert only or len(set(orders.values())) > 1, orders
 
+        ordered(run, build_program, sources, seeds, only)
         program = build_program(wrong)
         for way, finding, lines in WRONG:
             for schedule in schedules_of(seeds) if not only or way in only else ():
-                code, text = run(program, way, 2, schedule)
+                code, text = run(program, [way], 2, schedule)
                 assert code == 1 and re.search(f"({finding}),", text), (way, schedule, code, text)
                 assert way != "circle" or "rank 1, thread 1, waits for" in text, text
                 for words in lines:

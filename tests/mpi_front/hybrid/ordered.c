@@ -1,0 +1,261 @@
+// A thread of rank 0 gets into its window's memory, or puts from it, and another thread uses that
+// memory. Argument 1 names what orders the two; argument 2 leaves it out. A finding names the lines
+// that end with "wrong:" and "call" or the name.
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "hybrid.h"
+
+static MPI_Win win;
+static int *memory, wrong;
+static volatile int used;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t came = PTHREAD_COND_INITIALIZER;
+static pthread_barrier_t both;
+static omp_lock_t lock;
+static sem_t done;
+static atomic_int flag;
+static int is_done;
+
+static void call(void) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
+    MPI_Get(&memory[0], 1, MPI_INT, 1, 1, 1, MPI_INT, win);  // wrong: call
+    MPI_Win_unlock(1, win);
+}
+
+static void barrier(void) {
+#pragma omp parallel num_threads(2)
+    {
+#pragma omp master
+        call();
+        if (!wrong) {
+#pragma omp barrier
+        }
+        used = memory[0];  // wrong: barrier
+    }
+}
+
+static void single(void) {
+#pragma omp parallel num_threads(2)
+    {
+        if (wrong) {
+#pragma omp single nowait
+            call();
+        } else {
+#pragma omp single
+            call();
+        }
+        used = memory[0];  // wrong: single
+    }
+}
+
+static void ordered_loop(void) {
+#pragma omp parallel for ordered schedule(static, 1) num_threads(2)
+    for (int i = 0; i < 2; i++) {
+#pragma omp ordered
+        {
+            if (i == 0) {
+                call();
+            } else {
+                used = memory[0];
+            }
+        }
+    }
+}
+
+static void plain_loop(void) {
+#pragma omp parallel for schedule(static, 1) num_threads(2)
+    for (int i = 0; i < 2; i++) {
+        if (i == 0) {
+            call();
+        } else {
+            used = memory[0];  // wrong: loop
+        }
+    }
+}
+
+static void loop(void) {
+    if (wrong) {
+        plain_loop();
+    } else {
+        ordered_loop();
+    }
+}
+
+static void regions(void) {
+    for (int i = 0; i < 4; i++) {
+#pragma omp parallel num_threads(3)
+        {
+            if (omp_get_thread_num() == (wrong ? 0 : i % 3)) {
+                call();
+            }
+            if (wrong && omp_get_thread_num() == 1) {
+                used = memory[0];  // wrong: regions
+            }
+        }
+        used = memory[0];
+    }
+}
+
+static void task(void) {
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    {
+#pragma omp task
+        {
+            atomic_store(&flag, 1);
+            call();
+        }
+        while (wrong && atomic_load(&flag) == 0) {  // another thread has the task then
+            usleep(100);
+        }
+        if (!wrong) {
+#pragma omp taskwait
+        }
+        used = memory[0];  // wrong: task
+    }
+}
+
+static void tasks(void) {
+    int order = 0;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    {
+#pragma omp task depend(out : order)
+        call();
+#pragma omp task depend(in : order)
+        used = memory[0];
+        (void)order;
+    }
+}
+
+static void turns(void) {
+    omp_init_lock(&lock);
+#pragma omp parallel num_threads(2)
+    {
+        omp_set_lock(&lock);
+        if (is_done++ == 0) {
+            call();
+        }
+        used = memory[0];
+        omp_unset_lock(&lock);
+#pragma omp critical
+        used = memory[0];
+    }
+    omp_destroy_lock(&lock);
+}
+
+// ---- Threads of pthread_create ------------------------------------------------------------------
+static void *calls(void *arg) {
+    const char *way = arg;
+    if (strcmp(way, "late_call") == 0) {
+        sem_wait(&done);
+    }
+    call();
+    pthread_mutex_lock(&mutex);
+    is_done = 1;
+    pthread_cond_signal(&came);
+    pthread_mutex_unlock(&mutex);
+    atomic_store(&flag, 1);
+    if (strcmp(way, "semaphore") == 0) {
+        sem_post(&done);
+    } else if (strcmp(way, "pthread_barrier") == 0) {
+        pthread_barrier_wait(&both);
+    }
+    return NULL;
+}
+
+static void wait_for(const char *way) {
+    if (strcmp(way, "condition") == 0) {
+        pthread_mutex_lock(&mutex);
+        while (!is_done) {
+            pthread_cond_wait(&came, &mutex);
+        }
+        pthread_mutex_unlock(&mutex);
+    } else if (strcmp(way, "semaphore") == 0) {
+        sem_wait(&done);
+    } else if (strcmp(way, "flag") == 0) {
+        while (atomic_load(&flag) == 0) {
+            usleep(100);
+        }
+    } else if (strcmp(way, "pthread_barrier") == 0) {
+        pthread_barrier_wait(&both);
+    }
+}
+
+static void helper(const char *way) {
+    pthread_t thread;
+    sem_init(&done, 0, 0);
+    pthread_barrier_init(&both, NULL, 2);
+    pthread_create(&thread, NULL, calls, (void *)(uintptr_t)way);
+    if (strcmp(way, "join") == 0 && !wrong) {
+        pthread_join(thread, NULL);
+        used = memory[0];
+        return;
+    }
+    if (!wrong) {
+        wait_for(way);
+    }
+    used = memory[0];  // wrong: helper
+    if (wrong) {
+        wait_for(way);
+    }
+    sem_post(&done);
+    pthread_join(thread, NULL);
+}
+
+// The other rank uses what a thread puts, after a message of this rank's that another thread sends.
+static void *puts_one(void *arg) {
+    static int one = 1;
+    MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
+    MPI_Put(&one, 1, MPI_INT, 1, 2, 1, MPI_INT, win);  // wrong: put
+    MPI_Win_unlock(1, win);
+    return arg;
+}
+
+static void message(void) {
+    if (rank == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, puts_one, NULL);
+        if (!wrong) {
+            pthread_join(thread, NULL);
+        }
+        MPI_Send(NULL, 0, MPI_INT, 1, 0, MPI_COMM_WORLD);
+        if (wrong) {
+            pthread_join(thread, NULL);
+        }
+    } else if (rank == 1) {
+        MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        used = memory[2];  // wrong: message
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } ways[] = {{"barrier", barrier}, {"single", single}, {"loop", loop},   {"regions", regions},
+                {"task", task},       {"tasks", tasks},   {"turns", turns}, {"message", message}};
+    const char *way = argv[1];
+    int found = 0;
+    wrong = argc > 2;
+    begin(&argc, &argv, MPI_THREAD_MULTIPLE);
+    MPI_Win_allocate(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    memset(memory, 0, 4 * sizeof(int));
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        if (strcmp(way, ways[i].name) == 0) {
+            found = 1;
+            if (rank == 0 || ways[i].run == message) {
+                ways[i].run();
+            }
+        }
+    }
+    if (!found && rank == 0) {
+        helper(way);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_free(&win);
+    MPI_Finalize();
+    return 0;
+}
