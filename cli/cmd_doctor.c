@@ -1,9 +1,8 @@
 // lockstep doctor: what this build and this machine can do, and why not.
-#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/machine.h"
@@ -12,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #include "formats/json.h"
+#include "process/child.h"
 #ifdef LOCKSTEP_WITH_NCCL
 #include "backends/nccl/nccl.h"
 #include "kernels/cuda/device.h"
@@ -67,7 +67,7 @@ static void program_line(char *out, size_t out_bytes, const char *program, const
     if (pipe(ends) != 0) {
         return;
     }
-    pid_t child = fork();
+    pid_t child = ls_child_fork(SIGKILL);
     if (child == 0) {
         (void)dup2(ends[1], STDOUT_FILENO);
         (void)close(ends[0]);
@@ -91,9 +91,7 @@ static void program_line(char *out, size_t out_bytes, const char *program, const
         }
     }
     (void)fclose(stream);
-    int ignored;
-    while (waitpid(child, &ignored, 0) < 0 && errno == EINTR) {
-    }
+    ls_child_wait(child, NULL);
 }
 
 static void check_tool(checks *list, const char *name, const char *package, const char *use) {

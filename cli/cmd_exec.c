@@ -16,7 +16,7 @@
 #include "cli/scenarios.h"
 #include "cli/trace.h"
 #include "exec/coordinator.h"
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 
 // The backends of the second run, for comparison.
 static const char *const others[] = {"gloo", NULL};

@@ -13,7 +13,7 @@
 #include "cli/exec_report.h"
 #include "exec/coordinator.h"
 #include "runner/diff/diff.h"
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 
 #define RUNS_MAX  16
 #define RANKS_MAX 4096

@@ -18,9 +18,9 @@
 
 #include "base/time.h"
 #include "cli/cli.h"
-#include "runner/launch/processes.h"
+#include "process/child.h"
+#include "process/processes.h"
 
-#define PAUSE_MS       10
 #define RANKS_TOLD     8  // of those that differ
 #define LINE_TOLD      200
 #define NOT_STARTED    127  // exit code of a shell and mpiexec without a program to run
@@ -82,18 +82,16 @@ typedef enum real_end {
 } real_end;
 
 static real_end run_real(const ls_reaper *reaper, const char *const *words, double seconds) {
-    pid_t child = fork();
+    pid_t child = ls_child_fork(0);
     if (child == 0) {
         become(reaper, words);
     }
-    int how;
-    for (double waited = 0; child > 0 && waited < seconds; waited += PAUSE_MS / 1000.0) {
-        if (waitpid(child, &how, WNOHANG) == child) {
-            return WIFEXITED(how) && WEXITSTATUS(how) == NOT_STARTED ? REAL_NO_MPIEXEC : REAL_ENDED;
-        }
-        ls_time_sleep(PAUSE_MS / 1000.0);
+    int how = 0;
+    if (child > 0 && !ls_child_wait_for(child, &how, seconds)) {
+        return REAL_LATE;
     }
-    return child > 0 ? REAL_LATE : REAL_NO_MPIEXEC;
+    bool started = child > 0 && !(WIFEXITED(how) && WEXITSTATUS(how) == NOT_STARTED);
+    return started ? REAL_ENDED : REAL_NO_MPIEXEC;
 }
 
 static real_end run_program(const ls_reaper *reaper, const cli_mpi_real *real) {

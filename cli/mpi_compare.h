@@ -4,7 +4,7 @@
 #define LS_CLI_MPI_COMPARE_H
 
 #include "ranks/ranks.h"
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 #include "runner/result.h"
 
 // The files that ranks may write, as they are before the first run.

@@ -13,19 +13,17 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/time.h"
 #include "cli/cli.h"
 #include "cli/debugger.h"
+#include "process/child.h"
 #include "ranks/seen.h"
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 
-#define STEP_MS         1000
-#define REAPER_TRIES    1000  // it waits for what it ends
-#define REAPER_PAUSE_MS 10
+#define STEP_MS        1000
+#define REAPER_SECONDS 10  // it waits for what it ends
 
 // How the process ended.
 typedef struct ending {
@@ -42,7 +40,7 @@ static void on_signal(int number) {
 }
 
 // ---- Remains ------------------------------------------------------------------------------------
-// Whether it cleans up after a run by itself, as its owner has ended (runner/launch/reaper.h).
+// Whether it cleans up after a run by itself, as its owner has ended (process/reaper.h).
 static bool is_reaper(pid_t pid) {
     char path[64], name[32] = "";
     (void)snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
@@ -73,24 +71,13 @@ static pid_t next_child(bool *reaper) {
     return found;
 }
 
-static void end_child(pid_t child, int *how) {
-    (void)kill(child, SIGKILL);
-    while (waitpid(child, how, 0) < 0 && errno == EINTR) {
-    }
-}
-
 // Orphans of the program have become this process's children (PR_SET_CHILD_SUBREAPER).
 static void end_left(void) {
     int count = 0;
     bool reaper;
     for (pid_t child; (child = next_child(&reaper)) > 0;) {
-        pid_t gone = 0;
-        for (int i = 0; reaper && gone == 0 && i < REAPER_TRIES; i++) {
-            gone = waitpid(child, NULL, WNOHANG);
-            ls_time_sleep(REAPER_PAUSE_MS / 1000.0);
-        }
-        if (gone == 0) {
-            end_child(child, NULL);
+        if (!reaper || !ls_child_wait_for(child, NULL, REAPER_SECONDS)) {
+            ls_child_end(child, false, NULL);
         }
         count += reaper ? 0 : 1;
     }
@@ -116,11 +103,11 @@ static ending watch(pid_t child, int end, int command, double deadline) {
     double stopped = 0;
     struct pollfd waits[3] = {
         {.fd = end, .events = POLLIN}, {.events = POLLIN}, {.fd = command, .events = POLLIN}};
-    waits[1].fd = (int)syscall(SYS_pidfd_open, child, 0);
+    waits[1].fd = ls_child_open(child);
     while (true) {
         bool any = poll(waits, 3, STEP_MS) > 0, event = any && waits[0].revents != 0;
         if (any && waits[2].revents != 0) {
-            end_child(child, &ended.how);
+            ls_child_end(child, false, &ended.how);
             end_left();
             _exit(LS_EXIT_ENVIRONMENT);
         }
@@ -136,7 +123,7 @@ static ending watch(pid_t child, int end, int command, double deadline) {
         ended.exec = event && !same_program(child);
         ended.stopped = deadline > 0 && stopped > deadline;
         if (ended.exec || ended.stopped) {
-            end_child(child, &ended.how);
+            ls_child_end(child, false, &ended.how);
             break;
         }
         if (event) {
@@ -251,16 +238,13 @@ _Noreturn static void end_by(int number) {
 
 static int supervise(const cli_supervised *what, ls_seen *seen, const int ends[2], int command) {
     (void)fflush(NULL);
-    pid_t own = getpid(), child = fork();
+    pid_t child = ls_child_fork(SIGKILL);
     if (child < 0) {
         return cli_fail(LS_FAIL(LS_ERR_RESOURCE, "cannot start a process: %s", strerror(errno)));
     }
     if (child == 0) {
         (void)close(ends[0]);
         (void)close(command);
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own) {
-            return LS_EXIT_ENVIRONMENT;
-        }
         return run_apart(what, seen);
     }
     (void)close(ends[1]);
@@ -302,7 +286,7 @@ int cli_supervise(const cli_supervised *what) {
     }
     (void)fflush(NULL);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);  // should the supervisor be killed
-    pid_t supervisor = pipe2(alive, O_CLOEXEC) == 0 ? fork() : -1;
+    pid_t supervisor = pipe2(alive, O_CLOEXEC) == 0 ? ls_child_fork(0) : -1;
     if (supervisor < 0) {
         return cli_fail(LS_FAIL(LS_ERR_RESOURCE, "cannot start a process: %s", strerror(errno)));
     }
@@ -313,8 +297,7 @@ int cli_supervise(const cli_supervised *what) {
     (void)close(alive[0]);
     child_of_signal = (sig_atomic_t)supervisor;
     on_signals(pass_on);
-    while (waitpid(supervisor, &how, 0) < 0 && errno == EINTR) {
-    }
+    ls_child_wait(supervisor, &how);
     end_left();
     if (!WIFSIGNALED(how)) {
         return WEXITSTATUS(how);

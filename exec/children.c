@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "exec/internal.h"
-#include "runner/launch/processes.h"
+#include "process/child.h"
+#include "process/processes.h"
 
 #define PARTIAL_SECONDS 0.1  // before a line without an end is passed on
 
@@ -99,7 +98,6 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
 }
 
 _Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port, int errors) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)dup2(errors, 2);
     if (exec->options->quiet_stdout) {
         (void)dup2(2, 1);
@@ -120,7 +118,7 @@ int ls_exec__start(ls_exec *exec, const char *dir) {
         if (pipe2(errors, O_CLOEXEC) != 0) {
             return LS_FAIL(LS_ERR_RESOURCE, "no pipe for rank %d: %s", i, strerror(errno));
         }
-        pid_t child = fork();
+        pid_t child = ls_child_fork(SIGKILL);
         if (child == 0) {
             become(exec, dir, exec->options->processes > 0 ? i : -1, port, errors[1]);
         }
@@ -131,7 +129,7 @@ int ls_exec__start(ls_exec *exec, const char *dir) {
             (void)close(errors[0]);
             return LS_FAIL(LS_ERR_RESOURCE, "no process for rank %d: %s", i, strerror(errno));
         }
-        exec->children[i].watch = (int)syscall(SYS_pidfd_open, child, 0);
+        exec->children[i].watch = ls_child_open(child);
         exec->child_count = i + 1;
     }
     return LS_OK;

@@ -23,8 +23,8 @@
 #include "base/time.h"
 #include "exec/internal.h"
 #include "ranks/front.h"
-#include "runner/launch/reaper.h"
-#include "runner/launch/processes.h"
+#include "process/reaper.h"
+#include "process/processes.h"
 
 #define SETTLE_SECONDS 0.5  // nothing is said for so long: then who waits is believed to wait
 #define GRACE_SECONDS  2.0  // for a program to end by itself when the run is over

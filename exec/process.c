@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "exec/internal.h"
-#include "runner/launch/processes.h"
+#include "process/processes.h"
 
 #define SITES_MAX     4096u
 #define STRANGERS_MAX 64  // connections of processes that take no part

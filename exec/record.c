@@ -17,7 +17,7 @@
 #include "exec/internal.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 
 // It is made beside its place, and moves there when it is whole.
 struct ls_exec_record {

@@ -6,16 +6,15 @@
 #include <string.h>
 
 #include "exec/internal.h"
+#include "process/child.h"
 
 #ifdef LOCKSTEP_HAVE_DW
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #endif
 
@@ -101,7 +100,6 @@ _Noreturn static void answer(int questions) {
     static const struct rlimit no_core = {0, 0};
     module *modules = NULL;
     question asked;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setrlimit(RLIMIT_CORE, &no_core);
     (void)dup2(questions, 0);
     (void)close_range(1, UINT_MAX, 0);  // nor has it anything to say
@@ -123,7 +121,7 @@ static int start(ls_exec *exec) {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "no socket for lines: %s", strerror(errno));
     }
-    exec->symbols = fork();
+    exec->symbols = ls_child_fork(SIGKILL);
     if (exec->symbols == 0) {
         answer(ends[1]);
     }
@@ -150,9 +148,7 @@ static int look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) 
 void ls_exec__symbols_close(ls_exec *exec) {
     if (exec->symbols > 0) {
         (void)close(exec->questions);
-        (void)kill(exec->symbols, SIGKILL);
-        while (waitpid(exec->symbols, NULL, 0) < 0 && errno == EINTR) {
-        }
+        ls_child_end(exec->symbols, false, NULL);
     }
     exec->symbols = 0;
 }

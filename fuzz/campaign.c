@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,8 +20,9 @@
 #include "fuzz/scenario_text.h"
 #include "fuzz/shrink.h"
 #include "fuzz/trial.h"
+#include "process/child.h"
 #include "runner/launch/process_pool.h"
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 
 #define CASE_SECONDS      120  // after which a case hangs; none takes a second
 #define CASE_SECONDS_REAL 300
@@ -216,22 +216,17 @@ static void run_cases(fuzz_campaign *campaign) {
 static int run_apart(fuzz_campaign *campaign, void (*work)(fuzz_campaign *campaign)) {
     fuzz_board *board = campaign->board;
     int how = 0;
-    pid_t own = getpid(), pid = fork();
+    pid_t pid = ls_child_fork(SIGKILL);
     if (pid < 0) {
         return LS_FAIL(LS_ERR_IO, "cannot start a process: %s", strerror(errno));
     }
     if (pid == 0) {
-        // It ends with its owner, and does not keep the folder.
-        (void)close(campaign->reaper.pipe);
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own) {
-            _exit(1);
-        }
+        (void)close(campaign->reaper.pipe);  // the child does not keep the folder
         ls_alloc_limit(CASE_PIECE_BYTES);
         work(campaign);
         _exit(0);
     }
-    while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
-    }
+    ls_child_wait(pid, &how);
     if (WIFSIGNALED(how) || WEXITSTATUS(how) != 0) {
         bool hangs = WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM;
         int code = WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how);

@@ -13,11 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mpi/internal.h"
+#include "process/child.h"
 #include "ranks/seen.h"
 
 #define CHOICES_MAX 4096
@@ -154,9 +153,8 @@ static int run_apart(const ls_mpi_options *options, const int *choices, int coun
                      ls_mpi_trail *trail) {
     (void)fflush(NULL);
     trail->complete = false;
-    pid_t child = fork();
+    pid_t child = ls_child_fork(SIGKILL);
     if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         ls_seen__forked = false;
         (void)silence();
         ls_spmd_result *result = NULL;
@@ -165,8 +163,8 @@ static int run_apart(const ls_mpi_options *options, const int *choices, int coun
         (void)run_here(&result, &own, choices, count, trail);
         _exit(0);
     }
-    int ignored;
-    while (child > 0 && waitpid(child, &ignored, 0) < 0 && errno == EINTR) {
+    if (child > 0) {
+        ls_child_wait(child, NULL);
     }
     if (!trail->complete) {  // a rank has ended the process
         trail->blocked = false;

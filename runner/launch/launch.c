@@ -10,17 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/time.h"
+#include "process/child.h"
 #include "runner/launch/launch_internal.h"
-#include "runner/launch/processes.h"
+#include "process/processes.h"
 
 #define POLL_MS          20
 #define POLL_STARTING_MS 2  // until every rank has said that it lives
@@ -74,8 +73,7 @@ static int start_child(ls_watch *watch, const char *const *argv) {
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "cannot make a pipe: %s", strerror(errno));
     }
-    pid_t parent = getpid();
-    pid_t child = fork();
+    pid_t child = ls_child_fork(SIGTERM);
     if (child < 0) {
         (void)close(pipe_fds[0]);
         (void)close(pipe_fds[1]);
@@ -83,11 +81,7 @@ static int start_child(ls_watch *watch, const char *const *argv) {
     }
     if (child == 0) {
         (void)setpgid(0, 0);
-        (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
         (void)setenv(LS_PROCESSES_VARIABLE, watch->home, 1);
-        if (getppid() != parent) {
-            _exit(127);
-        }
         int null = open("/dev/null", O_RDONLY);
         (void)dup2(null, 0);
         (void)dup2(pipe_fds[1], 1);
@@ -111,7 +105,7 @@ static bool find_new_ranks(ls_watch *watch) {
         if (rank->pid == 0) {
             read_pid(rank, watch->dir, r);
             if (rank->pid != 0) {
-                rank->fd = (int)syscall(SYS_pidfd_open, rank->pid, 0);
+                rank->fd = ls_child_open(rank->pid);
             }
         }
         all = all && rank->pid != 0;
@@ -229,9 +223,7 @@ static void note_end(ls_watch *watch, ls_launch_result *result, int status) {
 // Ends what is left of the run.
 static void end_everything(ls_watch *watch) {
     if (watch->child != 0) {
-        (void)kill(-watch->child, SIGKILL);
-        while (waitpid(watch->child, NULL, 0) < 0 && errno == EINTR) {
-        }
+        ls_child_end(watch->child, true, NULL);
     }
     ls_processes_end(watch->home);
 }
@@ -274,7 +266,7 @@ static bool watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_resul
         bool all = poll_once(watch, fds, result);
         int status = 0;
         running = false;
-        if (waitpid(watch->child, &status, WNOHANG) == watch->child) {
+        if (ls_child_wait_for(watch->child, &status, 0)) {
             note_end(watch, result, status);
         } else if (all && all_done(watch)) {
             result->exit_code = 0;
@@ -452,7 +444,7 @@ static int wait_for_end(ls_process_set *set, double deadline_seconds) {
     ls_text output = {0};
     double start = ls_time_now();
     int how = 0;
-    while (waitpid(watch->child, &how, WNOHANG) != watch->child) {
+    while (!ls_child_wait_for(watch->child, &how, 0)) {
         if (ls_time_now() - start > deadline_seconds) {
             ls_text_free(&output);
             return LS_FAIL(LS_ERR_BACKEND, "processes of a run had not ended %.0f s after it",

@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "collectives/collectives.h"
 #include "runner/launch/launch_internal.h"
-#include "runner/launch/processes.h"
+#include "process/processes.h"
 
 #define LOOK_SECONDS    0.5   // between looks for stopped processes
 #define STOPPED_SECONDS 10.0  // a launcher that is stopped before all ranks have started

@@ -12,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "process/child.h"
 #include "runner/launch/launch_internal.h"
-#include "runner/launch/processes.h"
+#include "process/processes.h"
 
 #define PATH_BYTES LS_LAUNCH_PATH_BYTES
 
@@ -111,20 +112,15 @@ static bool wait_for(pid_t child, int *status) {
 
 void ls_launch_keep(const char *watch_dir) {
     const char *number = getenv("PMI_RANK");
-    pid_t parent = getpid();
     const char *run = getenv(LS_PROCESSES_VARIABLE);
     launcher = getppid();
     adopted = run != NULL && !ls_processes_has(run, launcher);
-    pid_t child = number != NULL ? fork() : -1;
+    pid_t child = number != NULL ? ls_child_fork(SIGKILL) : -1;
     if (child < 0) {
         launcher = 0;
         return;
     }
     if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) {
-            _exit(127);
-        }
         return;
     }
     // What others do without the rank may end this process, too: it is to tell of the death first.

@@ -3,7 +3,7 @@
 #ifndef LS_RUNNER_LAUNCH_PROCESS_POOL_H
 #define LS_RUNNER_LAUNCH_PROCESS_POOL_H
 
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 #include "runner/launch/real.h"
 
 #define LS_PROCESS_POOL_MAX 4  // numbers of ranks whose processes wait at the same time

@@ -14,7 +14,7 @@
 #include "collectives/check.h"
 #include "orders/order.h"
 #include "runner/launch/process_pool.h"
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 #include "runner/launch/launch.h"
 #include "runner/compare/recorded.h"
 #include "runner/program/run_rank.h"

@@ -85,6 +85,7 @@ ROOMS = (
     ("planner", "planner/", PLANNER, ("oracle/planner", "cli/plan", "stress/planner_memory")),
     ("embedding", "embedding/", EMBEDDING, EMBEDDED),
     ("runner", "runner/plan/", ("unit/runner: steps|plan",), ("cli/plan", "cli/plan_times")),
+    ("process", "process/", ("unit/child", "unit/runner", *LAUNCHED), ENDED),
     ("runner", "runner/launch/planted", ("unit/runner: planted",), ("mpi/planted",)),
     ("runner", "runner/launch/", ("unit/runner", *LAUNCHED), ENDED),
     ("runner", "runner/scenario/", SCENARIO, ("unit/runner", "cli/run", "cli/show", "cli/recordings",

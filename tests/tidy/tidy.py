@@ -22,15 +22,18 @@ def rooms_above(*rooms):
     return {room: list(rooms[:i]) for i, room in enumerate(rooms)}
 
 
-ARROWS = rooms_above("base", "formats", "kernels", "local_tensor", "orders", "collectives",
+ARROWS = rooms_above("base", "formats", "process", "kernels", "local_tensor", "orders", "collectives",
                      "backends", "ranks", "planner", "embedding", "runner", "report", "exec")
 # What a room has no need to know, although it lies below.
-for room, below in {"kernels": ["formats"], "local_tensor": ["formats"],
+for room, below in {"process": ["formats"], "kernels": ["formats"], "local_tensor": ["formats"],
                     "orders": ["local_tensor"],
                     "planner": ["local_tensor", "orders", "collectives", "backends", "ranks"],
                     "ranks": ["formats"]}.items():
     ARROWS[room] = [name for name in ARROWS[room] if name not in below]
-ARROWS["mpi"] = ARROWS["ranks"] + ["ranks"]
+for room in ("kernels", "local_tensor", "orders", "collectives", "backends", "ranks", "planner",
+             "embedding", "report"):
+    ARROWS[room].remove("process")
+ARROWS["mpi"] = ARROWS["ranks"] + ["ranks", "process"]
 ROOMS = set(ARROWS) | {"cli", "gdb", "bench", "fuzz", "tests", "examples"}
 
 BANNED = {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "runner/launch/launch_internal.h"
-#include "runner/launch/processes.h"
+#include "process/processes.h"
 
 // Gives argv one run of two ranks, whose marks and all else lie in `dir`.
 static void launch(ls_launch_result *result, const char *const *argv, const char *dir,

@@ -1,6 +1,6 @@
 // The process that outlives its owner by a moment. Linux: close_range.
 #define _GNU_SOURCE
-#include "runner/launch/reaper.h"
+#include "process/reaper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/time.h"
-#include "runner/launch/processes.h"
+#include "process/child.h"
+#include "process/processes.h"
 
 #define TRIES    100  // the owner's processes may still be writing while they end
 #define PAUSE_MS 20
@@ -64,7 +64,7 @@ static int start(ls_reaper *out) {
         return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", out->dir, strerror(errno));
     }
     out->started = ls_time_wall_ns() / 1000000000 - 1;  // files' times lag a little
-    pid_t child = fork();
+    pid_t child = ls_child_fork(0);
     if (child == 0) {
         keep(ends[0], out);
     }
@@ -80,10 +80,8 @@ static int start(ls_reaper *out) {
 
 // Nothing is left to keep; it may have been stopped, and would not hear that.
 static void stop(ls_reaper *reaper) {
-    (void)kill(reaper->pid, SIGKILL);
+    ls_child_end(reaper->pid, false, NULL);
     (void)close(reaper->pipe);
-    while (waitpid(reaper->pid, NULL, 0) < 0 && errno == EINTR) {
-    }
     *reaper = (ls_reaper){.pipe = -1};
 }
 
@@ -150,7 +148,7 @@ int ls_reaper_make(ls_reaper *out, const char *beside) {
     if (beside != NULL) {
         make_folder(out, dir);
     }
-    // What removes it is there before it is: this process may be killed between the two.
+    // The reaper starts before the directory exists: this process may be killed between the two.
     bool made = whole_path(out->dir, dir);
     int started = made ? start(out) : LS_OK;
     if (started != LS_OK) {

@@ -1,8 +1,9 @@
 // Reads /proc. A process is held by a pidfd from before it is looked at until it is ended, so that
 // no other can take its number in between.
 #define _GNU_SOURCE
-#include "runner/launch/processes.h"
+#include "process/processes.h"
 #include "base/time.h"
+#include "process/child.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -100,7 +101,7 @@ static bool end_once(const char *dir) {
     DIR *proc = opendir("/proc");
     bool any = false;
     for (pid_t pid; proc != NULL && (pid = next_process(proc)) != 0;) {
-        int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+        int fd = ls_child_open(pid);
         if (fd >= 0 && ls_processes_has(dir, pid)) {
             any = true;
             (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
@@ -170,7 +171,7 @@ static bool has_mapped(pid_t pid, const struct stat *segment) {
     return found;
 }
 
-// Who makes a segment holds it open until it is mapped: so first the open ones are looked at.
+// The maker of a segment holds it open until it is mapped, so the open ones are looked at first.
 static bool in_use(const struct stat *segment) {
     DIR *proc = opendir("/proc");
     if (proc == NULL) {

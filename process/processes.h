@@ -1,7 +1,7 @@
 // The processes of one launch, wherever they have gone: mpiexec, its proxies, the ranks. All carry
 // the launch's directory in their environment, which outlives their parents.
-#ifndef LS_RUNNER_LAUNCH_PROCESSES_H
-#define LS_RUNNER_LAUNCH_PROCESSES_H
+#ifndef LS_PROCESS_PROCESSES_H
+#define LS_PROCESS_PROCESSES_H
 
 #include <stdbool.h>
 #include <sys/types.h>

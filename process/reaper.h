@@ -1,8 +1,8 @@
 // Remains of a real run that are removed: its processes, its temporary directory, MPI's shared
 // memory. A small process cleans up when its owner ends for any reason, by Ctrl-C, by kill -9; the
 // owner itself does the same at the end, so that neither needs the other.
-#ifndef LS_RUNNER_LAUNCH_REAPER_H
-#define LS_RUNNER_LAUNCH_REAPER_H
+#ifndef LS_PROCESS_REAPER_H
+#define LS_PROCESS_REAPER_H
 
 #include <limits.h>
 #include <sys/types.h>
