@@ -1,6 +1,7 @@
 """What headers declare, read as text in the style of this project.
 
 headers.py functions HEADER...          each function's name, one a line
+headers.py macros HEADER...             the same of macros that are called as functions are (ls_...)
 headers.py variables HEADER...          the same of variables
 headers.py public FOLDER MADE HEADER... copies of the headers as users get them: without what does
                                         not say LS_API, without what stands under a heading that
@@ -8,7 +9,7 @@ headers.py public FOLDER MADE HEADER... copies of the headers as users get them:
                                         are not given; each includes others as <lockstep/...>. MADE
                                         is the folder of headers that the build makes
 headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
-                                        comments, and a link to it for each of its functions
+                                        comments, and one for each function and macro
 
 Run from the folder that the headers' names are relative to.
 """
@@ -54,6 +55,14 @@ def functions(text):
         match = re.match(r"[\w\s*]*?\b(ls_\w+)\s*\(", statement)
         if match:
             yield match.group(1), exports(statement)
+
+
+MACRO = re.compile(r"#define (ls_[a-z0-9_]+)\(([^)]*)\)")
+
+
+def macros(text):
+    """(name, True) of each macro that a program calls like a function."""
+    return [(name, True) for name, _ in MACRO.findall(text)]
 
 
 def variables(text):
@@ -196,7 +205,7 @@ def summary(text):
     return first[:1].lower() + first[1:] if first[1:2].islower() else first
 
 
-def body(text):
+def body(lines):
     """Comments as paragraphs, everything else as it stands."""
     shown, out = None, []  # of the line before: "text", "code" or nothing
 
@@ -210,7 +219,7 @@ def body(text):
             out.append(".PP")
         shown = kind
 
-    for line in lines_to_show(text):
+    for line in lines:
         heading = HEADING.match(line)
         if heading:
             turn(None)
@@ -236,7 +245,40 @@ def page(header, version, libraries):
     return (f'.TH {name.upper()} 3 "" "lockstep {version}"\n.SH NAME\n{name} \\- '
             f"{roff(summary(text))}\n.SH SYNOPSIS\n.B #include <lockstep/{roff(header)}>\n.PP\n"
             f"cc \\&... $(pkg\\-config \\-\\-cflags \\-\\-libs {roff(libraries)})\n"
-            f".SH DESCRIPTION\n{body(text)}\n")
+            f".SH DESCRIPTION\n{body(lines_to_show(text))}\n")
+
+
+def entries(text):
+    """name: (lines that declare it, lines of the comment above its block), functions and macros."""
+    found, said, last = {}, [], None
+    for kind, piece in pieces(text):
+        if kind == "comment":
+            said = said + [piece] if last == "comment" else [piece]
+        elif kind in ("blank", "heading"):
+            said = []
+        macro = MACRO.match(piece)
+        if macro:
+            found[macro.group(1)] = ([f"{macro.group(1)}({macro.group(2)})"], said)
+        elif kind == "statement":
+            for name, _ in functions(piece):
+                found[name] = (list(lines_to_show(piece)), said)
+        last = kind
+    return found
+
+
+def entry_page(header, version, name, known):
+    """The page of one function or macro; known: the entries of all headers."""
+    declared, said = known[name]
+    behind = name + "_at"  # what a macro calls with the caller's file and line
+    if behind in known:
+        said = known[behind][1]
+        declared = declared + ["", *known[behind][0]]
+    about = [line for line in lines_to_show(read(header)) if line.startswith("//")][:1]
+    what = summary("\n".join(said)) if said else summary(read(header))
+    text = body(declared) + "\n.SH DESCRIPTION\n" + body(said or about)
+    return (f'.TH {name.upper()} 3 "" "lockstep {version}"\n.SH NAME\n{name} \\- {roff(what)}\n'
+            f".SH SYNOPSIS\n.B #include <lockstep/{roff(header)}>\n{text}\n.SH SEE ALSO\n"
+            f".BR {roff(page_name(header))} (3),\n.BR lockstep (3)\n")
 
 
 def library(header):
@@ -253,6 +295,10 @@ def overview(headers, version):
     return (f'.TH LOCKSTEP 3 "" "lockstep {version}"\n.SH NAME\nlockstep \\- '
             f'{roff(summary(read("lockstep.h")))}\n.SH SYNOPSIS\n.B #include <lockstep/lockstep.h>\n'
             ".PP\ncc \\&... $(pkg\\-config \\-\\-cflags \\-\\-libs lockstep)\n"
+            ".SH THREADS\nFunctions that take no object may be called from any thread. An object is used by "
+            "one thread at a time; objects of two worlds are independent. The calls of a rank come from "
+            "its thread, or from one that\n.BR ls_rank_attach (3)\nhas made the rank's. The last error "
+            "is kept for each thread.\n"
             f".SH HEADERS\n{rows}.SH SEE ALSO\n.BR lockstep (1)\n")
 
 
@@ -268,17 +314,20 @@ def write_pages(folder, version, headers):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
 
+    known = {name: entry for header in headers for name, entry in entries(read(header)).items()}
     for header in headers:
         if header == "lockstep.h":
             put("lockstep", overview(headers, version))
             continue
         put(page_name(header), page(header, version, library(header)))
-        for name, _ in [*functions(read(header)), *variables(read(header))]:
+        for name in entries(read(header)):
+            put(name, entry_page(header, version, name, known))
+        for name, _ in variables(read(header)):
             put(name, f".so man3/{page_name(header)}.3\n")
 
 
 def main(arguments):
-    listed = {"functions": functions, "variables": variables}
+    listed = {"functions": functions, "macros": macros, "variables": variables}
     if len(arguments) > 1 and arguments[0] in listed:
         for header in arguments[1:]:
             for name, _ in listed[arguments[0]](read(header)):

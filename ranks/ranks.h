@@ -189,6 +189,7 @@ LS_API_BACKENDS const ls_comm *ls_comm_of(const ls_rank_comm *comm);
 // return. They block until the call is complete; the *_async forms return a request: the buffers
 // must live until it is waited for, arrays of counts are copied.
 #define LS_CALL_SITE_ const char *file, int line
+// Memory [bytes] of the rank, which ls_rank_free takes back. NULL: there is none.
 LS_API void *ls_rank_alloc_at(LS_CALL_SITE_, ls_rank *self, size_t bytes);
 LS_API void ls_rank_free_at(LS_CALL_SITE_, ls_rank *self, void *pointer);
 // Says that the program now reads or writes memory, so that use before wait and after free are
@@ -219,15 +220,21 @@ LS_API int ls_post_at(LS_CALL_SITE_, const ls_call *call, ls_rank_comm *comm, ls
 LS_API int ls_call_at(LS_CALL_SITE_, ls_kind kind, const void *send, void *recv, size_t count,
                       const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
                       ls_op op, int root, ls_rank_comm *comm, ls_request **request);
+// The communicator of the members that gave the same color, by ascending key and then by member
+// number, as with MPI_Comm_split; every member makes the call. The caller destroys it.
 LS_API int ls_comm_split_at(LS_CALL_SITE_, ls_rank_comm **out, ls_rank_comm *comm, int color,
                             int key);  // color < 0: *out is NULL
 // The communicator of `ranks` [size], members of `comm`, in this order; every member of comm makes
 // the call with the same list, as with torch.distributed.new_group. *out is NULL on the others.
 LS_API int ls_comm_subset_at(LS_CALL_SITE_, ls_rank_comm **out, ls_rank_comm *comm,
                              const int *members, int size);
+// Ends a communicator of a split or a subset; every member makes the call.
 LS_API int ls_comm_destroy_at(LS_CALL_SITE_, ls_rank_comm *comm);
+// Calls between start and end begin together, as with ncclGroupStart and ncclGroupEnd: none waits
+// for another, and the end waits for all.
 LS_API int ls_group_start_at(LS_CALL_SITE_, ls_rank *self);
 LS_API int ls_group_end_at(LS_CALL_SITE_, ls_rank *self);
+// Waits until the call of the request is complete, and frees the request.
 LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
 // Waits for requests [count], NULL entries aside, and sets them to NULL; the first error.
 LS_API int ls_wait_all_at(LS_CALL_SITE_, ls_request **requests, int count);
@@ -236,7 +243,6 @@ LS_API int ls_wait_any_at(LS_CALL_SITE_, int *index, ls_request **requests, int 
 // Whether *request is complete; then it is as waited for, and set to NULL. Others run meanwhile.
 LS_API int ls_test_at(LS_CALL_SITE_, bool *done, ls_request **request);
 
-// With the caller's file and line.
 #define ls_comm_split(out, comm, color, key)                                                       \
     ls_comm_split_at(__FILE__, __LINE__, out, comm, color, key)
 #define ls_comm_subset(out, comm, members, size)                                                   \

@@ -58,16 +58,16 @@ def check_manual():
     include = os.path.join(prefix, "include/lockstep")
     headers = [os.path.relpath(os.path.join(at, file), include)
                for at, _, files in os.walk(include) for file in files]
-    names = subprocess.run([sys.executable, os.path.join(source, "cmake/headers.py"), "functions",
-                            *headers], cwd=include, check=True, capture_output=True,
-                           text=True).stdout.split()
+    names = [name for what in ("functions", "macros") for name in subprocess.run(
+        [sys.executable, os.path.join(source, "cmake/headers.py"), what, *headers], cwd=include,
+        check=True, capture_output=True, text=True).stdout.split()]
     pages = {name: read(os.path.join(folder, name)) for name in os.listdir(folder)}
     for name in names:
-        link = re.fullmatch(r"\.so man3/(\S+)\n", pages.get(name + ".3", ""))
-        if not link:
-            complain(f"no page for {name}")
-        elif not re.search(rf"\b{name}\(", pages.get(link.group(1), "")):
-            complain(f"{link.group(1)} does not show {name}")
+        synopsis, _, text = pages.get(name + ".3", "").partition(".SH DESCRIPTION\n")
+        if not re.search(rf"\b{name}\(", synopsis):
+            complain(f"no page shows how {name} is called")
+        elif len(text.partition(".SH SEE ALSO")[0].split()) < 4:
+            complain(f"the page of {name} does not say what it does")
     for name, text in pages.items():
         if text.startswith(".so "):
             continue
