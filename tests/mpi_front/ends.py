@@ -48,8 +48,9 @@ def line_of(source, words):
 def build_all(build, sources, root, folder):
     subprocess.run([os.path.join(build, "lockstep-cc"), os.path.join(sources, "mpi.c"), "-o",
                     os.path.join(folder, "mpi")], check=True)
-    subprocess.run(["cc", "-shared", "-fPIC", "-I", root, os.path.join(sources, "spmd.c"), "-L",
-                    build, "-llockstep", "-Wl,-rpath," + build, "-o",
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", root, "-I", os.path.join(build, "made"),
+                    os.path.join(sources, "spmd.c"), "-L", build, "-llockstep",
+                    "-Wl,-rpath," + build, "-o",
                     os.path.join(folder, "spmd")], check=True)
 
 
