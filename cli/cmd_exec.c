@@ -20,12 +20,13 @@
 
 // The backends of the second run, for comparison.
 static const char *const others[] = {"gloo", NULL};
+static const char *const watches[] = {"default", "off", "all", NULL};
 
 static struct {
     cli_program_options program;
     const char *machine, *order, *record, *flight, *torchrec_plan, *tables;
     bool observe, simulate, payload, hash, compare;
-    int other, device;
+    int other, device, watch;
 } given;
 
 static const cli_option options[] = {
@@ -91,6 +92,13 @@ static const cli_option options[] = {
      .value_name = "SCENARIO",
      .help = "With --torchrec-plan: scenario of its tables and inputs (default: sizes of the "
              "shards, 512 samples a rank with one id each)"},
+    {.type = CLI_CHOICE,
+     .long_name = "watch",
+     .value = &given.watch,
+     .value_name = "WHAT",
+     .choices = watches,
+     .help = "Values of PyTorch programs to compare between ranks: default, off or all; all "
+             "compares after every step"},
     CLI_CHECKS_OPTION(given.program),
     CLI_FAULTS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -132,6 +140,7 @@ static int options_of(settings *out) {
                      : given.hash  ? LS_EXEC_KEPT_HASHES
                                    : LS_EXEC_KEPT_NOTHING;
     out->exec.flight = given.flight;
+    out->exec.watch = watches[given.watch];
     out->exec.deadline_seconds =
         given.program.deadline_given ? given.program.deadline_seconds : 300;
     out->exec.deadline_given = given.program.deadline_given;
@@ -161,6 +170,9 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
                    given.compare ? " --compare gloo" : "");
     if (given.program.ranks > 0) {
         ls_text_printf(&text, " -n %d", given.program.ranks);
+    }
+    if (given.watch > 0) {
+        ls_text_printf(&text, " --watch %s", watches[given.watch]);
     }
     if (given.device > 0) {
         ls_text_printf(&text, " --device %s", cli_call_devices[given.device]);
@@ -240,6 +252,7 @@ static int compare_in(ls_results *results, ls_text *summary, ls_exec_result *ran
     again.record = dir;
     again.kept = LS_EXEC_KEPT_PAYLOAD;
     again.flight = NULL;
+    again.watch = NULL;
     again.spmd.met = NULL;
     again.spmd.fault_count = 0;
     LS_TRY(ls_exec_run(ran, &again));

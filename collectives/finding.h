@@ -54,8 +54,7 @@ extern "C" {
     X(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, "deadlock.cross_communicator", true,                 \
       "calls, waiting",                                                                            \
       "two communicators are used in different orders on different ranks; also reported when the " \
-      "run happened to finish"                                                                     \
-      "the run happened to finish")                                                                \
+      "run happened to finish")                                                                    \
     X(LS_FINDING_BUFFER_OVERLAP, "buffer.overlap", true, "memory",                                 \
       "buffers of concurrent calls share memory in a way that the collective does not "            \
       "allow")                                                                                     \
@@ -78,6 +77,12 @@ extern "C" {
       "a communicator, a request or memory is used after it was freed")                            \
     X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged", true, "bytes",                              \
       "copies that must be equal are not")                                                         \
+    X(LS_FINDING_MODEL_DIFFERS, "model.differs", true, "bytes",                                    \
+      "ranks wrap models that differ in a parameter's shape, type, order or requires_grad")        \
+    X(LS_FINDING_OPTIMIZER_DIFFERS, "optimizer.differs", true, "bytes",                            \
+      "optimizers of replicas have other settings on some ranks")                                  \
+    X(LS_FINDING_REQUEST_NEVER_WAITED, "request.never_waited", true, "handles",                    \
+      "an optimizer uses a gradient whose reduction was not waited for")                           \
     X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first", true, "bytes",                                \
       "where the first NaN came from")                                                             \
     X(LS_FINDING_VALUE_INF_FIRST, "value.inf_first", true, "bytes",                                \

@@ -83,6 +83,7 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
         (void)unsetenv(LS_WIRE_REAL);
     }
     set(LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
+    set(LS_WIRE_WATCH, options->watch != NULL ? options->watch : "off");
     ls_exec__set_device(options);
     if (rank < 0) {
         return;

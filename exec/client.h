@@ -99,6 +99,29 @@ typedef struct ls_client_call {
     bool shares_sent;     // of the sent data, or else of the received data, and
     uint16_t shared[2];   // block shared[1] of what it receives
 } ls_client_call;
+// ---- Notes --------------------------------------------------------------------------------------
+typedef struct ls_client_item {
+    const char *name;
+    const char *shown;  // the value as a text; of a tensor: its shape
+    const void *data;   // of a tensor, in one piece; NULL: a text
+    uint64_t count;     // its elements
+    uint32_t dtype;
+    uint32_t unused;
+} ls_client_item;
+
+typedef struct ls_client_note {
+    const char *finding;     // its name: what a difference is
+    const char *key;         // identical on all members
+    const char *about;       // the reason of a difference, as far as this rank knows; ""
+    const int32_t *members;  // ranks of the world, ascending
+    int32_t count;
+    uint32_t flags;  // LS_WIRE_NOTE_...
+    uint64_t step;
+} ls_client_note;
+// Tells the coordinator values that all members must have. Nobody waits.
+LS_API int ls_client_note_values(ls_client *client, const ls_client_note *note,
+                                 const ls_client_item *items, int count);
+
 // Takes the slot that answers; the caller waits for it and gives it back.
 LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call);
 LS_API void ls_client_arrived(ls_client *client, uint32_t slot);

@@ -97,6 +97,8 @@ void ls_client_arrived(ls_client *client, uint32_t slot) {
 // One line for each thing that is mirrored.
 #define AT(field) (int)offsetof(ls_client_call, field)
 #define IN(field) (int)offsetof(ls_client_region, field)
+#define OF(field) (int)offsetof(ls_client_note, field)
+#define TO(field) (int)offsetof(ls_client_item, field)
 
 const char *ls_client_layout(void) {
     static _Thread_local char text[512];
@@ -116,6 +118,11 @@ const char *ls_client_layout(void) {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         length += snprintf(text + length, sizeof text - (size_t)length, " %d", fields[i]);
     }
+    length += snprintf(text + length, sizeof text - (size_t)length,
+                       "\nitem %d %d %d %d %d %d %d\nnote %d %d %d %d %d %d %d %d", TO(name),
+                       TO(shown), TO(data), TO(count), TO(dtype), TO(unused),
+                       (int)sizeof(ls_client_item), OF(finding), OF(key), OF(about), OF(members),
+                       OF(count), OF(flags), OF(step), (int)sizeof(ls_client_note));
     (void)snprintf(text + length, sizeof text - (size_t)length, "\nconstants %u %llu %d %d %d",
                    LS_WIRE_NONE, (unsigned long long)LS_WIRE_NO_STREAM, LS_WIRE_ID_BYTES,
                    (int)sizeof(ls_wire_piece), (int)(offsetof(ls_wire_slot, value) / 4));

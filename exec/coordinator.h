@@ -20,6 +20,7 @@ typedef struct ls_exec_options {
     const char *const *argv;  // NULL-terminated
     const char *preload;      // the front's path, for LD_PRELOAD
     const char *python;       // a folder that comes first on PYTHONPATH; NULL: none
+    const char *watch;        // values that Python programs note: "off", "default", "all"; or NULL
     bool observe;             // data moves elsewhere; calls are matched alone
     const char *real;         // where: "nccl", or "gloo" for host memory; NULL: nccl
     const char *record;       // a folder to make, for the recording; NULL: none

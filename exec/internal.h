@@ -182,12 +182,14 @@ struct ls_exec {
     double asked;     // when processes were last asked where they are
     ls_exec_child *children;
     int child_count;
-    bool over;                 // the run has failed, and everybody knows
-    struct ls_device *device;  // for what lies in GPUs' memory; NULL: not open
-    bool no_device;            // and never will be
-    ls_exec_record *record;    // NULL: none is made
-    ls_exec_flight *flight;    // likewise
-    ls_exec_place *places;     // of what is over
+    bool over;                        // the run has failed, and everybody knows
+    struct ls_device *device;         // for what lies in GPUs' memory; NULL: not open
+    bool no_device;                   // and never will be
+    struct ls_exec_noted *noted;      // notes whose members have not all come
+    struct ls_exec_excused *excused;  // differences that may be meant, the last one first
+    ls_exec_record *record;           // NULL: none is made
+    ls_exec_flight *flight;           // likewise
+    ls_exec_place *places;            // of what is over
     int place_count;
     ls_exec_calls *made;  // counters for the report
     int made_count;
@@ -304,6 +306,11 @@ void ls_exec__free_op(ls_exec_op *op);
 // Of calls that have met, whose data does not come; gone: since a process has ended. False: none.
 bool ls_exec__explain_data(ls_exec *exec, bool gone);
 void ls_exec__drop_calls(ls_exec *exec);
+
+// ---- notes.c ------------------------------------------------------------------------------------
+int ls_exec__note(ls_exec *exec, const ls_exec_process *process, const ls_wire_note *message);
+// Drops all; report: the run ends by itself, and a difference that stayed is a finding.
+void ls_exec__end_notes(ls_exec *exec, bool report);
 
 // ---- results.c ----------------------------------------------------------------------------------
 // Before the data of a job is moved: where each member that collects finds its result. *collected:

@@ -185,6 +185,8 @@ static size_t least(uint32_t type) {
         return sizeof(ls_wire_place);
     case LS_WIRE_STAGING:
         return sizeof(ls_wire_staging);
+    case LS_WIRE_NOTE:
+        return sizeof(ls_wire_note);
     default:
         return sizeof(ls_wire_head);
     }
@@ -252,6 +254,8 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
         return ls_exec__staging(exec, process, message);
     case LS_WIRE_PLACE:
         return ls_exec__place(exec, process, message);
+    case LS_WIRE_NOTE:
+        return ls_exec__note(exec, process, message);
     case LS_WIRE_BYE:
         process->bye = true;
         process->status = ((const ls_wire_bye *)message)->status;

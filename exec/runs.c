@@ -54,6 +54,7 @@ int ls_exec__end_run(ls_exec *exec, ls_spmd_result **out, int status, const char
     if (status != LS_OK) {  // no rank's doing: nobody is said to have left the others waiting
         ls_spmd__fail(exec->run, status, why);
     }
+    ls_exec__end_notes(exec, status == LS_OK && ls_remote_status(exec->run, NULL) == LS_OK);
     ls_exec__note_open(exec);  // of communicators that end with the run
     for (int r = 0; r < exec->rank_count; r++) {
         if (!exec->ranks[r].ended) {

@@ -7,12 +7,13 @@
 
 #include <stdint.h>
 
-#define LS_WIRE_VERSION      3u
+#define LS_WIRE_VERSION      4u
 #define LS_WIRE_SOCKET       "LOCKSTEP_EXEC"            // of the environment: the socket's name
 #define LS_WIRE_SIMULATED    "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
 #define LS_WIRE_PAYLOAD      "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
 #define LS_WIRE_DEVICE       "LOCKSTEP_EXEC_DEVICE"     // calls of so many bytes: in GPU memory
 #define LS_WIRE_REAL         "LOCKSTEP_EXEC_REAL"       // backend of data in host memory: "gloo"
+#define LS_WIRE_WATCH        "LOCKSTEP_EXEC_WATCH"      // "off", "default", "all"
 #define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
 #define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
 #define LS_WIRE_MESSAGE_MAX  ((uint32_t)128 << 10)      // bytes, the head with them
@@ -60,6 +61,7 @@ typedef enum ls_wire_type {
     LS_WIRE_BYE,           // the process is about to end, by itself
     LS_WIRE_PLACE,         // where its first thread is, when it is asked
     LS_WIRE_STAGING,       // memory of a GPU that calls may name
+    LS_WIRE_NOTE,          // values that other ranks must have, too; or a finding of this rank's
     LS_WIRE_TYPES
 } ls_wire_type;
 
@@ -198,6 +200,32 @@ typedef struct ls_wire_staging {
     uint64_t bytes;
     unsigned char handle[LS_WIRE_HANDLE_BYTES];  // as CUDA gives it out
 } ls_wire_staging;
+
+#define LS_WIRE_SAMPLES 8  // elements of a tensor that a note has
+
+#define LS_WIRE_NOTE_EXCUSED 1u  // a difference may be meant: it counts unless it goes away again
+#define LS_WIRE_NOTE_STALE   2u  // this rank changed the values since: a difference does not count
+
+// Values of a rank that are compared with those of the same key, step and part of each member. Of
+// no members: a finding of this rank's alone, whose text is the key. Behind it follow members
+// (int32_t, ascending), the key, what the rank did before, and the items.
+typedef struct ls_wire_note {
+    ls_wire_head head;
+    uint32_t finding;  // an ls_finding_id
+    uint32_t site, flags;
+    uint32_t members, part, items;
+    uint32_t key_bytes, about_bytes;  // with their 0
+    uint64_t step;
+} ls_wire_note;
+
+// A value by its name: a text, or a tensor by its hash and some of its elements.
+typedef struct ls_wire_item {
+    uint64_t hash, count;
+    uint32_t dtype;                    // LS_WIRE_NONE: a text
+    uint32_t name_bytes, shown_bytes;  // with their 0; both follow. Shown: the text, or the shape
+    uint32_t unused;
+    unsigned char samples[LS_WIRE_SAMPLES][16];  // of elements 0 to count - 1, evenly
+} ls_wire_item;
 
 typedef struct ls_wire_bye {
     ls_wire_head head;

@@ -55,12 +55,13 @@ def install():
         from torch.distributed import distributed_c10d as c10d
     except ImportError:  # a torch built without it
         return
-    from lockstep import torch_backend
+    from lockstep import torch_backend, watch
 
     torch_backend.register()
     make, rendezvous = c10d._new_process_group_helper, c10d.rendezvous
 
     def replaced(size, rank, members, backend, *arguments, **options):
+        watch.install()
         ours = _replaced(backend)
         elsewhere = os.environ.get("LOCKSTEP_EXEC_SIMULATED") == "0" and "LOCKSTEP_EXEC_REAL" not in os.environ
         if ours is None or elsewhere:

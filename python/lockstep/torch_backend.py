@@ -13,7 +13,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from lockstep import names
+from lockstep import names, watch
 from lockstep import torch_client as client
 from lockstep.torch_work import Profiled, Work
 
@@ -221,9 +221,8 @@ class ProcessGroup(dist.ProcessGroup):
         identity = hashlib.sha512(f"{name} {time}".encode()).digest()
         whole = size == dist.get_world_size() if dist.is_initialized() else True
         described = f" ({DESCRIPTIONS[name]})" if DESCRIPTIONS.get(name) else ""
-        self._comm = client.get().join(
-            identity.ljust(client.ID_BYTES, b"\0"), size, rank,
-            "world" if whole and name in ("", "0", "default_pg") else f"group {name}{described}")
+        self.title = "world" if whole and name in ("", "0", "default_pg") else f"group {name}{described}"
+        self._comm = client.get().join(identity.ljust(client.ID_BYTES, b"\0"), size, rank, self.title)
 
     def _get_backend(self, device):
         return self
@@ -313,7 +312,7 @@ class ProcessGroup(dist.ProcessGroup):
 
         profiled = Profiled(f"{self.asked}:{calls[0].title if calls else ''}")
         work = Work([slot for call in calls for slot in call.slots()], finish, tensors, profiled)
-        self._pending = [other for other in self._pending if not other.is_completed()]
+        self._pending = [other for other in self._pending if not other.over()]
         self._pending.append(work)  # a result comes even where nobody keeps the work
         return work
 
@@ -331,8 +330,10 @@ class ProcessGroup(dist.ProcessGroup):
         return self._reduced(as_list(tensors), opts if opts is not None else dist.ReduceOp.SUM)
 
     def _reduced(self, tensors, op):
-        return self._work([self._issue(ALL_REDUCE, tensor, [tensor], [tensor], tensor.numel(), operation(op, tensor),
+        work = self._work([self._issue(ALL_REDUCE, tensor, [tensor], [tensor], tensor.numel(), operation(op, tensor),
                                        reduces=True) for tensor in tensors], tensors)
+        watch.reduced(self, tensors, work)
+        return work
 
     def _sparse_sum(self, tensor, op):
         """Each member's entries, gathered and added in the order of the ranks; done when it returns."""
@@ -535,7 +536,7 @@ class ProcessGroup(dist.ProcessGroup):
             pass
 
     def shutdown(self):
-        self._leave(in_flight=not all([work.is_completed() for work in self._pending]))
+        self._leave(in_flight=not all([work.over() for work in self._pending]))
 
     abort = shutdown
 

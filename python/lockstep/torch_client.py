@@ -24,10 +24,20 @@ class Call(ctypes.Structure):
                 ("shares", ctypes.c_bool), ("shares_sent", ctypes.c_bool), ("shared", ctypes.c_uint16 * 2)]
 
 
+class Item(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("shown", c_char_p), ("data", c_void_p), ("count", c_uint64), ("dtype", c_uint32),
+                ("unused", c_uint32)]
+
+
+class Note(ctypes.Structure):
+    _fields_ = [("finding", c_char_p), ("key", c_char_p), ("about", c_char_p), ("members", POINTER(c_int32)),
+                ("count", c_int32), ("flags", c_uint32), ("step", c_uint64)]
+
+
 def layout():
     """What of exec/client.h is written here once more, in the words of ls_client_layout."""
     lines = [" ".join([name, *(str(getattr(of, field[0]).offset) for field in of._fields_), str(ctypes.sizeof(of))])
-             for name, of in (("region", Region), ("call", Call))]
+             for name, of in (("region", Region), ("call", Call), ("item", Item), ("note", Note))]
     return "\n".join([*lines, f"constants {NONE} {NO_STREAM} {ID_BYTES} {PIECE_BYTES} {SENDER}"])
 
 
@@ -57,6 +67,7 @@ FUNCTIONS = {  # name: (result, arguments after the client)
     "leave": (c_int, [c_void_p, c_uint32, ctypes.c_bool]),
     "issue": (c_int, [POINTER(c_uint32), c_void_p, POINTER(Call)]),
     "arrived": (None, [c_void_p, c_uint32]),
+    "note_values": (c_int, [c_void_p, POINTER(Note), POINTER(Item), c_int]),
     "kind": (c_int, [c_char_p]),
     "said": (c_char_p, []),
     "dtype": (c_char_p, [c_uint32]),
@@ -144,6 +155,12 @@ class Client:
 
     def give_slot(self, slot):
         self._functions["slot_give"](self._self, slot)
+
+    def note(self, finding, key, about="", members=(), flags=0, step=0, items=()):
+        """Tells values that all members must have; of no members: a finding of this rank's, with the text `key`."""
+        note = Note(finding=finding.encode(), key=key.encode(), about=about.encode(), count=len(members), flags=flags,
+                    members=(c_int32 * len(members))(*members), step=step)
+        self._functions["note_values"](self._self, note, (Item * len(items))(*items), len(items))
 
     def dtypes(self):
         """What torch calls our element types, by their numbers."""

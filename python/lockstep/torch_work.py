@@ -109,6 +109,7 @@ class Work(dist._Work):
         super().__init__()
         self._slots, self._finish, self._tensors, self._profiled = slots, finish, tensors, profiled
         self._lock, self._waiting = threading.Lock(), 0
+        self.asked = []  # not empty: the program has waited, or asked whether it is done
         self._complete, self._error, self._future, self._sender = False, None, None, None
 
     def _end(self, told):
@@ -152,6 +153,7 @@ class Work(dist._Work):
             self._end(told=False)
 
     def wait(self, timeout=None):
+        self.asked.append("wait")
         if not self._complete:
             self._end(told=True)
         if self._error is not None:
@@ -162,6 +164,10 @@ class Work(dist._Work):
         self.wait()
 
     def is_completed(self):
+        self.asked.append("is_completed")
+        return self.over()
+
+    def over(self):
         if not self._complete and all(client.get().done(slot) for slot in self._slots):
             self._end(told=False)
         return self._complete
@@ -179,6 +185,7 @@ class Work(dist._Work):
         return self._tensors
 
     def get_future(self):
+        self.asked.append("get_future")
         with self._lock:
             if self._future is not None:
                 return self._future

@@ -1,0 +1,427 @@
+"""What ranks of a PyTorch program must share is compared as it runs: parameters and optimizer states of replicas, the
+settings of their optimizers, the models that DDP wraps, and the order of gradients that are reduced by hand.
+
+Each rank notes its values before a step of an optimizer, in the order of its program; the coordinator compares them
+(exec/notes.c). No rank waits, and no call is made. Only wrappers promise replicas: DistributedDataParallel, and DTensors
+with a Replicate placement, as FSDP2's and tensor parallel ones. A plain module promises nothing.
+
+Invariant: the steps that are noted depend on the step's number alone.
+"""
+
+import atexit
+import ctypes
+import gc
+import os
+import sys
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from lockstep import torch_client as client
+
+EXCUSED, STALE = 1, 2  # flags of a note (exec/wire.h)
+AT_END = (1 << 64) - 1
+DIVERGED, DIFFERS, SETTINGS = "replica.diverged", "model.differs", "optimizer.differs"
+ORDER, NEVER_WAITED = "collective.order_mismatch", "request.never_waited"
+# DDP hooks that sum over all ranks. Of others nobody knows: local SGD has one.
+SUMMING = ("torch.distributed.algorithms.ddp_comm_hooks.default_hooks", "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
+           "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks", "torch.distributed.algorithms.ddp_comm_hooks.mixed_precision_hooks")
+_models = []  # DDP's, weakly, in the order of their wrapping
+_steppers = weakref.WeakKeyDictionary()  # of an optimizer: what is noted of it
+_latest = []  # the one that stepped last, and those whose last step summed no gradients: they live until they are noted at the end
+_reduced = {}  # of the memory of a tensor: its last reduction
+_state = {"installed": False}
+
+
+def mode():
+    return os.environ.get("LOCKSTEP_EXEC_WATCH", "off")
+
+
+def _quiet(function):
+    """A program of an unusual kind runs as it does without this."""
+    def call(*arguments, **options):
+        try:
+            return function(*arguments, **options)
+        except Exception:
+            if "LOCKSTEP_WATCH_RAISES" in os.environ:
+                raise
+            return None
+    return call
+
+
+def is_noted(step):
+    """Every step of the first ten, every tenth of the first hundred, and so on."""
+    return mode() == "all" or step % (10 ** max(0, len(str(step)) - 1)) == 0
+
+
+# ---- Values -------------------------------------------------------------------------------------
+def _plain(name):
+    return name.replace("_orig_mod.", "").replace("_fsdp_wrapped_module.", "").replace("_checkpoint_wrapped_module.", "")
+
+
+def _local(tensor):
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def _value(items, kept, name, tensor):
+    from lockstep.torch_backend import types
+
+    tensor = _local(tensor.detach())
+    if tensor.layout is not torch.strided or tensor.is_meta or type(tensor) not in (torch.Tensor, nn.Parameter):
+        return
+    number, times = types().get(tensor.dtype, (None, 1))
+    if number is None:
+        return
+    whole = tensor.contiguous().cpu()
+    kept.append(whole)
+    items.append(client.Item(name=name.encode(), shown=str(list(whole.shape)).encode(), count=whole.numel() * times,
+                             dtype=number, data=ctypes.c_void_p(whole.data_ptr() or None)))
+
+
+def _text(name, shown):
+    return client.Item(name=name.encode(), shown=shown.encode())
+
+
+def _setting(value):
+    if isinstance(value, torch.Tensor):
+        return value.tolist() if value.numel() == 1 else None
+    return value if isinstance(value, (int, float, bool, str, tuple, list, type(None))) else None
+
+
+# ---- What promises replicas ---------------------------------------------------------------------
+class _Wrapped:
+    """A model of DDP: how its gradients were made since the last step."""
+
+    def __init__(self, model):
+        self.model = weakref.ref(model)
+        self.members = tuple(sorted(dist.get_process_group_ranks(model.process_group)))
+        ignored = getattr(model, "parameters_to_ignore", ())
+        self._names = {id(parameter): (_plain(name), weakref.ref(parameter))
+                       for name, parameter in model.module.named_parameters() if name not in ignored}
+        number = _state["models", self.members] = _state.get(("models", self.members), 0) + 1
+        self.key = "DistributedDataParallel" + (f" {number}" if number > 1 else "")
+        self.summed = self.local = 0  # forwards since the last step
+        self.loaded, self._promised = "", True
+
+    def name(self, parameter):
+        name, of = self._names.get(id(parameter), (None, None))
+        return name if of is not None and of() is parameter else None
+
+    def promises(self):
+        model = self.model()
+        if model is not None:
+            self._promised = all(getattr(hook, "__module__", "") in SUMMING for hook, _ in getattr(model, "_comm_hooks", []))
+        return self._promised
+
+
+def _members_of(tensor):
+    """The ranks that hold the same part of a DTensor; None: it is on this rank alone."""
+    mesh, placements = tensor.device_mesh, tensor.placements
+    at = mesh.get_coordinate()
+    if at is None or any(placement.is_partial() for placement in placements):
+        return None
+    index = tuple(slice(None) if placement.is_replicate() else place for placement, place in zip(placements, at))
+    members = mesh.mesh[index].flatten().tolist()
+    return tuple(sorted(members)) if len(members) > 1 else None
+
+
+def _names_of(parameters):
+    """Of parameters: their names in the outermost modules that hold them."""
+    wanted, found = {id(parameter) for parameter in parameters}, {}
+    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module) and "_modules" in one.__dict__]
+    inner = {id(child) for module in modules for child in module._modules.values()}
+    for module in modules:
+        if id(module) not in inner:
+            for name, parameter in module.named_parameters():
+                if id(parameter) in wanted:
+                    found.setdefault(id(parameter), _plain(name))
+    return found
+
+
+class _Replicas:
+    """Parameters of one optimizer that the same ranks have."""
+
+    def __init__(self, key, members, wrapped):
+        self.key, self.members, self.wrapped, self.parameters = key, members, wrapped, []
+        # excused: no step since the last note had a sum of gradients. history: the reason of a difference.
+        self.versions, self.history, self.excused = None, "", False
+
+
+class _Stepper:
+    """An optimizer: the replicas among its parameters, its steps, and the gradients that are reduced by hand."""
+
+    def __init__(self, optimizer):
+        self.optimizer = weakref.ref(optimizer)
+        self.steps, self.known, self.sets, self.plain, self.number = 0, None, [], [], None
+
+    def learn(self):
+        """Which parameters are replicas; again when there are other models or parameters."""
+        parameters = [parameter for group in self.optimizer().param_groups for parameter in group["params"]]
+        known = (len(_models), [id(parameter) for parameter in parameters])
+        if known == self.known:
+            return
+        before, made = {(one.key, one.members): one for one in self.sets}, {}
+        self.known, self.plain = known, []
+        of_ddp = {id(parameter): one for one in _models for parameter in parameters if one.name(parameter)}
+        names = _names_of([parameter for parameter in parameters if id(parameter) not in of_ddp])
+        for parameter in parameters:
+            wrapped = of_ddp.get(id(parameter))
+            name = wrapped.name(parameter) if wrapped is not None else names.get(id(parameter))
+            is_dtensor = hasattr(parameter, "device_mesh")
+            if wrapped is None and not is_dtensor:
+                self.plain.append((name, parameter))
+                continue
+            members = wrapped.members if wrapped is not None else _members_of(parameter)
+            if name is None or members is None or len(members) < 2:
+                continue
+            key = wrapped.key if wrapped is not None else "replicas of DTensors"
+            if (key, members) not in made:
+                one = made[key, members] = _Replicas(key, members, wrapped)
+                old = before.get((key, members))
+                if old is not None:
+                    one.history, one.excused = old.history, old.excused
+            made[key, members].parameters.append((name, parameter))
+        self.sets = list(made.values())
+        if self.sets and self.number is None:  # among the optimizers of the same replicas, in the order of their first steps
+            key = (self.sets[0].key, self.sets[0].members)
+            self.number = _state[key] = _state.get(key, -1) + 1
+
+    # ---- Notes ----
+    def _note_settings(self, one, key):
+        optimizer, items = self.optimizer(), []
+        names = {id(parameter): name for name, parameter in one.parameters}
+        for group in optimizer.param_groups:
+            first = next((names[id(parameter)] for parameter in group["params"] if id(parameter) in names), None)
+            if first is not None:
+                shown = ", ".join(f"{name} {value}" for name, value in (
+                    (name, _setting(value)) for name, value in sorted(group.items())
+                    if name not in ("params", "param_names", "initial_lr")) if value is not None)
+                items.append(_text(f"settings of {type(optimizer).__name__} for {first}", shown))
+        client.get().note(SETTINGS, key, self._about(one), one.members, step=self.steps, items=items)
+
+    def note_values(self, one, step, flags=0):
+        items, kept, state = [], [], self.optimizer().state
+        for name, parameter in one.parameters:
+            _value(items, kept, name, parameter)
+        for name, parameter in one.parameters:
+            for what, value in sorted(state.get(parameter, {}).items()):
+                if isinstance(value, torch.Tensor) and value.numel() > 1:
+                    _value(items, kept, f"{what} of {name}", value)
+        client.get().note(DIVERGED, self._key(one), self._about(one), one.members, step=step, items=items,
+                          flags=flags | (EXCUSED if one.excused else 0))
+
+    @staticmethod
+    def _about(one):
+        loaded = f"loaded a state at {one.wrapped.loaded}" if one.wrapped is not None and one.wrapped.loaded else ""
+        return "; ".join(text for text in (one.history, loaded) if text)
+
+    def _key(self, one):
+        number = f", optimizer {self.number + 1}" if self.number else ""
+        return f"{one.key}{number}"
+
+    def before(self):
+        self.learn()
+        self._note_reductions()
+        for one in self.sets:
+            if one.wrapped is not None and not one.wrapped.promises():
+                continue
+            if is_noted(self.steps):
+                self._note_settings(one, self._key(one))
+                self.note_values(one, self.steps)
+                one.excused = True
+            self._account(one)
+
+    def _account(self, one):
+        """How this step's gradients were made: the reason if the values differ after it."""
+        wrapped = one.wrapped
+        graded = any(parameter.grad is not None for _, parameter in one.parameters)
+        if wrapped is None or wrapped.summed or not graded:
+            one.excused = False
+            return
+        why = "its forward ran in no_sync()" if wrapped.local else \
+            "no forward of the DistributedDataParallel model ran; was its .module called?"
+        one.history = one.history or f"no gradient was reduced in step {self.steps + 1}: {why}"
+
+    def after(self):
+        self.steps += 1
+        for one in self.sets:
+            one.versions = [parameter._version for _, parameter in one.parameters]
+            if one.wrapped is not None:
+                one.wrapped.summed = one.wrapped.local = 0
+        kept = [entry for entry in _latest if entry[0] is not self and any(one.excused for one in entry[0].sets)]
+        _latest[:] = [*kept, (self, self.optimizer())]
+
+    def at_end(self):
+        for one in self.sets:
+            if one.versions is None or (one.wrapped is not None and not one.wrapped.promises()):
+                continue
+            stale = one.versions != [parameter._version for _, parameter in one.parameters]
+            self.note_values(one, self.steps if not stale else AT_END, STALE if stale else 0)
+
+    # ---- Reductions by hand ----
+    def _note_reductions(self):
+        items = {}
+        for name, parameter in self.plain:
+            gradient = parameter.grad
+            if gradient is None or gradient.layout is not torch.strided:
+                continue
+            entry = _reduced.pop((gradient.untyped_storage()._cdata, gradient.data_ptr()), None)
+            if entry is None or entry.storage.expired():
+                continue
+            if not entry.waited():
+                self._tell_unwaited(name, entry)
+            if name is not None and entry.group() is not None:
+                items.setdefault(entry.group(), []).append((name, entry.number))
+        for key in [key for key, entry in _reduced.items() if entry.storage.expired()] if len(_reduced) > 1000 else []:
+            del _reduced[key]
+        for group, of in items.items():
+            numbers = {number: at for at, number in enumerate(sorted(number for _, number in of))}
+            texts = [_text(f"the gradient of {name}", f"is reduced as number {numbers[number] + 1} of {len(of)} on {group.title}")
+                     for name, number in sorted(of)]
+            whole = _text("the set of reduced gradients", ", ".join(name for name, _ in sorted(of)))
+            if is_noted(self.steps):
+                client.get().note(ORDER, f"order of reductions on {group.title}#{hash_of(whole.shown)}", "",
+                                  sorted(group._members or range(group.size())), step=self.steps, items=texts)
+
+    def _tell_unwaited(self, name, entry):
+        client.get().note(NEVER_WAITED, f"the gradient of {name or 'a parameter'} is used by {type(self.optimizer()).__name__} "
+                                        f"in step {self.steps + 1} before its all_reduce is waited for; call wait() on the work "
+                                        "that async_op=True returns\n")
+
+
+def hash_of(text):
+    import hashlib
+
+    return hashlib.sha256(text).hexdigest()[:8]
+
+
+# ---- Hooks --------------------------------------------------------------------------------------
+class _Entry:
+    def __init__(self, tensor, group, number, work):
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        self.storage, self.number = StorageWeakRef(tensor.untyped_storage()), number
+        self.group = weakref.ref(group)
+        self._asked = work.asked
+
+    def waited(self):
+        return bool(self._asked)
+
+
+@_quiet
+def reduced(group, tensors, work):
+    """A sum or mean over a group was issued, whose results are these tensors."""
+    if mode() == "off":
+        return
+    for tensor in tensors:
+        group.reductions = getattr(group, "reductions", 0) + 1
+        _reduced[(tensor.untyped_storage()._cdata, tensor.data_ptr())] = _Entry(tensor, group, group.reductions, work)
+
+
+@_quiet
+def _before(optimizer, *_):
+    if not dist.is_initialized() or dist.get_world_size() < 2 or torch.compiler.is_compiling():
+        return
+    stepper = _steppers.get(optimizer)
+    if stepper is None:
+        stepper = _steppers[optimizer] = _Stepper(optimizer)
+    stepper.before()
+
+
+@_quiet
+def _after(optimizer, *_):
+    stepper = _steppers.get(optimizer)
+    if stepper is not None:
+        stepper.after()
+
+
+@_quiet
+def _at_end(*_):
+    for stepper, _ in _latest:
+        stepper.at_end()
+    _latest.clear()
+
+
+@_quiet
+def _note_wrapping(module, group):
+    group = group or dist.group.WORLD
+    members = sorted(dist.get_process_group_ranks(group))
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # tables of TorchRec, which are sharded
+    parameters = [(_plain(name), one) for name, one in module.named_parameters() if name not in ignored]
+    items = [_text("the order of parameters", ", ".join(name for name, _ in parameters) or "none")]
+    items += [_text(name, f"{str(one.dtype).removeprefix('torch.')} {list(one.shape)}, "
+                          f"{'trainable' if one.requires_grad else 'frozen (requires_grad is False)'}")
+              for name, one in parameters]
+    number = _state["wraps", tuple(members)] = _state.get(("wraps", tuple(members)), -1) + 1
+    if len(members) > 1:
+        client.get().note(DIFFERS, f"model {number + 1} of DistributedDataParallel", "", members, items=items[1:] + items[:1])
+
+
+def _of(model):
+    return next((one for one in _models if one.model() is model), None)
+
+
+@_quiet
+def _wrapped(model):
+    _models[:] = [one for one in _models if one.model() is not None]
+    _models.append(_Wrapped(model))
+
+
+@_quiet
+def _ran(model):
+    one = _of(model)
+    if one is not None and torch.is_grad_enabled():
+        if model.require_backward_grad_sync:
+            one.summed += 1
+        else:
+            one.local += 1
+
+
+@_quiet
+def _loaded(module, frame):
+    for one in _models:
+        model = one.model()
+        if model is not None and any(part is module for part in (model, *model.module.modules())):
+            one.loaded = f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def install():
+    """Watches optimizers and DDP, from the first process group on."""
+    if _state["installed"] or mode() == "off" or "LOCKSTEP_PROVE" in os.environ:
+        return
+    _state["installed"] = True
+    from torch.distributed import distributed_c10d as c10d
+    from torch.nn.parallel import DistributedDataParallel as Model
+    from torch.optim import optimizer
+
+    optimizer.register_optimizer_step_pre_hook(_before)
+    optimizer.register_optimizer_step_post_hook(_after)
+    make, forward, destroy = Model.__init__, Model.forward, c10d.destroy_process_group
+    load = nn.Module.load_state_dict
+
+    def make_and_note(self, module, *arguments, **options):
+        _note_wrapping(module, options.get("process_group") or (arguments[4] if len(arguments) > 4 else None))
+        make(self, module, *arguments, **options)
+        _wrapped(self)
+
+    def forward_and_note(self, *inputs, **options):
+        _ran(self)
+        return forward(self, *inputs, **options)
+
+    def load_and_note(self, *arguments, **options):
+        result = load(self, *arguments, **options)
+        _loaded(self, sys._getframe(1))
+        return result
+
+    def end_and_destroy(group=None):
+        if group is None or group is dist.group.WORLD:
+            _at_end()
+        return destroy(group)
+
+    make_and_note.__wrapped__, forward_and_note._lockstep = make, getattr(forward, "_lockstep", False)
+    Model.__init__, Model.forward = make_and_note, forward_and_note
+    nn.Module.load_state_dict = load_and_note
+    c10d.destroy_process_group = dist.destroy_process_group = end_and_destroy
+    atexit.register(_at_end)
