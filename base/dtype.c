@@ -13,7 +13,7 @@ typedef struct dtype_row {
 } dtype_row;
 
 #define FRACTION(precision) ((UINT64_C(1) << ((precision) > 0 ? (precision)-1 : 0)) - 1)
-static const dtype_row dtype_rows[LS_DTYPE_COUNT] = {
+static const dtype_row dtype_rows[LS_DTYPE_COUNT + 1] = {
 #define LS_DTYPE_ROW(name, value, text, bytes, class_, precision, subnormal, max, top, npy,        \
                      safetensors, torch, mpi)                                                      \
     [LS_##name] = {#text,                                                                          \
@@ -26,6 +26,14 @@ static const dtype_row dtype_rows[LS_DTYPE_COUNT] = {
                    torch},
     LS_DTYPE_MAP(LS_DTYPE_ROW)
 #undef LS_DTYPE_ROW
+        // Its format is f32's without special values; bounds do not apply to it.
+        [LS_FIELD] = {"field",
+                      4,
+                      'f',
+                      {24, -149, 0x1.fffffep127, 0x7FFFFFFF, false, false},
+                      "u4",
+                      "U32",
+                      "UInt32"},
 };
 
 static const char *const op_names[LS_OP_COUNT] = {
@@ -35,7 +43,7 @@ static const char *const op_names[LS_OP_COUNT] = {
 };
 
 bool ls_dtype_valid(int dtype) {
-    return dtype >= 0 && dtype < (int)LS_DTYPE_COUNT;
+    return dtype >= 0 && dtype <= (int)LS_FIELD;
 }
 
 const char *ls_dtype_name(ls_dtype dtype) {
@@ -117,6 +125,9 @@ int ls_op_parse(ls_op *out, const char *text) {
 bool ls_op_supports(ls_op op, ls_dtype dtype) {
     LS_ASSERT(ls_op_valid((int)op));
     bool bitwise = op == LS_BAND || op == LS_BOR || op == LS_BXOR;
+    if (dtype == LS_FIELD && (op == LS_MAX || op == LS_MIN)) {
+        return false;  // a field has no order
+    }
     return !(bitwise && ls_dtype_is_float(dtype));
 }
 
@@ -126,6 +137,9 @@ typedef struct extremes {
 } extremes;
 
 static extremes extremes_of(ls_dtype dtype) {
+    if (dtype == LS_FIELD) {
+        return (extremes){.one = 1};
+    }
     size_t bits = 8 * ls_dtype_bytes(dtype);
     uint64_t sign = UINT64_C(1) << (bits - 1);
     if (!ls_dtype_is_float(dtype)) {

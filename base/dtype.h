@@ -54,8 +54,11 @@ typedef enum ls_dtype {
 #undef LS_DTYPE_ENUM
 // One more than the largest.
 #define LS_DTYPE_ONE(...) +1
-        LS_DTYPE_COUNT = LS_DTYPE_MAP(LS_DTYPE_ONE)
+        LS_DTYPE_COUNT = LS_DTYPE_MAP(LS_DTYPE_ONE),
 #undef LS_DTYPE_ONE
+    // A number of the field of kernels/field.h, in the place of every float of a scenario that is
+    // proved. No file, call of another system or scenario has it.
+    LS_FIELD = LS_DTYPE_COUNT
 } ls_dtype;
 
 #define LS_OP_MAP(X)                                                                               \

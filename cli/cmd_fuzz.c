@@ -178,8 +178,9 @@ const cli_command cli_cmd_fuzz = {
     .details =
         "Generates random scenarios, the same ones for a seed. Each runs as it is, under another "
         "reduction order, under other schedules, with other shardings and another order of its "
-        "tables, and with --real mpi beside real processes. A share of them has an injected "
-        "defect, which must be found or change nothing. A failure is minimised as long as it fails "
+        "tables, over a field (prove), and with --real mpi beside real processes. A share of them "
+        "has an injected defect, which must be found or change nothing. A failure is minimised as "
+        "long as it fails "
         "in the same way. With FILEs, these run in place of random ones.",
     .example = "lockstep fuzz --count 50 --seed 7 --keep found",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/exec_report.h"
+#include "cli/scenarios.h"
 #include "exec/coordinator.h"
 #include "runner/diff/diff.h"
 #include "process/reaper.h"
@@ -26,6 +27,7 @@ static struct {
     const char *ranks, *ignore, *keep;
     double deadline_seconds;
     bool all, deadline_given;
+    cli_run_options run;  // of scenarios
 } given;
 
 static const cli_option options[] = {
@@ -59,6 +61,7 @@ static const cli_option options[] = {
      .value_name = "SECONDS",
      .help = "Explain and end a run in which nothing moves for so long (default: 300, where ranks "
              "wait; 0: never)"},
+    CLI_OUTSIDE_OPTION(given.run.allow_outside),
     {.long_name = NULL},
 };
 
@@ -275,10 +278,35 @@ static int run_in(proof *p) {
     return status;
 }
 
+static int prove_all(const cli_scenarios *scenarios, ls_device *device) {
+    (void)device;
+    ls_results *results = NULL;
+    ls_text command = {0};
+    int status = ls_results_create(&results, "prove");
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    ls_text_puts(&command, "lockstep prove");
+    cli_reproduce_options(&command, &given.run);
+    const ls_run_options how = cli_run_options_of(&given.run, &command);
+    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
+        cli_progress("proving", i, scenarios->count);
+        status = ls_run_proved(results, scenarios->at[i], &how);
+    }
+    cli_progress_end();
+    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
+    ls_results_free(results);
+    ls_text_free(&command);
+    return code;
+}
+
 static int run(const cli_args *args) {
     static proof p;
+    if (args->before_dashes == args->count || args->before_dashes < 0) {
+        return cli_scenarios_run(args, &given.run, NULL, prove_all, NULL);
+    }
     if (args->before_dashes != 0) {
-        cli_error("prove takes '-- PROGRAM [ARGUMENTS]'; run and compare judge scenario files");
+        cli_error("prove takes scenario files or '-- PROGRAM [ARGUMENTS]', not both");
         return LS_EXIT_USAGE;
     }
     int code = read_ranks(&p);
@@ -314,11 +342,12 @@ static int run(const cli_args *args) {
 
 const cli_command cli_cmd_prove = {
     .name = "prove",
-    .arguments = "-- PROGRAM [ARGUMENTS]",
+    .arguments = "FILE... | -- PROGRAM [ARGUMENTS]",
     .arguments_min = 1,
     .arguments_max = -1,
-    .summary = "Prove that a PyTorch program computes the same on one rank and on many",
-    .details = "Runs the program, unmodified, on each number of ranks, with a number of a prime "
+    .summary = "Prove that a scenario or PyTorch program computes the same on one rank and on many",
+    .details = "Simulates scenario files, or runs the program, unmodified, on each number of "
+               "ranks, with a number of a prime "
                "field beside every floating-point number. Sums of any order are equal there, and "
                "random values make other formulas differ: a tensor is proved or wrong, without a "
                "tolerance. The report names for the first wrong tensor its step, module, rank and "

@@ -30,7 +30,7 @@ static int divide_values(const division *d, void *values, ls_dtype dtype, bool b
 static int divide(const division *d, bool by_weights, double added) {
     ls_device *device = d->module->device;
     ls_dtype dtype = d->group->dtype;
-    if (dtype == LS_F32 || dtype == LS_F64) {
+    if (dtype == LS_F32 || dtype == LS_F64 || dtype == LS_FIELD) {
         return divide_values(d, d->values, dtype, by_weights, added);
     }
     size_t count;

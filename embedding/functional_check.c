@@ -43,7 +43,8 @@ static int check_weight(ls_functional *f) {
         return LS_FAIL(LS_ERR_INVALID, "the weight has %d dimensions; an embedding's has 2",
                        shape->ndim);
     }
-    if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_F16 && dtype != LS_BF16) {
+    if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_F16 && dtype != LS_BF16 &&
+        dtype != LS_FIELD) {
         return LS_FAIL(LS_ERR_INVALID, "the weight is %s; f32, f64, f16 and bf16 are looked up",
                        ls_dtype_name(dtype));
     }
@@ -174,7 +175,7 @@ static int check_bags(const ls_functional *f) {
     if (o->mode != LS_POOL_SUM && o->mode != LS_POOL_MEAN && o->mode != LS_POOL_MAX) {
         return LS_FAIL(LS_ERR_INVALID, "bags are pooled by sum, mean or max");
     }
-    if (dtype != LS_F32 && dtype != LS_F64) {
+    if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_FIELD) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "bags are pooled of f32 and f64 weights, not of %s",
                        ls_dtype_name(dtype));
     }
@@ -185,7 +186,9 @@ static int check_bags(const ls_functional *f) {
         return LS_FAIL(LS_ERR_INVALID, "include_last_offset needs offsets");
     }
     LS_TRY(o->offsets != NULL ? check_argument(f, o->offsets, LS_I64, "offsets") : LS_OK);
-    LS_TRY(o->weights != NULL ? check_argument(f, o->weights, LS_F32, "weights of ids") : LS_OK);
+    LS_TRY(o->weights != NULL ? check_argument(f, o->weights, dtype == LS_FIELD ? LS_FIELD : LS_F32,
+                                               "weights of ids")
+                              : LS_OK);
     for (int i = 0; i < f->held; i++) {
         LS_TRY(check_bags_of(f, i));
     }

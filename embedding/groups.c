@@ -20,7 +20,7 @@ ls_dtype ls_table_output_dtype(const ls_table *table) {
         return table->output_dtype;
     }
     bool as_kept = !table->row_format && table->pooling == LS_POOL_NONE;
-    return as_kept || table->dtype == LS_F64 ? table->dtype : LS_F32;
+    return as_kept ? table->dtype : ls_optimizer_state_dtype(table->dtype);
 }
 
 static ls_pooling pooling_class(const ls_table *table) {

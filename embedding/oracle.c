@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/element.h"
+
 // ---- Inputs -------------------------------------------------------------------------------------
 
 // The feature's place in an input, or -1.
@@ -255,11 +257,15 @@ static ls_dtype values_dtype(const ls_table *table) {
     if (table->row_format) {
         return LS_F32;
     }
-    return table->pooling == LS_POOL_NONE || table->dtype == LS_F64 ? table->dtype : LS_F32;
+    return table->pooling == LS_POOL_NONE ? table->dtype : ls_optimizer_state_dtype(table->dtype);
 }
 
 bool ls_oracle__reduces(const ls_table *table) {
     return table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN;
+}
+
+double ls_oracle__weight(const ls_table *table, const float *weight) {
+    return ls_element_to_f64(weight, ls_oracle__dtype(table, LS_STAGE_FIELD_WEIGHTS));
 }
 
 ls_dtype ls_oracle__dtype(const ls_table *table, ls_stage_field field) {
@@ -268,11 +274,11 @@ ls_dtype ls_oracle__dtype(const ls_table *table, ls_stage_field field) {
         return values_dtype(table);
     case LS_STAGE_FIELD_WEIGHTS:
     case LS_STAGE_FIELD_NORM:
-        return LS_F32;
+        return table->dtype == LS_FIELD ? LS_FIELD : LS_F32;
     case LS_STAGE_FIELD_GRADIENTS:
     case LS_STAGE_FIELD_MOMENTUM1:
     case LS_STAGE_FIELD_MOMENTUM2:
-        return table->dtype == LS_F64 ? LS_F64 : LS_F32;
+        return ls_optimizer_state_dtype(table->dtype);
     default:
         return LS_I64;
     }

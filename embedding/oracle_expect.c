@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/element.h"
+#include "kernels/field.h"
 #include "orders/bound.h"
 
 void ls_oracle__columns(const ls_oracle *oracle, const oracle_entry *entry, int64_t *first,
@@ -87,7 +88,7 @@ static int add_up(const ls_oracle *oracle, const column_span *of, const oracle_s
         out->divisor_magnitude += fabs(item->weight);
         for (int64_t c = of->first; c < of->end; c++) {
             double error = row[table->dim + c], size = item->weight * row[2 * table->dim + c];
-            out->sum[c] += item->weight * row[c];
+            out->sum[c] += ls_range__product(item->weight, row[c], table->dtype);
             out->magnitude[c] += fabs(item->weight) * (fabs(row[c]) + error);
             out->squares[c] += size * size;
             out->error[c] += fabs(item->weight) * error;
@@ -106,7 +107,7 @@ static double sum_bound(const ls_table *table, ls_dtype dtype, size_t terms, dou
 
 // The type in which lookups are summed, before they round to the outputs' type.
 static ls_dtype sum_dtype(const ls_table *table) {
-    return table->dtype == LS_F64 ? LS_F64 : LS_F32;
+    return ls_optimizer_state_dtype(table->dtype);
 }
 
 // The shards whose sums, each rounded to the outputs' type, are added up in it.
@@ -145,6 +146,10 @@ static void divide(const ls_table *table, const bag_sum *bag, const oracle_divis
         error += torchrec ? ls_bound_sum(dtype, bag->counted, bag->divisor_magnitude) : 0;
     } else if (by->by == ORACLE_BY_IDS) {
         divisor = (double)bag->counted;
+    }
+    if (dtype == LS_FIELD) {
+        *value = ls_field_quotient_f64(*value, ls_field_sum_f64(divisor, by->added));
+        return;
     }
     divisor += by->added;
     error +=

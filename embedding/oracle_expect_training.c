@@ -115,7 +115,7 @@ static int expect_gradients(const wanted *w) {
 static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
                            oracle_range *record, oracle_range *out) {
     int64_t id = w->selection->items[item].id;
-    ls_dtype dtype = w->table->dtype == LS_F64 ? LS_F64 : LS_F32;
+    ls_dtype dtype = ls_optimizer_state_dtype(w->table->dtype);
     const oracle_range *gradient = gradient_of(w, bag, item);
     double sum = 0, error = 0, size = 0, squares = 0;
     if (!ls_oracle__counts(w->table, id)) {
@@ -126,7 +126,7 @@ static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
     for (int64_t c = w->first_column; c < w->first_column + w->columns; c++) {
         oracle_range g = arrived(w, gradient[c]);
         double g_error = ls_range__bound(g), w_error = ls_range__bound(record[c]);
-        sum += g.mid * record[c].mid;
+        sum += ls_range__product(g.mid, record[c].mid, dtype);
         error += fabs(g.mid) * w_error + fabs(record[c].mid) * g_error + g_error * w_error;
         size += (fabs(g.mid) + g_error) * (fabs(record[c].mid) + w_error);
         squares += g.size * g.size * record[c].size * record[c].size;

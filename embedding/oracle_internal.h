@@ -93,6 +93,8 @@ typedef struct oracle_meaning {
     char why[512];
 } oracle_meaning;
 void ls_oracle__unsharded(const ls_oracle *oracle, int table, oracle_meaning *out);
+// The weight of an id as its table takes it.
+double ls_oracle__weight(const ls_table *table, const float *weight);
 // Whether a table is divided as TorchRec does it by the scenario's own words: there divisors, or
 // what is multiplied by in their place, are of the output's type and rounded to it.
 bool ls_oracle__divides_as_torchrec(const ls_table *table, const oracle_divisor *by);

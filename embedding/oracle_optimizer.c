@@ -104,7 +104,7 @@ static void step_adagrad(const stepper *p) {
 }
 
 static oracle_range mean_square(const stepper *p, bool decayed) {
-    oracle_squares sum = {.count = 0};
+    oracle_squares sum = {.field = p->t == LS_FIELD};
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range g = gradient(p, c);
         ls_squares__add(&sum, decayed ? add(p, mul(p, p->decay, p->s->weights[c]), g) : g);
@@ -192,7 +192,7 @@ static oracle_range norm(const stepper *p, const oracle_squares *sum) {
 
 static void step_lamb(const stepper *p, bool per_row) {
     step_moments(p, per_row, false);
-    oracle_squares weights = {.count = 0}, moves = weights;
+    oracle_squares weights = {.field = p->t == LS_FIELD}, moves = weights;
     for (size_t c = 0; c < p->s->columns; c++) {
         ls_squares__add(&weights, p->s->weights[c]);
         ls_squares__add(&moves, lamb_direction(p, c, per_row));
@@ -210,7 +210,7 @@ static void step_lamb(const stepper *p, bool per_row) {
 // ---- LARS ---------------------------------------------------------------------------------------
 
 static void step_lars(const stepper *p) {
-    oracle_squares of_weights = {.count = 0}, of_gradients = of_weights;
+    oracle_squares of_weights = {.field = p->t == LS_FIELD}, of_gradients = of_weights;
     for (size_t c = 0; c < p->s->columns; c++) {
         ls_squares__add(&of_weights, p->s->weights[c]);
         ls_squares__add(&of_gradients, gradient(p, c));
@@ -237,7 +237,21 @@ typedef struct decay_rate {
     oracle_range beta, rest, correction;  // 1 - beta, 1 - beta^step
 } decay_rate;
 
+static decay_rate rate_in_field(double beta, int64_t step) {
+    oracle_range one = ls_range__point(1), power = one;
+    oracle_range of = ls_range__constant(beta, LS_FIELD);
+    for (int64_t i = 0; i < step; i++) {
+        power = ls_range__mul(power, of, LS_FIELD);
+    }
+    return (decay_rate){.beta = of,
+                        .rest = ls_range__sub(one, of, LS_FIELD),
+                        .correction = ls_range__sub(one, power, LS_FIELD)};
+}
+
 static decay_rate rate_of(double beta, ls_dtype t, int64_t step, bool given) {
+    if (t == LS_FIELD) {
+        return rate_in_field(beta, step);
+    }
     oracle_range stored = ls_range__constant(beta, t);
     double exact = given ? beta : stored.mid;
     oracle_range power = ls_range__point(pow(exact, (double)step));
@@ -267,7 +281,7 @@ static double reach_of(const decay_rate *first, const decay_rate *second, int64_
 
 void ls_oracle__update_row(const oracle_row_step *step) {
     const ls_optimizer *o = step->optimizer;
-    ls_dtype t = step->dtype == LS_F64 ? LS_F64 : LS_F32;
+    ls_dtype t = ls_optimizer_state_dtype(step->dtype);
     bool dense = o->form == LS_OPTIMIZER_DENSE && ls_optimizer_about(o->kind)->dense_differs;
     decay_rate first = rate_of(o->beta1, t, step->step, dense);
     decay_rate second = rate_of(o->beta2, t, step->step, dense);

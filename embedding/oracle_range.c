@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/element.h"
+#include "kernels/field.h"
 #include "orders/bound.h"
 
 static double rounded(double value, ls_dtype dtype) {
@@ -74,14 +75,26 @@ oracle_range ls_range__about(double value, double of_inputs, double own) {
 
 oracle_range ls_range__constant(double value, ls_dtype dtype) {
     double stored = rounded(value, dtype);
+    value = dtype == LS_FIELD ? stored : value;
     return (oracle_range){stored, fmin(stored, value), fmax(stored, value), fabs(stored)};
 }
 
+// Of numbers of the field nothing but `mid` is known, and that exactly.
+double ls_range__product(double a, double b, ls_dtype dtype) {
+    return dtype == LS_FIELD ? ls_field_product_f64(a, b) : a * b;
+}
+
 oracle_range ls_range__add(oracle_range a, oracle_range b, ls_dtype dtype) {
+    if (dtype == LS_FIELD) {
+        return ls_range__point(ls_field_sum_f64(a.mid, b.mid));
+    }
     return sized(widened(a.mid + b.mid, a.lo + b.lo, a.hi + b.hi, dtype), together(a, b));
 }
 
 oracle_range ls_range__sub(oracle_range a, oracle_range b, ls_dtype dtype) {
+    if (dtype == LS_FIELD) {
+        return ls_range__point(ls_field_sum_f64(a.mid, ls_field_product_f64(-1, b.mid)));
+    }
     return sized(widened(a.mid - b.mid, a.lo - b.hi, a.hi - b.lo, dtype), together(a, b));
 }
 
@@ -98,6 +111,9 @@ static oracle_range corners(double mid, const double *corner, ls_dtype dtype) {
 }
 
 oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype) {
+    if (dtype == LS_FIELD) {
+        return ls_range__point(ls_field_product_f64(a.mid, b.mid));
+    }
     if ((is_unknown(a) && !is_nan(b)) || (is_unknown(b) && !is_nan(a))) {
         return unknown(rounded(a.mid * b.mid, dtype));
     }
@@ -106,6 +122,9 @@ oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype) {
 }
 
 oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype) {
+    if (dtype == LS_FIELD) {
+        return ls_range__point(ls_field_quotient_f64(a.mid, b.mid));
+    }
     bool nan = is_nan(a) || is_nan(b), zero = b.lo == 0 && b.hi == 0 && a.lo == a.hi;
     if (nan || zero) {
         return ls_range__point(nan ? NAN : a.mid / b.mid);
@@ -122,6 +141,9 @@ double ls_range__least_size(oracle_range a) {
 }
 
 oracle_range ls_range__square(oracle_range a, ls_dtype dtype) {
+    if (dtype == LS_FIELD) {
+        return ls_range__mul(a, a, dtype);
+    }
     double largest = fmax(fabs(a.lo), fabs(a.hi)), smallest = ls_range__least_size(a);
     oracle_range out = widened(a.mid * a.mid, smallest * smallest, largest * largest, dtype);
     out.lo = isfinite(out.hi) ? fmax(out.lo, 0) : out.lo;  // no rounding makes it negative
@@ -129,6 +151,9 @@ oracle_range ls_range__square(oracle_range a, ls_dtype dtype) {
 }
 
 oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype) {
+    if (dtype == LS_FIELD) {
+        return ls_range__point((double)ls_field_root(ls_field_of(a.mid), 0));
+    }
     double least = a.lo < 0 && a.hi >= 0 ? 0 : sqrt(a.lo);
     oracle_range out = widened(sqrt(a.mid), least, sqrt(a.hi), dtype);
     out.lo = out.lo < 0 && isfinite(out.lo) ? 0 : out.lo;
@@ -145,6 +170,10 @@ oracle_range ls_range__limit(oracle_range a, double limit) {
 }
 
 void ls_squares__add(oracle_squares *sum, oracle_range value) {
+    if (sum->field) {
+        sum->mid += ls_field_product_f64(value.mid, value.mid);
+        return;
+    }
     double largest = fmax(fabs(value.lo), fabs(value.hi)), smallest = ls_range__least_size(value);
     sum->mid += value.mid * value.mid;
     sum->lo += smallest * smallest;
@@ -153,6 +182,9 @@ void ls_squares__add(oracle_squares *sum, oracle_range value) {
 }
 
 oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype) {
+    if (sum->field) {
+        return ls_range__point(ls_field_sum_f64(sum->mid, 0));
+    }
     double error = ls_bound_sum_of_products(dtype, sum->count, sum->hi) +
                    ls_bound_sum_of_products(LS_F64, sum->count, sum->hi);
     if (!isfinite(sum->hi) || !isfinite(error)) {
@@ -163,6 +195,9 @@ oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype) {
 }
 
 oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_side) {
+    if (dtype == LS_FIELD) {
+        return ls_range__point(a.mid);
+    }
     oracle_range out = widened(a.mid, a.lo, a.hi, dtype);
     double largest = ls_dtype_format(dtype).max;
     if (!isfinite(out.lo)) {

@@ -24,6 +24,8 @@ oracle_range ls_range__sub(oracle_range a, oracle_range b, ls_dtype dtype);
 oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype);
 oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype);
 oracle_range ls_range__square(oracle_range a, ls_dtype dtype);
+// a b of points, exact; of numbers of the field, in the field.
+double ls_range__product(double a, double b, ls_dtype dtype);
 // How near to 0 it comes.
 double ls_range__least_size(oracle_range a);
 oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype);
@@ -33,6 +35,7 @@ oracle_range ls_range__limit(oracle_range a, double limit);
 typedef struct oracle_squares {
     double mid, lo, hi;
     size_t count;
+    bool field;  // of numbers of the field
 } oracle_squares;
 void ls_squares__add(oracle_squares *sum, oracle_range value);
 oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype);

@@ -63,7 +63,7 @@ static void select_source(const ls_oracle *oracle, const oracle_entry *entry, in
             id = id >= 0 && id < table->rows ? id : ls_oracle__row(policy, table->rows, id);
             if (id >= first_row && id < first_row + rows) {
                 double weight =
-                    table->weighted ? ls_element_to_f64(&input->weights[at], LS_F32) : 1.0;
+                    table->weighted ? ls_oracle__weight(table, &input->weights[at]) : 1.0;
                 out->items[out->item_count++] = (oracle_item){id, i, weight};
                 chosen->count++;
             }

@@ -15,7 +15,7 @@ const ls_training *ls_oracle__training(const ls_oracle *oracle) {
 }
 
 static ls_dtype sum_dtype(const ls_oracle *oracle, int t) {
-    return oracle->options.tables[t].dtype == LS_F64 ? LS_F64 : LS_F32;
+    return ls_optimizer_state_dtype(oracle->options.tables[t].dtype);
 }
 
 static const ls_optimizer *optimizer_of(const ls_oracle *oracle, int t) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "kernels/element.h"
+#include "kernels/field.h"
 #include "orders/bound.h"
 
 static const ls_optimizer *optimizer_of(const ls_oracle *oracle, int t) {
@@ -13,7 +14,7 @@ static const ls_optimizer *optimizer_of(const ls_oracle *oracle, int t) {
 }
 
 static ls_dtype sum_dtype(const ls_oracle *oracle, int t) {
-    return oracle->options.tables[t].dtype == LS_F64 ? LS_F64 : LS_F32;
+    return ls_optimizer_state_dtype(oracle->options.tables[t].dtype);
 }
 
 // ---- Gradients of outputs -----------------------------------------------------------------------
@@ -32,7 +33,7 @@ static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_ja
         int64_t at = input->offsets[bag] + i;
         int64_t id = ls_oracle__row(oracle->options.id_policy, table->rows, input->values[at]);
         if (ls_oracle__counts(table, id)) {
-            double weight = table->weighted ? ls_element_to_f64(&input->weights[at], LS_F32) : 1.0;
+            double weight = table->weighted ? ls_oracle__weight(table, &input->weights[at]) : 1.0;
             sum += weight;
             size += fabs(weight);
             ++*counted;
@@ -44,13 +45,14 @@ static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_ja
         sum = (double)*counted;
     }
     ls_dtype dtype = output_dtype(oracle, t);
-    bool weights = by->by == ORACLE_BY_WEIGHTS;
-    bool torchrec = ls_oracle__divides_as_torchrec(table, by);
+    bool weights = by->by == ORACLE_BY_WEIGHTS,
+         torchrec = ls_oracle__divides_as_torchrec(table, by);
     double error = weights ? 2 * ls_bound_sum(LS_F64, *counted, size) : 0;
     error += weights && torchrec ? ls_bound_sum(dtype, *counted, size) : 0;
     error += by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(sum + by->added)) : 0;
     error += torchrec ? ls_bound_roundoff(dtype) * fabs(sum + by->added) : 0;
-    return ls_range__about(sum + by->added, 0, error);
+    sum = dtype == LS_FIELD ? ls_field_sum_f64(sum, by->added) : sum + by->added;
+    return ls_range__about(sum, 0, error);
 }
 
 static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *input, int64_t bag,
@@ -72,7 +74,7 @@ static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *in
 static int sum_samples(ls_oracle *oracle, int t, const ls_keyed_jagged *input, int key,
                        const char *fed, size_t rows, oracle_range *out) {
     const ls_table *table = &oracle->options.tables[t];
-    ls_dtype dtype = output_dtype(oracle, t), adds = dtype == LS_F64 ? LS_F64 : LS_F32;
+    ls_dtype dtype = output_dtype(oracle, t), adds = ls_optimizer_state_dtype(dtype);
     bool pooled = table->pooling != LS_POOL_NONE;
     int64_t first = input->starts[key], dim = table->dim;
     double *sizes;
@@ -207,7 +209,7 @@ static int list_occurrences(const ls_oracle *oracle, int t, oracle_sense sense, 
                                  : table->pooling == LS_POOL_MAX ? bags + i - first
                                                                  : b;
                     double weight =
-                        table->weighted ? ls_element_to_f64(&input->weights[i], LS_F32) : 1.0;
+                        table->weighted ? ls_oracle__weight(table, &input->weights[i]) : 1.0;
                     if (!table->has_padding_id || row != table->padding_id) {
                         (*out)[*count] = (occurrence){
                             row, *count, rank, f, b, gradients + at * table->dim, weight};
@@ -233,7 +235,7 @@ static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence 
     for (size_t i = 0; i < count; i++) {
         oracle_range g = of[i].gradient[column];
         g = shared ? ls_range__mul(g, share, output_dtype(oracle, t)) : g;
-        sum += of[i].weight * g.mid;
+        sum += ls_range__product(of[i].weight, g.mid, dtype);
         error += fabs(of[i].weight) * ls_range__bound(g);
         size += fabs(of[i].weight) * fmax(fabs(g.lo), fabs(g.hi));
         squares += of[i].weight * of[i].weight * g.size * g.size;
@@ -491,8 +493,8 @@ int ls_oracle__train(ls_oracle *oracle) {
     oracle->step++;
     LS_TRY(train_sense(oracle, ORACLE_UNSHARDED));
     bool departs = false;
-    for (int t = 0; t < options->table_count; t++) {
-        departs = departs || ls_oracle__departs(oracle, t);
+    for (int t = 0; t < options->table_count && !departs; t++) {
+        departs = ls_oracle__departs(oracle, t);
     }
     return departs ? train_sense(oracle, ORACLE_DOCUMENTED) : LS_OK;
 }

@@ -61,7 +61,7 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
         return LS_OK;
     }
     emission.field = LS_STAGE_FIELD_WEIGHTS;
-    emission.dtype = LS_F32;
+    emission.dtype = group->dtype == LS_FIELD ? LS_FIELD : LS_F32;
     emission.data = part->weights[k];
     return ls_embedding__emit(module, sink, &emission);
 }

@@ -9,7 +9,7 @@ ls_dtype ls_embedding__looked_up_dtype(const ls_table *table) {
     if (table->row_format) {
         return LS_F32;
     }
-    return table->pooling == LS_POOL_NONE || table->dtype == LS_F64 ? table->dtype : LS_F32;
+    return table->pooling == LS_POOL_NONE ? table->dtype : ls_optimizer_state_dtype(table->dtype);
 }
 
 int ls_embedding__check_kept(const ls_table *table) {

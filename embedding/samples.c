@@ -67,7 +67,7 @@ int ls_embedding__samples_fold(embedding_pool *memory, int rank, int pair,
     const ls_embedding *module = memory->module;
     const embedding_table *table = &module->tables[module->pairs[pair].table];
     ls_dtype dtype = module->groups[table->group].dtype;
-    ls_dtype sum_dtype = dtype == LS_F64 ? LS_F64 : LS_F32;
+    ls_dtype sum_dtype = ls_optimizer_state_dtype(dtype);
     int64_t rows = value_rows(module, pair, input), *starts, *order;
     size_t count, dim = (size_t)table->config->dim;
     LS_TRY(ls_embedding__count(&count, rows, table->config->dim, 1));

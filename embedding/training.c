@@ -26,7 +26,8 @@ static int check_training(const ls_embedding *module, const ls_training *trainin
         const embedding_table *table = &module->tables[t];
         const ls_optimizer *optimizer = &training->optimizers[t];
         ls_dtype dtype = table->config->dtype;
-        if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_F16 && dtype != LS_BF16) {
+        if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_F16 && dtype != LS_BF16 &&
+            dtype != LS_FIELD) {
             return LS_FAIL(LS_ERR_UNSUPPORTED,
                            "embedding: table %s is of %s; f32, f64, f16 and bf16 can be trained",
                            table->config->name, ls_dtype_name(dtype));

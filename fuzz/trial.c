@@ -11,7 +11,7 @@
 #include "runner/scenario/memory_need.h"
 #include "runner/scenario/scenario.h"
 
-typedef enum way_kind { PLAIN, ORDER, SCHEDULE, VARIED, CHECKPOINT, REAL } way_kind;
+typedef enum way_kind { PLAIN, ORDER, SCHEDULE, VARIED, CHECKPOINT, PROOF, REAL } way_kind;
 
 static const struct {
     way_kind kind;
@@ -35,6 +35,7 @@ static const struct {
     {VARIED, "tables reversed", "lockstep fuzz", "", 0, LS_FUZZ_REVERSED},
     {VARIED, "on fewer ranks", "lockstep fuzz", "", 0, LS_FUZZ_FEWER},
     {CHECKPOINT, "resharded and back", "lockstep fuzz", "", 0, 0},
+    {PROOF, "over a field", "lockstep prove", "", 0, 0},
     {REAL, "beside MPI", "lockstep compare --real mpi", "", 0, 0},
 };
 
@@ -207,7 +208,7 @@ static bool fits_way(const ls_scenario *scenario, int way) {
            (!planted && (ways[way].kind != SCHEDULE || ls_program_has_ranks(scenario)));
 }
 
-static int run_way(ls_results *results, bool *fits, const json_t *tree, const ls_scenario *scenario,
+static int run_way(ls_results *results, bool *fits, const json_t *tree, ls_scenario *scenario,
                    int way, const ls_run_options *options) {
     ls_run_options own = *options;
     own.checkpoint = NULL;
@@ -231,6 +232,8 @@ static int run_way(ls_results *results, bool *fits, const json_t *tree, const ls
         const ls_real_source source = {.backend = &ls_backend_kind_mpi};
         return ls_run_compared(results, scenario, &source, &own);
     }
+    case PROOF:
+        return ls_run_proved(results, scenario, &own);
     default:
         return ls_run_simulated(results, scenario, &own);
     }

@@ -8,6 +8,26 @@
 
 #define LS_FIELD_PRIME UINT32_C(0x7FFFFFFF)
 
+// ---- One number ---------------------------------------------------------------------------------
+uint32_t ls_field_plus(uint32_t a, uint32_t b);
+uint32_t ls_field_minus(uint32_t a, uint32_t b);
+uint32_t ls_field_times(uint32_t a, uint32_t b);
+uint32_t ls_field_over(uint32_t a, uint32_t b);  // times the inverse; of 0 it is 0
+uint32_t ls_field_power(uint32_t a, uint64_t exponent);
+// A constant: whole numbers modulo p, others as the fraction of the smallest denominator that f32
+// cannot tell from them, so that 0.1 in f32 and in f64 are both 1/10. A number of the field, as a
+// double, is itself.
+uint32_t ls_field_of(double value);
+// The `which`-th square root: of small squares, which random numbers hardly are, the root, so that
+// the field and floats agree on them; else an uninterpreted function of its argument.
+uint32_t ls_field_root(uint32_t a, uint64_t which);
+// Of doubles that hold numbers of the field or constants.
+double ls_field_sum_f64(double a, double b);
+double ls_field_product_f64(double a, double b);
+double ls_field_quotient_f64(double a, double b);
+
+// ---- Arrays -------------------------------------------------------------------------------------
+
 // out [batch, m, n] = a [batch, m, k] times b [batch, k, n]. Steps are in elements, between
 // matrices, rows and columns of a and b; out is dense.
 typedef struct ls_field_product {

@@ -191,7 +191,7 @@ int ls_local_tensor_matmul(ls_local_tensor **out, const ls_local_tensor *a,
     LS_TRY(ls_local_tensor__check_pair(a, b));
     LS_TRY(ls_local_tensor__check_single(a));
     LS_TRY(ls_local_tensor__check_single(b));
-    if (a->dtype != LS_F32 && a->dtype != LS_F64) {
+    if (a->dtype != LS_F32 && a->dtype != LS_F64 && a->dtype != LS_FIELD) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "matrix products are in f32 or f64, not %s",
                        ls_dtype_name(a->dtype));
     }

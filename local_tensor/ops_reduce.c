@@ -1,6 +1,7 @@
 // Reductions along a dimension, rank by rank; a sharded dimension leaves partial values.
 #include "local_tensor/internal.h"
 
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 static void remove_dim(ls_shape *shape, int dim) {
@@ -84,8 +85,11 @@ static void divide(ls_local_tensor *tensor, int64_t count) {
     for (size_t s = 0; s < tensor->shard_count; s++) {
         for (size_t i = 0; i < tensor->shards[s].count; i++) {
             char *at = (char *)tensor->shards[s].data + i * bytes;
+            double value = ls_element_to_f64(at, tensor->dtype);
             ls_element_from_f64(at, tensor->dtype,
-                                ls_element_to_f64(at, tensor->dtype) / (double)count);
+                                tensor->dtype == LS_FIELD
+                                    ? ls_field_quotient_f64(value, (double)count)
+                                    : value / (double)count);
         }
     }
 }

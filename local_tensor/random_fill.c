@@ -1,6 +1,7 @@
 // Random values and dropout: the same logical numbers under any sharding, or a stream per rank.
 #include "local_tensor/internal.h"
 
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 static int check_float(const ls_local_tensor *tensor) {
@@ -89,7 +90,10 @@ typedef struct dropping {
 
 static void drop(const dropping *d, char *element, ls_dtype dtype, uint32_t rank, uint64_t index) {
     bool dropped = ls_random_uniform(d->seed, d->stream, rank, index) < d->p;
-    double value = dropped ? 0 : ls_element_to_f64(element, dtype) / (1 - d->p);
+    double value = ls_element_to_f64(element, dtype);
+    value = dropped             ? 0
+            : dtype == LS_FIELD ? ls_field_quotient_f64(value, 1 - d->p)
+                                : value / (1 - d->p);
     ls_element_from_f64(element, dtype, value);
 }
 

@@ -36,6 +36,9 @@ void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements) {
 }
 
 void ls_stage_result_distance(ls_stage_result *stage, ls_dtype dtype, uint64_t distance) {
+    if (dtype == LS_FIELD) {
+        return;
+    }
     uint64_t *largest = ls_dtype_is_float(dtype) ? &stage->max_ulps : &stage->max_difference;
     *largest = distance > *largest ? distance : *largest;
 }

@@ -2,6 +2,7 @@
 #include "kernels/cpu/accumulate.h"
 
 #include "kernels/cpu/bits.h"
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 // Defines `name`: loads with `load` (a macro or function), combines with expression of a and b,
@@ -109,8 +110,23 @@ LS_DTYPE_NARROW_MAP(NARROW_MAX_MIN)
                    [LS_PROD] = prod_##suffix,                                                      \
                    [LS_MAX] = max_##suffix,                                                        \
                    [LS_MIN] = min_##suffix},
-static const ls_accumulate_fn loops[LS_DTYPE_COUNT][LS_OP_COUNT] = {
-    LS_DTYPE_INTEGER_MAP(INTEGER_ROW) LS_DTYPE_FLOAT_MAP(FLOAT_ROW)};
+static void sum_field(void *restrict accumulator, const void *restrict in, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        any_u32 *to = (any_u32 *)accumulator + i;
+        *to = ls_field_plus(*to, ((const any_u32 *)in)[i]);
+    }
+}
+
+static void prod_field(void *restrict accumulator, const void *restrict in, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        any_u32 *to = (any_u32 *)accumulator + i;
+        *to = ls_field_times(*to, ((const any_u32 *)in)[i]);
+    }
+}
+
+static const ls_accumulate_fn loops[LS_FIELD + 1][LS_OP_COUNT] = {
+    LS_DTYPE_INTEGER_MAP(INTEGER_ROW)
+        LS_DTYPE_FLOAT_MAP(FLOAT_ROW)[LS_FIELD] = {[LS_SUM] = sum_field, [LS_PROD] = prod_field}};
 
 ls_accumulate_fn ls_kernel__accumulate_fn(ls_dtype dtype, ls_op op) {
     LS_ASSERT(ls_dtype_valid((int)dtype) && ls_op_valid((int)op));

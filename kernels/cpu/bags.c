@@ -1,4 +1,5 @@
 // Steps on pooled bags after the lookup: bags without ids, and means.
+#include "kernels/cpu/field_rows.h"
 #include "kernels/kernels.h"
 
 // Ids of bag `bag` that count, and what mean divides by: their number, or the sum of their weights.
@@ -33,8 +34,13 @@ void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, dou
 void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                            const int64_t *ids, const int64_t *offsets, const float *weights,
                            double added, int64_t padding_id, size_t bags) {
-    LS_ASSERT(dtype == LS_F32 || dtype == LS_F64);
+    LS_ASSERT(dtype == LS_F32 || dtype == LS_F64 || dtype == LS_FIELD);
     LS_ASSERT(bags == 0 || (out != NULL && offsets != NULL && out_stride >= dim));
+    if (dtype == LS_FIELD) {
+        const ls_field_bags of = {ids, offsets, weights, padding_id, bags};
+        ls_field__divide_bags(out, out_stride, dim, &of, added);
+        return;
+    }
     for (size_t bag = 0; bag < bags; bag++) {
         double divisor;
         if (count_bag(&divisor, ids, offsets, weights, padding_id, bag) == 0) {

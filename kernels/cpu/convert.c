@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/cpu/bits.h"
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 #include "kernels/ulps.h"
 
@@ -83,8 +84,8 @@ static void decode_f64(any_f64 *out, const void *in, ls_dtype dtype, size_t coun
     case LS_##name:                                                                                \
         EACH(any_f64, (double)suffix##_decode(((const any_bits_##bytes *)in)[i]));
         LS_DTYPE_NARROW_MAP(DECODED)
-    case LS_DTYPE_COUNT:
-        break;
+    case LS_FIELD:
+        EACH(any_f64, (double)((const any_u32 *)in)[i]);
     }
     LS_ASSERT(ls_dtype_valid((int)dtype));
 }
@@ -108,8 +109,8 @@ static void encode_f64(void *out, ls_dtype dtype, const any_f64 *in, size_t coun
     case LS_##name:                                                                                \
         EACH(any_bits_##bytes, suffix##_encode_f64(in[i]));
         LS_DTYPE_NARROW_MAP(ENCODED)
-    case LS_DTYPE_COUNT:
-        break;
+    case LS_FIELD:
+        EACH(any_u32, ls_field_of(in[i]));
     }
     LS_ASSERT(ls_dtype_valid((int)dtype));
 }
@@ -228,6 +229,11 @@ void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype i
     size_t out_bytes = ls_dtype_bytes(out_dtype);
     if (out_dtype == in_dtype) {
         ls_kernel_copy(out, in, count * in_bytes);
+    } else if (out_dtype == LS_FIELD) {
+        for (size_t i = 0; i < count; i++) {
+            double value = ls_element_to_f64((const char *)in + i * in_bytes, in_dtype);
+            ls_element_from_f64((char *)out + i * out_bytes, out_dtype, value);
+        }
     } else if (out_dtype == LS_F32 && in_dtype == LS_F16) {
         f32_from_f16(out, in, count);
     } else if (out_dtype == LS_F32 && in_dtype == LS_BF16) {

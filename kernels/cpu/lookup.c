@@ -1,6 +1,7 @@
 // Pooled lookup, forward: one bag at a time, the output row being the accumulator.
 #include <math.h>
 
+#include "kernels/cpu/field_rows.h"
 #include "kernels/cpu/bits.h"
 #include "kernels/cpu/lookup_sum.h"
 #include "kernels/cpu/quantise.h"
@@ -222,6 +223,11 @@ void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls
                              int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets,
                              const float *weights, int64_t padding_id, ls_pooling pooling,
                              size_t bags) {
+    if (table_dtype == LS_FIELD) {
+        const ls_field_bags of = {ids, offsets, weights, padding_id, bags};
+        ls_field__lookup(out, out_stride, table, rows, dim, &of, pooling);
+        return;
+    }
     const ls_sum_rows sums = {
         .table = table, .rows = rows, .row_bytes = dim * sizeof(float), .dim = dim};
     const lookup l = {.sums = table_dtype == LS_F32 && pooling != LS_POOL_MAX ? &sums : NULL,

@@ -1,6 +1,7 @@
 // Matrix product. The sum over k is a left fold for each output element, so tiles run over rows and
 // columns alone and never split k.
 #include "kernels/cpu/bits.h"
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 enum { TILE_ROWS = 4, TILE_COLUMNS = 32 };
@@ -59,13 +60,25 @@ TILE(f64, double)
 
 void ls_kernel_matmul(void *out, const void *a, const void *b, ls_dtype dtype, size_t m, size_t k,
                       size_t n) {
-    LS_ASSERT(dtype == LS_F32 || dtype == LS_F64);
+    LS_ASSERT(dtype == LS_F32 || dtype == LS_F64 || dtype == LS_FIELD);
     LS_ASSERT(m == 0 || n == 0 || (out != NULL && (k == 0 || (a != NULL && b != NULL))));
     if (m == 0 || n == 0) {
         return;
     }
     if (k == 0) {
         memset(out, 0, m * n * ls_dtype_bytes(dtype));
+    } else if (dtype == LS_FIELD) {
+        ls_field_matmul(&(ls_field_product){.out = out,
+                                            .a = a,
+                                            .b = b,
+                                            .batch = 1,
+                                            .m = m,
+                                            .k = k,
+                                            .n = n,
+                                            .a_row = (ptrdiff_t)k,
+                                            .a_column = 1,
+                                            .b_row = (ptrdiff_t)n,
+                                            .b_column = 1});
     } else if (dtype == LS_F32) {
         matmul_f32(out, a, b, m, k, n);
     } else {

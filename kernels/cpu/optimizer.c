@@ -248,5 +248,5 @@ ls_weight_decay ls_optimizer_decay(const ls_optimizer *o) {
 }
 
 ls_dtype ls_optimizer_state_dtype(ls_dtype table_dtype) {
-    return table_dtype == LS_F64 ? LS_F64 : LS_F32;
+    return table_dtype == LS_F64 || table_dtype == LS_FIELD ? table_dtype : LS_F32;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cpu/reference.h"
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 // The element as a 64-bit integer, sign-extended where the type has a sign.
@@ -125,12 +126,25 @@ static void reduce_float(void *out, const void *const *in, size_t in_count, ls_d
     ls_kernel__reference_store(out, dtype, index, (long double)sum);
 }
 
+static void reduce_field(uint32_t *out, const void *const *in, size_t in_count, ls_op op,
+                         const double *premul, size_t i) {
+    uint64_t value = op == LS_PROD ? 1 : 0;
+    for (size_t k = 0; k < in_count; k++) {
+        uint64_t term = ((const uint32_t *)in[k])[i];
+        term = premul != NULL ? term * ls_field_of(premul[k]) % LS_FIELD_PRIME : term;
+        value = (op == LS_PROD ? value * term : value + term) % LS_FIELD_PRIME;
+    }
+    out[i] = op == LS_AVG ? ls_field_over((uint32_t)value, (uint32_t)in_count) : (uint32_t)value;
+}
+
 void ls_kernel_reduce_reference(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
                                 ls_op op, const double *premul, size_t count) {
     LS_ASSERT(in_count >= 1 && ls_op_supports(op, dtype));
     LS_ASSERT((premul != NULL) == (op == LS_PREMUL_SUM));
     for (size_t i = 0; i < count; i++) {
-        if (ls_dtype_is_float(dtype)) {
+        if (dtype == LS_FIELD) {
+            reduce_field(out, in, in_count, op, premul, i);
+        } else if (ls_dtype_is_float(dtype)) {
             reduce_float(out, in, in_count, dtype, op, premul, i);
         } else {
             reduce_integer(out, in, in_count, dtype, op, premul, i);

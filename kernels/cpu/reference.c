@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 // A binary float format: its stored mantissa bits, its exponent bits, its largest finite number.
@@ -174,6 +175,10 @@ void ls_kernel_convert_reference(void *out, ls_dtype out_dtype, const void *in, 
     }
     for (size_t i = 0; i < count; i++) {
         long double value = ls_kernel__reference_load(in, in_dtype, i);
-        ls_kernel__reference_store(out, out_dtype, i, value);
+        if (out_dtype == LS_FIELD) {
+            ((uint32_t *)out)[i] = ls_field_of((double)value);
+        } else {
+            ls_kernel__reference_store(out, out_dtype, i, value);
+        }
     }
 }

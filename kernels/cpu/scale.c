@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/accumulate.h"
 #include "kernels/cpu/bits.h"
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 #define AS_IS(x) (x)
@@ -34,8 +35,12 @@ void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dty
         SCALE(any_bits_##bytes, suffix##_decode, suffix##_encode);                                 \
         return;
         LS_DTYPE_NARROW_MAP(SCALE_NARROW)
-    case LS_DTYPE_COUNT:
-        break;
+    case LS_FIELD:
+        for (size_t i = 0; i < count; i++) {
+            ((any_u32 *)out)[i] =
+                ls_field_times(((const any_u32 *)in)[i], *(const any_u32 *)factor);
+        }
+        return;
     }
     LS_ASSERT(ls_dtype_valid((int)dtype));
 }
@@ -59,6 +64,13 @@ void ls_kernel_accumulate_fma(void *accumulator, const void *in, const void *fac
     LS_ASSERT(count == 0 || (accumulator != NULL && in != NULL && accumulator != in));
     LS_ASSERT(factor != NULL);
     switch (dtype) {
+    case LS_FIELD:
+        for (size_t i = 0; i < count; i++) {
+            any_u32 *out = (any_u32 *)accumulator + i;
+            *out = ls_field_plus(ls_field_times(((const any_u32 *)in)[i], *(const any_u32 *)factor),
+                                 *out);
+        }
+        return;
     case LS_F32:
         fma_f32(accumulator, in, *(const any_f32 *)factor, count);
         return;
@@ -117,8 +129,9 @@ void ls_kernel__divide(void *out, ls_dtype dtype, size_t divisor, size_t count) 
                suffix##_encode_f64((double)suffix##_decode(x) / real));                            \
         return;
         LS_DTYPE_NARROW_MAP(DIVIDE_NARROW)
-    case LS_DTYPE_COUNT:
-        break;
+    case LS_FIELD:
+        DIVIDE(any_u32, uint32_t, ls_field_over(x, ls_field_of(real)));
+        return;
     }
     LS_ASSERT(ls_dtype_valid((int)dtype));
 }

@@ -1,4 +1,5 @@
 // From gradients of looked-up rows to gradients per row and of ids' weights.
+#include "kernels/cpu/field_rows.h"
 #include "kernels/training.h"
 
 #include <math.h>
@@ -184,6 +185,10 @@ static void add_runs(char *sum, const occurrences *o, int64_t from, int64_t to, 
 void ls_kernel_row_gradients(void *out, size_t dim, const void *gradients, size_t stride,
                              ls_dtype dtype, const int64_t *row_of, const float *scales,
                              const int64_t *starts, const int64_t *order, size_t unique) {
+    if (dtype == LS_FIELD) {
+        ls_field__row_gradients(out, dim, gradients, stride, row_of, scales, starts, order, unique);
+        return;
+    }
     LS_ASSERT(ls_dtype_valid((int)dtype) && adds[dtype][0][0] != NULL);
     LS_ASSERT(unique == 0 || (starts != NULL && order != NULL));
     size_t element = ls_dtype_bytes(dtype);
@@ -230,6 +235,11 @@ void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dty
                                 size_t dim, const void *gradients, size_t stride,
                                 const int64_t *row_of, const int64_t *ids, int64_t padding_id,
                                 size_t count) {
+    if (table_dtype == LS_FIELD) {
+        ls_field__weight_gradients(out, table, dim, gradients, stride, row_of, ids, padding_id,
+                                   count);
+        return;
+    }
     bool wide = table_dtype == LS_F64;
     LS_ASSERT(wide || table_dtype == LS_F32 || table_dtype == LS_F16 || table_dtype == LS_BF16);
     size_t bytes = wide ? sizeof(double) : sizeof(float);

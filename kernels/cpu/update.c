@@ -2,6 +2,7 @@
 // of f16 and bf16 are widened piece by piece, and rounded again.
 #include <math.h>
 
+#include "kernels/cpu/field_rows.h"
 #include "kernels/cpu/bits.h"
 #include "kernels/stochastic.h"
 #include "kernels/training.h"
@@ -64,6 +65,10 @@ static void prefetch_row(const update *up, size_t row) {
 #include "kernels/cpu/update_loops.inc"
 
 void ls_kernel_update_rows(const ls_optimizer *o, const ls_row_update *u) {
+    if (u->dtype == LS_FIELD) {
+        ls_field__update_rows(o, u);
+        return;
+    }
     LS_ASSERT(o != NULL && u != NULL && ls_optimizer_check(o) == LS_OK);
     LS_ASSERT(u->dtype == LS_F32 || u->dtype == LS_F64 || u->dtype == LS_F16 ||
               u->dtype == LS_BF16);

@@ -83,29 +83,6 @@ static void note_pair(ls_comparison *comparison, const ls_stage_result *stage,
                                                 .theirs = theirs->data});
 }
 
-static void format_value(ls_text *text, const void *data, ls_dtype dtype, size_t index) {
-    size_t bytes = ls_dtype_bytes(dtype);
-    const unsigned char *element = (const unsigned char *)data + index * bytes;
-    if (ls_dtype_is_float(dtype)) {
-        ls_text_printf(text, "%.9g (0x", ls_element_to_f64(element, dtype));
-        for (size_t i = bytes; i-- > 0;) {
-            ls_text_printf(text, "%02x", element[i]);
-        }
-        ls_text_puts(text, ")");
-        return;
-    }
-    int64_t value = 0;
-    memcpy(&value, element, bytes);
-    if (dtype == LS_U64) {
-        ls_text_printf(text, "%" PRIu64, (uint64_t)value);
-    } else if (ls_dtype_is_signed(dtype)) {
-        unsigned unused = 64u - 8u * (unsigned)bytes;
-        ls_text_printf(text, "%" PRId64, (int64_t)((uint64_t)value << unused) >> unused);
-    } else {
-        ls_text_printf(text, "%" PRId64, value);
-    }
-}
-
 static void format_place(ls_text *text, const struct pair *pair, size_t element) {
     const ls_stage_entry *entry = pair->entry;
     ls_text_printf(text, "stage %s", entry->stage);
@@ -133,6 +110,10 @@ static void format_place(ls_text *text, const struct pair *pair, size_t element)
 
 static void format_distance(ls_text *text, const struct pair *pair, size_t element) {
     ls_dtype dtype = pair->entry->dtype;
+    if (dtype == LS_FIELD) {
+        ls_text_puts(text, ", numbers of the field");
+        return;
+    }
     size_t offset = element * ls_dtype_bytes(dtype);
     uint64_t distance = ls_element_ulps((const char *)pair->a->data + offset,
                                         (const char *)pair->b->data + offset, dtype);
@@ -158,11 +139,13 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     size_t element = out_of_bound ? difference->first_wrong : difference->first;
     format_place(text, pair, element);
     ls_text_printf(text, "\n  %s ", pair->a_name);
-    format_value(text, pair->a->data, pair->entry->dtype, element);
+    ls_difference_tell(text, pair->a->data, pair->entry->dtype, element);
     ls_text_printf(text, ", %s ", pair->b_name);
-    format_value(text, pair->b->data, pair->entry->dtype, element);
+    ls_difference_tell(text, pair->b->data, pair->entry->dtype, element);
     format_distance(text, pair, element);
-    if (allowed == NULL) {
+    if (pair->entry->dtype == LS_FIELD) {
+        // They are equal or not.
+    } else if (allowed == NULL) {
         ls_text_puts(text, " where every bit must match");
     } else {
         ls_text_printf(text, "; exactly %.9g, allowed difference %.3g", allowed->exact[element],

@@ -63,6 +63,9 @@ void ls_comparison_settle(ls_comparison *comparison) {
         if (stage->vacuous > 0 && most && stage->class_ <= LS_CLASS_WITHIN_BOUND) {
             stage->class_ = LS_CLASS_UNJUDGED;
         }
+        if (comparison->proves && stage->class_ == LS_CLASS_BIT_EXACT) {
+            stage->class_ = LS_CLASS_PROVED;
+        }
     }
 }
 

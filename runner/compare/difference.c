@@ -1,6 +1,7 @@
 // Counts differing elements, ulps and the ratio to a bound.
 #include "runner/compare/difference.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -33,6 +34,9 @@ bool ls_element_is_rounded(const void *element, double exact, ls_dtype dtype) {
 }
 
 static double ratio_of(const void *element, ls_dtype dtype, const ls_allowance *allowed, size_t i) {
+    if (dtype == LS_FIELD) {
+        return INFINITY;  // no bound explains another number
+    }
     return ls_bound_ratio_of(ls_element_to_f64(element, dtype), allowed->exact[i],
                              allowed->bounds[i],
                              allowed->overflow != NULL ? allowed->overflow[i] : 0);
@@ -98,5 +102,32 @@ void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype d
         ls_element_from_f64(wanted, dtype, allowed->exact[i]);
         note_difference(out, i, ls_element_ulps(x, wanted, dtype), ratio_of(x, dtype, allowed, i),
                         allowed);
+    }
+}
+
+void ls_difference_tell(ls_text *text, const void *data, ls_dtype dtype, size_t index) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    const unsigned char *element = (const unsigned char *)data + index * bytes;
+    if (dtype == LS_FIELD) {
+        ls_text_printf(text, "%.0f", ls_element_to_f64(element, dtype));
+        return;
+    }
+    if (ls_dtype_is_float(dtype)) {
+        ls_text_printf(text, "%.9g (0x", ls_element_to_f64(element, dtype));
+        for (size_t i = bytes; i-- > 0;) {
+            ls_text_printf(text, "%02x", element[i]);
+        }
+        ls_text_puts(text, ")");
+        return;
+    }
+    int64_t value = 0;
+    memcpy(&value, element, bytes);
+    if (dtype == LS_U64) {
+        ls_text_printf(text, "%" PRIu64, (uint64_t)value);
+    } else if (ls_dtype_is_signed(dtype)) {
+        unsigned unused = 64u - 8u * (unsigned)bytes;
+        ls_text_printf(text, "%" PRId64, (int64_t)((uint64_t)value << unused) >> unused);
+    } else {
+        ls_text_printf(text, "%" PRId64, value);
     }
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "base/text.h"
 
 typedef struct ls_difference {
     uint64_t elements;
@@ -46,5 +47,8 @@ void ls_difference_compute(ls_difference *out, const void *a, const void *b, ls_
 // value rounded to dtype.
 void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype dtype, size_t count,
                               const ls_allowance *allowed);
+
+// Appends element `index` of data as a number, of floats with its bits.
+void ls_difference_tell(ls_text *text, const void *data, ls_dtype dtype, size_t index);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 
@@ -20,7 +21,7 @@ double *ls_reason_widened(ls_arena *arena, const void *values, ls_dtype dtype, s
 }
 
 double ls_reason_nearness(ls_dtype dtype) {
-    double u = ls_dtype_is_float(dtype) ? ls_bound_roundoff(dtype) : 0;
+    double u = ls_dtype_is_float(dtype) && dtype != LS_FIELD ? ls_bound_roundoff(dtype) : 0;
     double half = sqrt(u) < 1e-3 ? sqrt(u) : 1e-3;
     return half > 2 * u ? half : 2 * u;
 }
@@ -205,6 +206,39 @@ static bool tell_exchanged(ls_text *out, const ls_reason_output *of, const ls_re
     return false;
 }
 
+// Whether one fraction with small terms takes what is due of all wrong elements to what is there.
+static bool factor_in_field(ls_text *out, const ls_reason_values *v) {
+    enum { TERM_MAX = 64 };
+    uint32_t factor = 1;
+    size_t wrong = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        uint32_t due = ls_field_of(v->due[i]), got = ls_field_of(v->got[i]);
+        if (got == due) {
+            continue;
+        }
+        factor = wrong++ == 0 ? ls_field_over(got, due) : factor;
+        if (ls_field_times(factor, due) != got) {
+            return false;
+        }
+    }
+    if (wrong < 2) {
+        return false;  // one number is some multiple of any other
+    }
+    for (uint32_t below = 1; below <= TERM_MAX; below++) {
+        int64_t above = ls_field_times(factor, below);
+        above = above > LS_FIELD_PRIME / 2 ? above - LS_FIELD_PRIME : above;
+        if (above >= -TERM_MAX && above <= TERM_MAX) {
+            ls_text_printf(out, "\n  likely: every wrong element is %lld", (long long)above);
+            if (below > 1) {
+                ls_text_printf(out, "/%u", below);
+            }
+            ls_text_printf(out, " times %s", v->of);
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool tell(ls_text *out, ls_arena *arena, const ls_reason_output *of) {
     const ls_stage_array *array = &of->entry->ranks[of->rank];
     const ls_dtype dtype = of->entry->dtype;
@@ -224,8 +258,9 @@ static bool tell(ls_text *out, ls_arena *arena, const ls_reason_output *of) {
                                 .ranks = ls_stages_ranks(of->stages),
                                 .of = name};
     return got != NULL && !same_values(due, got, v.count, v.near) &&
-           (tell_exchanged(out, of, &v) ||
-            (ls_dtype_is_float(dtype) && ls_reason_factor(out, &v)) || ls_reason_moved(out, &v));
+           (tell_exchanged(out, of, &v) || (dtype == LS_FIELD && factor_in_field(out, &v)) ||
+            (ls_dtype_is_float(dtype) && dtype != LS_FIELD && ls_reason_factor(out, &v)) ||
+            ls_reason_moved(out, &v));
 }
 
 bool ls_reason_tell(ls_text *out, const ls_reason_output *output) {

@@ -9,6 +9,7 @@
 #include "runner/program/tally.h"
 #include "runner/compare/recorded.h"
 #include "runner/scenario/input_file.h"
+#include "runner/scenario/proof.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
 
@@ -21,7 +22,8 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
         .scenario = scenario,
         .options = options,
         .comparison = {.arena = results->arena,
-                       .main = real != NULL ? LS_JUDGE_REAL : LS_JUDGE_ORACLE},
+                       .main = real != NULL ? LS_JUDGE_REAL : LS_JUDGE_ORACLE,
+                       .proves = scenario->draw > 0},
         .start_seconds = ls_time_now(),
         .result =
             {
@@ -219,6 +221,25 @@ static int run_simulated(ls_case_run *run) {
     LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
     const ls_real_source again = {.backend = &ls_backend_kind_sim};
     return run->options->keep_dir != NULL ? get_real(run, &again) : LS_OK;
+}
+
+// One draw from the field.
+static int run_drawn(ls_results *results, ls_scenario *scenario, int draw,
+                     const ls_run_options *options) {
+    ls_case_run run;
+    const char *refused = ls_scenario_prove(scenario, draw, results->arena);
+    begin(&run, results, scenario, options, &ls_backend_kind_sim, NULL);
+    run.unjudged = refused;
+    return finish(&run, refused != NULL ? LS_OK : run_simulated(&run));
+}
+
+int ls_run_proved(ls_results *results, ls_scenario *scenario, const ls_run_options *options) {
+    ls_results *first = NULL;
+    LS_TRY(ls_results_create(&first, "prove"));
+    int status = run_drawn(first, scenario, 1, options);
+    int draw = first->failed > 0 || first->skipped > 0 ? 1 : 2;
+    ls_results_free(first);
+    return status == LS_OK ? run_drawn(results, scenario, draw, options) : status;
 }
 
 int ls_run_simulated(ls_results *results, const ls_scenario *scenario,

@@ -44,6 +44,11 @@ typedef struct ls_run_options {
 LS_API int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
                             const ls_run_options *options);
 
+// Simulates the scenario with numbers of a field, drawn twice, in the place of its floats, and
+// judges it against its oracle: adds one case, proved, wrong or, with the reason, unjudged. The
+// scenario is changed for good.
+LS_API int ls_run_proved(ls_results *results, ls_scenario *scenario, const ls_run_options *options);
+
 // Runs the scenario on a backend other than the simulator and judges that against the oracle.
 LS_API int ls_run_real(ls_results *results, const ls_scenario *scenario,
                        const ls_backend_kind *backend, const ls_run_options *options);

@@ -45,8 +45,8 @@ static double squares(const ls_stage_entry *entry, int ranks, bool one) {
 int ls_case__norms(ls_case_run *run) {
     const ls_scenario *scenario = run->scenario;
     const ls_stages *stages = run->simulated;
-    if (scenario->is_program || stages == NULL || run->result.finding_count > 0 ||
-        !ls_scenario_runs(scenario, LS_TABLES_BACKWARD)) {
+    if (scenario->draw > 0 || scenario->is_program || stages == NULL ||
+        run->result.finding_count > 0 || !ls_scenario_runs(scenario, LS_TABLES_BACKWARD)) {
         return LS_OK;
     }
     int steps = scenario->train.steps, ranks = scenario->ranks;

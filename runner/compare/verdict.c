@@ -27,7 +27,9 @@ int ls_case__judge(ls_case_run *run, const ls_stages *stages, const char *who) {
     if (!run->scenario->checks.oracle_off) {
         LS_TRY(ls_compare_expected(&run->comparison, stages, &expectation, who));
     }
-    LS_TRY(ls_compare_references(&run->comparison, stages, run->scenario, &expectation));
+    if (!run->comparison.proves) {  // references are floats
+        LS_TRY(ls_compare_references(&run->comparison, stages, run->scenario, &expectation));
+    }
     return run->comparison.stage_count > 0 ? LS_OK : ls_compare_nothing(&run->comparison, stages);
 }
 

@@ -7,7 +7,7 @@
 
 static bool sums(const ls_call *call, int member) {
     const ls_collective *of = ls_collective_of(call->kind);
-    return of->reduces && ls_dtype_is_float(call->dtype) &&
+    return of->reduces && ls_dtype_is_float(call->dtype) && call->dtype != LS_FIELD &&
            ls_collective_term_count(of, member, call->comm->size) > 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "orders/bound.h"
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 // moved: with bits, which the caller fills.
@@ -342,9 +343,23 @@ static double size_of(const terms *t, ls_op op) {
                                           : of_each;
 }
 
+// Numbers of the field have no bounds.
+static void fold_field(ls_cells *out, size_t to, const ls_cell *in, int count, ls_op op) {
+    double value = in[0].of->exact[in[0].index];
+    for (int m = 1; m < count; m++) {
+        double term = in[m].of->exact[in[m].index];
+        value = op == LS_PROD ? ls_field_product_f64(value, term) : ls_field_sum_f64(value, term);
+    }
+    out->exact[to] = op == LS_AVG ? ls_field_quotient_f64(value, (double)count) : value;
+}
+
 int ls_cells__fold(ls_cells *out, size_t to, const ls_cell *in, int count, ls_dtype dtype,
                    ls_op op) {
     LS_ASSERT(count >= 1);
+    if (dtype == LS_FIELD) {
+        fold_field(out, to, in, count, op);
+        return LS_OK;
+    }
     if (out->exact == NULL) {
         return fold_integers(bits_at(out, to, dtype), in, count, dtype, op);
     }
@@ -453,7 +468,10 @@ int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int d
 
 void ls_cells__divide(ls_cells *cells, ls_dtype dtype, int64_t count) {
     double n = (double)count;
-    for (size_t i = 0; cells->exact != NULL && i < cells->count; i++) {
+    for (size_t i = 0; dtype == LS_FIELD && i < cells->count; i++) {
+        cells->exact[i] = ls_field_quotient_f64(cells->exact[i], n);
+    }
+    for (size_t i = 0; dtype != LS_FIELD && cells->exact != NULL && i < cells->count; i++) {
         double value = cells->exact[i] / n;
         cells->exact[i] = value;
         cells->sizes[i] /= n;

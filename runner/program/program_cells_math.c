@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 
@@ -32,6 +33,13 @@ static void multiply(ls_cells *out, size_t to, const ls_cells *a, size_t i, cons
                      size_t j, size_t stride, size_t inner, ls_dtype dtype) {
     double sum = 0, brought = 0, magnitude = 0, squares = 0;
     bool unsure = false;
+    for (size_t k = 0; dtype == LS_FIELD && k < inner; k++) {
+        double product = ls_field_product_f64(a->exact[i + k], b->exact[j + k * stride]);
+        out->exact[to] = ls_field_sum_f64(out->exact[to], product);
+    }
+    if (dtype == LS_FIELD) {
+        return;
+    }
     for (size_t k = 0; k < inner; k++, i++, j += stride) {
         double x = fabs(a->exact[i]), x_bound = a->bounds[i];
         double y = fabs(b->exact[j]), y_bound = b->bounds[j];
@@ -81,6 +89,10 @@ static int cast_moved(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dty
 int ls_cells__cast(ls_cells *out, bool *known, ls_arena *arena, const ls_cells *in, ls_dtype from,
                    ls_dtype to) {
     *known = true;
+    if (from == LS_FIELD && to == LS_FIELD) {
+        *out = *in;
+        return LS_OK;
+    }
     if (in->bits != NULL) {
         return cast_moved(out, arena, in, from, to);
     }
@@ -113,6 +125,10 @@ int ls_cells__drop(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype 
     for (size_t i = 0; i < in->count; i++) {
         if (drops(arg, i)) {
             ls_cells__set(out, i, dtype, 0);
+            continue;
+        }
+        if (dtype == LS_FIELD) {
+            out->exact[i] = ls_field_quotient_f64(in->exact[i], 1 - p);
             continue;
         }
         set_rounded(out, i, dtype, in->exact[i] / (1 - p), in->bounds[i] / (1 - p));

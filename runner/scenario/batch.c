@@ -322,7 +322,7 @@ static int fill_weights(float *out, const ls_feature_plan *plan) {
     numbers.stream = ls_numbers__stream_of_step(plan->scenario, "sample_weights",
                                                 plan->feature->name, plan->step);
     numbers.rank = (uint32_t)plan->rank;
-    if (numbers.kind == LS_GENERATOR_EXACT) {
+    if (numbers.kind == LS_GENERATOR_EXACT && numbers.draw == 0) {
         for (int64_t i = 0; i < plan->ids_here; i++) {
             out[i] = 0.5F * (float)(1 + ls_random_below(4, numbers.seed, numbers.stream,
                                                         numbers.rank, (uint64_t)i));
@@ -331,7 +331,8 @@ static int fill_weights(float *out, const ls_feature_plan *plan) {
     }
     bool given = numbers.kind == LS_GENERATOR_VALUES || numbers.kind == LS_GENERATOR_FILE;
     int64_t first = plan->ids_before + (stepped ? plan->ids_earlier : 0);
-    ls_numbers__fill(out, LS_F32, &numbers, given ? (uint64_t)first : 0, (size_t)plan->ids_here);
+    ls_numbers__fill(out, numbers.draw > 0 ? LS_FIELD : LS_F32, &numbers,
+                     given ? (uint64_t)first : 0, (size_t)plan->ids_here);
     return LS_OK;
 }
 

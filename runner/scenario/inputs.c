@@ -41,6 +41,7 @@ int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
     ls_numbers numbers;
     ls_numbers__init(&numbers, scenario, &tensor->values, LS_GENERATOR_ARANGE, tensor->dtype);
     numbers.stream = ls_numbers__stream("tensor", tensor->name);
+    numbers.by_value = true;
     numbers.rank += (uint32_t)part;
     if (ls_numbers__open(&numbers, scenario, count) != LS_OK) {
         (void)ls_numbers__place(scenario, &tensor->values, "values");

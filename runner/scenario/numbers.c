@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/field.h"
 #include "kernels/kernels.h"
 
 #define STREAM_NAME_MAX 320
@@ -48,7 +49,8 @@ void ls_numbers__init(ls_numbers *out, const ls_scenario *scenario, const ls_gen
                      .high = 1,
                      .integers = !ls_dtype_is_float(dtype),
                      .is_signed = ls_dtype_is_signed(dtype),
-                     .seed = scenario->seed};
+                     .seed = scenario->seed,
+                     .draw = scenario->draw};
     if (out->integers) {
         out->low = out->is_signed ? -100 : 0;
         out->high = 101;
@@ -99,9 +101,39 @@ static double number_at(const ls_numbers *numbers, uint64_t index) {
     }
 }
 
+static uint32_t draw_at(const ls_numbers *numbers, uint64_t index) {
+    uint64_t seed = numbers->seed ^ ((uint64_t)numbers->draw << 32), bits = 0;
+    bool is_given = numbers->kind == LS_GENERATOR_ARANGE || numbers->kind == LS_GENERATOR_VALUES ||
+                    numbers->kind == LS_GENERATOR_FILE;
+    if (numbers->by_value && numbers->kind == LS_GENERATOR_CONSTANT) {
+        return ls_field_of(numbers->generator->a);
+    }
+    if (!numbers->by_value || !is_given) {
+        return (uint32_t)ls_random_below(LS_FIELD_PRIME, seed, numbers->stream, numbers->rank,
+                                         index);
+    }
+    double value = 0;
+    if (numbers->kind == LS_GENERATOR_FILE) {
+        const ls_input_array *array = numbers->array;
+        value = ls_element_to_f64((const char *)array->data + index * ls_dtype_bytes(array->dtype),
+                                  array->dtype);
+    } else {
+        value = number_at(numbers, index);
+    }
+    memcpy(&bits, &value, sizeof bits);
+    return (uint32_t)ls_random_below(LS_FIELD_PRIME, seed, 0, 0, bits);
+}
+
 void ls_numbers__fill(void *out, ls_dtype dtype, const ls_numbers *numbers, uint64_t first,
                       size_t count) {
     size_t bytes = ls_dtype_bytes(dtype);
+    if (dtype == LS_FIELD) {
+        for (size_t i = 0; i < count; i++) {
+            uint32_t value = draw_at(numbers, first + i);
+            memcpy((char *)out + i * bytes, &value, sizeof value);
+        }
+        return;
+    }
     if (numbers->kind == LS_GENERATOR_FILE) {
         const ls_input_array *array = numbers->array;
         LS_ASSERT(first + count <= array->count);

@@ -14,6 +14,8 @@ typedef struct ls_numbers {
     bool integers;
     bool is_signed;
     uint64_t seed;
+    int draw;       // of numbers of the field
+    bool by_value;  // equal numbers of a tensor that is no random one are equal in the field, too
     uint32_t stream, rank;
     const ls_input_array *array;  // files
 } ls_numbers;

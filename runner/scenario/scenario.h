@@ -400,6 +400,7 @@ struct ls_scenario {
     const char *name;
     const char *description;  // or NULL
     uint64_t seed;
+    int draw;  // number of the draw from the field, from 1; 0: values are as the file has them
     const char *machine;  // to plan for: a preset of planner/topology.h, or the real path of a
                           // machine file; NULL: LS_SCENARIO_MACHINE
     ls_mesh mesh;

@@ -51,9 +51,21 @@ static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_sce
     made->element = (double)ls_dtype_bytes(step->cast.dtype);
 }
 
+static const char *to_field(ls_scenario_step *step) {
+    if (step->except_count > 0) {
+        return "has exceptions, and a cast is the identity here";
+    }
+    if (!ls_dtype_is_float(step->cast.dtype)) {
+        return "casts to integers, which loses bits";
+    }
+    step->cast.dtype = LS_FIELD;
+    return NULL;
+}
+
 const ls_step_type ls_step__cast = {
     LS_STEP_RECORD("cast", fields, "The same values in another element type."),
     .form = LS_STEP_OF_TENSORS,
+    .to_field = to_field,
     .size = size,
     .run = ls_program__tensor_step,
     .make = make,

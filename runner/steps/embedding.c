@@ -184,9 +184,15 @@ static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
     return step->embedding.pooling != LS_POOL_NONE && step->embedding.pooling != LS_POOL_MAX;
 }
 
+static const char *to_field(ls_scenario_step *step) {
+    bool compares = step->embedding.max_norm > 0 || step->embedding.pooling == LS_POOL_MAX;
+    return compares ? ls_step__compares(step) : NULL;
+}
+
 const ls_step_type ls_step__embedding = {
     LS_STEP_RECORD("embedding", fields, "Rows of a sharded weight by ids, or bags of them."),
     .form = LS_STEP_OF_TENSORS,
+    .to_field = to_field,
     .operand = operand,
     .size = size,
     .run = ls_program__tensor_step,

@@ -71,7 +71,7 @@ static int know_mean(ls_known *out, ls_arena *arena, const ls_scenario_step *ste
     return LS_OK;
 }
 
-#define TYPE(name_, doc_, make_, know_, excepts_)                                                  \
+#define TYPE(name_, doc_, make_, know_, excepts_, to_field_)                                       \
     const ls_step_type ls_step__##name_ = {LS_STEP_RECORD(#name_, fields, doc_),                   \
                                            .form = LS_STEP_OF_TENSORS,                             \
                                            .run = ls_program__tensor_step,                         \
@@ -79,11 +79,12 @@ static int know_mean(ls_known *out, ls_arena *arena, const ls_scenario_step *ste
                                            .bring = bring,                                         \
                                            .make = (make_),                                        \
                                            .know = (know_),                                        \
+                                           .to_field = (to_field_),                                \
                                            .cells = cells}
 
-TYPE(sum, "Adds up along one dimension.", make, ls_known__operate, 0);
+TYPE(sum, "Adds up along one dimension.", make, ls_known__operate, 0, NULL);
 TYPE(mean, "The mean along one dimension; of a sharded one parts of it, which add up.", make_mean,
-     know_mean, LS_EXCEPT_COUNT);
-TYPE(prod, "The product along one dimension.", make, ls_known__operate, 0);
-TYPE(amax, "The largest along one dimension.", make, ls_known__operate, 0);
-TYPE(amin, "The least along one dimension.", make, ls_known__operate, 0);
+     know_mean, LS_EXCEPT_COUNT, NULL);
+TYPE(prod, "The product along one dimension.", make, ls_known__operate, 0, NULL);
+TYPE(amax, "The largest along one dimension.", make, ls_known__operate, 0, ls_step__compares);
+TYPE(amin, "The least along one dimension.", make, ls_known__operate, 0, ls_step__compares);

@@ -139,6 +139,7 @@ const ls_step_type ls_step__place = {
     LS_STEP_RECORD("place", fields,
                    "Declares what the ranks' own arrays are of: DTensor's from_local."),
     .form = LS_STEP_OF_TENSORS,
+    .to_field = ls_step__places,
     .check = check,
     .size = size,
     .run = ls_program__tensor_step,

@@ -40,6 +40,7 @@ static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
 const ls_step_type ls_step__redistribute = {
     LS_STEP_RECORD("redistribute", fields, "Changes how a tensor lies on the mesh."),
     .form = LS_STEP_OF_TENSORS,
+    .to_field = ls_step__places,
     .check = check,
     .size = size,
     .run = ls_program__tensor_step,

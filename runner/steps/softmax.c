@@ -90,9 +90,15 @@ static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                : LS_OK;
 }
 
+static const char *has_exponentials(ls_scenario_step *step) {
+    (void)step;
+    return "has a maximum and exponentials, which are not modelled";
+}
+
 #define SOFTMAX(name_, doc_)                                                                       \
     const ls_step_type ls_step__##name_ = {LS_STEP_RECORD(#name_, fields, doc_),                   \
                                            .form = LS_STEP_OF_TENSORS,                             \
+                                           .to_field = has_exponentials,                           \
                                            .bring = bring,                                         \
                                            .run = ls_program__tensor_step,                         \
                                            .make = make,                                           \
@@ -185,6 +191,7 @@ const ls_step_type ls_step__cross_entropy = {
                    "Each sample's -log softmax of its target, or the sum or mean of all; the "
                    "classes may be sharded."),
     .form = LS_STEP_OF_TENSORS,
+    .to_field = has_exponentials,
     .operand = loss_operand,
     .size = without,
     .bring = bring_targets,
@@ -215,6 +222,7 @@ static int know_norm(ls_known *out, ls_arena *arena, const ls_scenario_step *ste
 const ls_step_type ls_step__norm = {
     LS_STEP_RECORD("norm", norm_fields, "The p-norm along one dimension, sharded or not."),
     .form = LS_STEP_OF_TENSORS,
+    .to_field = ls_step__compares,
     .size = without,
     .bring = bring,
     .run = ls_program__tensor_step,

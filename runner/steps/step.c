@@ -57,3 +57,21 @@ bool ls_step_takes(const ls_scenario_step *step, const char *key) {
 bool ls_step_has(const ls_scenario_step *step, const char *key) {
     return ls_step_takes(step, key) && ls_node_has(&step->node, key);
 }
+
+const char *ls_step__compares(ls_scenario_step *step) {
+    (void)step;
+    return "compares values, and a field has no order";
+}
+
+bool ls_placements__extreme(const ls_placements *placements) {
+    bool found = false;
+    for (int d = 0; d < placements->count; d++) {
+        const ls_placement *at = &placements->at[d];
+        found = found || (at->kind == LS_PLACE_PARTIAL && (at->op == LS_MAX || at->op == LS_MIN));
+    }
+    return found;
+}
+
+const char *ls_step__places(ls_scenario_step *step) {
+    return ls_placements__extreme(&step->to.placements) ? ls_step__compares(step) : NULL;
+}

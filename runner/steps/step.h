@@ -78,6 +78,9 @@ typedef struct ls_step_type {
     // Where that is ls_known__operate: the operation on arrays, those of one rank or whole ones.
     int (*cells)(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
                  int count, ls_dtype dtype);
+    // Over a field: replaces the step's float types by LS_FIELD; why a field lacks the operation
+    // ("compares ..."), NULL: it has it. NULL: it has, and the step has no type.
+    const char *(*to_field)(ls_scenario_step *step);
     bool elementwise;    // operands meet element by element, a dimension of size 1 standing for all
     bool moves_nothing;  // every element stays where it is, also without a placement
 } ls_step_type;
@@ -98,6 +101,11 @@ void ls_step__make_collectives(void);
 // Whether its kind takes a key, and whether the file gives it.
 bool ls_step_takes(const ls_scenario_step *step, const char *key);
 bool ls_step_has(const ls_scenario_step *step, const char *key);
+
+// A step's to_field: of operations that compare, and of those that move to placements.
+const char *ls_step__compares(ls_scenario_step *step);
+const char *ls_step__places(ls_scenario_step *step);
+bool ls_placements__extreme(const ls_placements *placements);  // partial by max or min
 
 // `tensor` and `other`.
 bool ls_step__binary_operand(ls_step_operand *out, const ls_scenario_step *step, int index);
