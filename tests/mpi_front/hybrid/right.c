@@ -282,6 +282,37 @@ static void order(void) {
     }
 }
 
+// A request of the program's own, which a thread completes that sleeps first.
+static int query(void *state, MPI_Status *status) {
+    MPI_Status_set_elements(status, MPI_INT, 0);
+    MPI_Status_set_cancelled(status, 0);
+    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static int release(void *state) {
+    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static int cancel(void *state, int complete) {
+    return state == NULL && complete ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static void *completes(void *arg) {
+    usleep(50000);
+    MPI_Grequest_complete(*(MPI_Request *)arg);
+    return NULL;
+}
+
+static void general(void) {
+    pthread_t thread;
+    MPI_Request request, handle;
+    MPI_Grequest_start(query, release, cancel, NULL, &request);
+    handle = request;
+    pthread_create(&thread, NULL, completes, &handle);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv) {
     const char *way = argv[1];
     int level = strcmp(way, "serialized") == 0 ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
@@ -307,6 +338,7 @@ int main(int argc, char **argv) {
         {"serialized", NULL, serialized, 0},
         {"funneled", NULL, funneled, 0},
         {"order", NULL, order, 0},
+        {"general", NULL, general, 0},
     };
     int found = 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
