@@ -85,7 +85,7 @@ static int meet(classes *all, const ls_comm *comm) {
         stand_for(&all->calls[m], of, comm, m);
         all->met[m] = &all->calls[m];
     }
-    LS_TRY(ls_collective_of(all->calls[0].kind)->check(all->met, comm->size));
+    LS_TRY(ls_calls_check(all->met, comm->size));
     ls_hooks__met(&all->backend, all->met, comm->size);
     return LS_OK;
 }

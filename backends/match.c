@@ -154,7 +154,7 @@ static int fail_missing(const work *w, const ls_comm *comm) {
 
 static int check_event(const work *w, const ls_event *event) {
     if (w->checks) {
-        return event->collective->check(event->calls, event->size);
+        return ls_calls_check(event->calls, event->size);
     }
     for (int i = 1; i < event->size; i++) {
         const ls_call *first = event->calls[0], *call = event->calls[i];

@@ -5,31 +5,6 @@
 
 #include "collectives/check.h"
 
-static const char *const kind_names[] = {
-#define LS_KIND_NAME(name, text) [LS_##name] = #text,
-    LS_KIND_MAP(LS_KIND_NAME) LS_ASK_MAP(LS_KIND_NAME)
-#undef LS_KIND_NAME
-};
-
-const char *ls_kind_name(ls_kind kind) {
-    bool known = (int)kind >= 0 && kind < LS_ASK_END && kind_names[kind] != NULL;
-    return known ? kind_names[kind] : "unknown kind";
-}
-
-int ls_kind_parse(ls_kind *out, const char *text) {
-    LS_ASSERT(out != NULL && text != NULL);
-    for (int kind = 0; kind < LS_KIND_COUNT; kind++) {
-        if (strcmp(text, kind_names[kind]) == 0) {
-            *out = (ls_kind)kind;
-            return LS_OK;
-        }
-    }
-    const char *near = ls_nearest(text, kind_names, LS_KIND_COUNT);
-    return LS_FAIL(LS_ERR_NOT_FOUND, "there is no collective named \"%.64s\"%s%s%s", text,
-                   near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                   near != NULL ? "\"?" : "");
-}
-
 const ls_collective *ls_collective_of(ls_kind kind) {
     static const ls_collective *const descriptors[] = {
 #define LS_KIND_DESCRIPTOR(name, text) [LS_##name] = &ls_collective__##text,
@@ -38,16 +13,6 @@ const ls_collective *ls_collective_of(ls_kind kind) {
     };
     LS_ASSERT((int)kind >= 0 && kind < LS_KIND_COUNT);
     return descriptors[kind];
-}
-
-const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call) {
-    if (call->file == NULL) {
-        return "?";
-    }
-    size_t length = strlen(call->file), room = LS_CALL_WHERE_MAX - 16;
-    (void)snprintf(out, LS_CALL_WHERE_MAX, "%s:%d",
-                   call->file + (length > room ? length - room : 0), call->line);
-    return out;
 }
 
 void ls_call_describe(char *out, size_t out_bytes, const ls_call *call) {
@@ -310,4 +275,12 @@ int ls_call_check(ls_call_extent *out, const ls_call *call) {
         *out = extent;
     }
     return LS_OK;
+}
+
+int ls_calls_check(const ls_call *const *calls, int size) {
+    LS_ASSERT(calls != NULL && size >= 1);
+    for (int i = 0; i < size; i++) {
+        LS_TRY(ls_call_check(NULL, calls[i]));
+    }
+    return ls_collective_of(calls[0]->kind)->check(calls, size);
 }

@@ -192,9 +192,6 @@ int ls_check__purposes(const ls_call *const *calls, int size) {
 int ls_check__agree(const ls_call *const *calls, int size, unsigned fields) {
     LS_ASSERT(calls != NULL && size >= 1);
     fields |= LS_AGREE_KIND | LS_AGREE_COMM;
-    for (int i = 0; i < size; i++) {
-        LS_TRY(ls_call_check(NULL, calls[i]));
-    }
     for (size_t f = 0; f < sizeof fields_known / sizeof fields_known[0]; f++) {
         const field_info *info = &fields_known[f];
         if ((fields & (unsigned)info->field) == 0) {

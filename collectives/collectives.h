@@ -99,6 +99,8 @@ typedef struct ls_call_extent {
 // own block of it (all_gather, gather, reduce_scatter, scatter); where both have (all_to_all) there
 // is none; else send == recv. *out may be NULL.
 LS_API_BACKENDS int ls_call_check(ls_call_extent *out, const ls_call *call);
+// Checks each call of a group by itself, then that they agree.
+LS_API_BACKENDS int ls_calls_check(const ls_call *const *calls, int size);
 
 // ---- Inside the library: descriptors ------------------------------------------------------------
 // The elements that a side of a call has on a member.

@@ -5,34 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/element.h"
-
 // ---- Inputs -------------------------------------------------------------------------------------
-
-// The feature's place in an input, or -1.
-int ls_oracle__key(const ls_keyed_jagged *input, const char *feature) {
-    for (int i = 0; i < input->key_count; i++) {
-        if (strcmp(input->keys[i], feature) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-// Where an id really looks: the policy, once more and by itself. -1: nowhere.
-int64_t ls_oracle__row(ls_id_policy policy, int64_t rows, int64_t id) {
-    if (id >= 0 && id < rows) {
-        return id;
-    }
-    if (rows == 0 || policy == LS_ID_ERROR) {
-        return -1;
-    }
-    if (policy == LS_ID_CLAMP) {
-        return id < 0 ? 0 : rows - 1;
-    }
-    int64_t rest = id % rows;
-    return rest < 0 ? rest + rows : rest;
-}
 
 static int check_input(const ls_oracle *oracle, int t, int f, int rank) {
     const ls_table *table = &oracle->options.tables[t];
@@ -248,40 +221,6 @@ int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const o
                         "oracle: rank %d has no output %s of stage %s, table %s, feature %s",
                         key->rank, key->field ? key->field : "-", key->stage ? key->stage : "-",
                         key->table ? key->table : "-", key->feature ? key->feature : "-");
-}
-
-static ls_dtype values_dtype(const ls_table *table) {
-    if (table->has_output_dtype) {
-        return table->output_dtype;
-    }
-    if (table->row_format) {
-        return LS_F32;
-    }
-    return table->pooling == LS_POOL_NONE ? table->dtype : ls_optimizer_state_dtype(table->dtype);
-}
-
-bool ls_oracle__reduces(const ls_table *table) {
-    return table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN;
-}
-
-double ls_oracle__weight(const ls_table *table, const float *weight) {
-    return ls_element_to_f64(weight, ls_oracle__dtype(table, LS_STAGE_FIELD_WEIGHTS));
-}
-
-ls_dtype ls_oracle__dtype(const ls_table *table, ls_stage_field field) {
-    switch (field) {
-    case LS_STAGE_FIELD_VALUES:
-        return values_dtype(table);
-    case LS_STAGE_FIELD_WEIGHTS:
-    case LS_STAGE_FIELD_NORM:
-        return table->dtype == LS_FIELD ? LS_FIELD : LS_F32;
-    case LS_STAGE_FIELD_GRADIENTS:
-    case LS_STAGE_FIELD_MOMENTUM1:
-    case LS_STAGE_FIELD_MOMENTUM2:
-        return ls_optimizer_state_dtype(table->dtype);
-    default:
-        return LS_I64;
-    }
 }
 
 ls_dtype ls_oracle__entry_dtype(const ls_oracle *oracle, const oracle_entry *entry) {

@@ -5,23 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/element.h"
 #include "kernels/field.h"
 #include "orders/bound.h"
-
-void ls_oracle__columns(const ls_oracle *oracle, const oracle_entry *entry, int64_t *first,
-                        int64_t *count) {
-    *first = 0;
-    *count = oracle->options.tables[entry->table].dim;
-    if (entry->shard >= 0) {
-        *first = oracle->plans[entry->table]->shards[entry->shard].column_offset;
-        *count = oracle->plans[entry->table]->shards[entry->shard].columns;
-    }
-}
-
-bool ls_oracle__counts(const ls_table *table, int64_t id) {
-    return table->pooling == LS_POOL_NONE || !table->has_padding_id || id != table->padding_id;
-}
 
 // ---- Values -------------------------------------------------------------------------------------
 

@@ -21,11 +21,6 @@ static ls_exec_stream *stream_of(ls_exec_rank *rank, uint64_t stream) {
     return made;
 }
 
-void ls_exec__free_op(ls_exec_op *op) {
-    free(op->counts);
-    free(op);
-}
-
 static void enqueue(ls_exec_op *op) {
     ls_exec_rank *rank = op->rank;
     if (rank->last != NULL) {
@@ -367,46 +362,6 @@ static bool post_rank(ls_exec *exec, ls_exec_rank *rank) {
         }
     }
     return any;
-}
-
-// ---- Matched calls ------------------------------------------------------------------------------
-void ls_exec__met(void *arg, ls_request *const *requests, int size) {
-    ls_exec *exec = arg;
-    ls_exec_job *job = calloc(1, sizeof *job + (size_t)size * sizeof(ls_request *));
-    if (job == NULL) {
-        exec->no_memory = true;
-        return;
-    }
-    job->size = size;
-    for (int m = 0; m < size; m++) {
-        job->requests[m] = requests[m];
-        ls_exec_op *op = ls_remote_owner(requests[m]);
-        op->met = true;
-        ls_exec__flight_state(exec, op, LS_EXEC_FLIGHT_STARTED);
-        if (op->stream != NULL) {
-            op->stream->unmet -= 1;
-        }
-    }
-    if (exec->jobs_last != NULL) {
-        exec->jobs_last->next = job;
-    } else {
-        exec->jobs = job;
-    }
-    exec->jobs_last = job;
-}
-
-static bool has_arrived(const ls_exec_op *op) {
-    return __atomic_load_n(&op->process->control->slots[op->slot].arrived, __ATOMIC_ACQUIRE) != 0;
-}
-
-ls_exec_op *ls_exec__first_missing(const ls_exec_job *job) {
-    for (int m = 0; m < job->size; m++) {
-        ls_exec_op *op = ls_remote_owner(job->requests[m]);
-        if (!has_arrived(op)) {
-            return op;
-        }
-    }
-    return NULL;
 }
 
 static void do_job(ls_exec *exec, const ls_exec_job *job) {

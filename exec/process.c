@@ -1,8 +1,6 @@
 // The processes that have connected: what they say, and their end.
 #define _GNU_SOURCE  // futex, pidfd, struct ucred
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "exec/internal.h"
@@ -18,21 +15,6 @@
 
 #define SITES_MAX     4096u
 #define STRANGERS_MAX 64  // connections of processes that take no part
-
-// ---- Answers ------------------------------------------------------------------------------------
-void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status) {
-    if (process->control == NULL || slot >= LS_WIRE_SLOTS) {
-        return;
-    }
-    ls_wire_slot *at = &process->control->slots[slot];
-    at->status = status;
-    __atomic_store_n(&at->done, done, __ATOMIC_RELEASE);
-    (void)syscall(SYS_futex, &at->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void ls_exec__answer_over(const ls_exec_process *process, uint32_t slot) {
-    ls_exec__answer(process, slot, 2, LS_ERR_FINDING);
-}
 
 void ls_exec__tell_all(ls_exec *exec, const char *why) {
     for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
@@ -147,15 +129,6 @@ static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *mes
     made->line = message->line;
     made->stack = ls_arena_strdup(exec->arena, stack);
     return made->file == NULL || made->stack == NULL ? LS_ERR_MEMORY : LS_OK;
-}
-
-void ls_exec__note_site(ls_exec_process *process, uint32_t number) {
-    process->recent[process->recent_count++ % LS_EXEC_RECENT] = number;
-}
-
-const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t number) {
-    static const ls_exec_site unknown = {.file = "?", .line = 0, .stack = NULL};
-    return number < process->site_count ? &process->sites[number] : &unknown;
 }
 
 // The least that a message of a type is long.

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fuzz/scenario_text.h"
 #include "fuzz/vary.h"
 #include "runner/program/program.h"
-#include "runner/scenario/memory_need.h"
 #include "runner/scenario/scenario.h"
 
 typedef enum way_kind { PLAIN, ORDER, SCHEDULE, VARIED, CHECKPOINT, PROOF, REAL } way_kind;
@@ -70,27 +68,6 @@ bool ls_fuzz_way_turn(int way, uint32_t number) {
         before += is && i < way;
     }
     return number % alike == before;
-}
-
-int ls_fuzz_parse(ls_scenario **out, const json_t *scenario, const char *file, bool outside,
-                  ls_text *errors) {
-    const ls_scenario_options options = {.allow_outside = outside};
-    ls_diagnostics *diagnostics = NULL;
-    ls_text text = {0};
-    *out = NULL;
-    ls_fuzz_write(&text, scenario);
-    int status = text.failed ? LS_FAIL(LS_ERR_MEMORY, "cannot write a scenario")
-                             : ls_diagnostics_create(&diagnostics, file);
-    if (status == LS_OK) {
-        status =
-            ls_scenario_parse(out, diagnostics, file, ls_text_string(&text), text.length, &options);
-        if (status != LS_OK && errors != NULL) {
-            ls_diagnostics_format(errors, diagnostics);
-        }
-    }
-    ls_diagnostics_free(diagnostics);
-    ls_text_free(&text);
-    return status;
 }
 
 // ---- Results of a case --------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 // See vary.h.
+#include "fuzz/scenario_text.h"
 #include "fuzz/vary.h"
 
 #include <dirent.h>
@@ -353,4 +354,25 @@ int ls_fuzz_run_resharded(ls_results *results, bool *fits, const json_t *tree,
     }
     ls_scenario_free(other);
     return status == LS_ERR_MEMORY ? status : LS_OK;
+}
+
+int ls_fuzz_parse(ls_scenario **out, const json_t *scenario, const char *file, bool outside,
+                  ls_text *errors) {
+    const ls_scenario_options options = {.allow_outside = outside};
+    ls_diagnostics *diagnostics = NULL;
+    ls_text text = {0};
+    *out = NULL;
+    ls_fuzz_write(&text, scenario);
+    int status = text.failed ? LS_FAIL(LS_ERR_MEMORY, "cannot write a scenario")
+                             : ls_diagnostics_create(&diagnostics, file);
+    if (status == LS_OK) {
+        status =
+            ls_scenario_parse(out, diagnostics, file, ls_text_string(&text), text.length, &options);
+        if (status != LS_OK && errors != NULL) {
+            ls_diagnostics_format(errors, diagnostics);
+        }
+    }
+    ls_diagnostics_free(diagnostics);
+    ls_text_free(&text);
+    return status;
 }

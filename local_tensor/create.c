@@ -2,7 +2,6 @@
 // placement for shards that are there already.
 #include "local_tensor/internal.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 // How many shards each held rank has under normalized placements: counts [held].
@@ -191,5 +190,18 @@ int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor) 
             memcpy(to->data, from->data, from->count * ls_dtype_bytes(tensor->dtype));
         }
     }
+    return LS_OK;
+}
+
+int ls_local_tensor__finish(ls_local_tensor **out, ls_local_tensor *tensor, int status,
+                            const ls_shape *shape, const ls_placements *placements) {
+    if (status == LS_OK && placements != NULL) {
+        status = ls_local_tensor_place(tensor, shape, placements);
+    }
+    if (status != LS_OK) {
+        ls_local_tensor_free(tensor);
+        return status;
+    }
+    *out = tensor;
     return LS_OK;
 }

@@ -2,10 +2,6 @@
 // result has, where the operands' imply one. See ops_elementwise.c and ops_reduce.c for the rest.
 #include "local_tensor/internal.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <string.h>
-
 #include "kernels/device.h"
 
 // Names the first rank that one of two tensors has and the other has not.
@@ -35,19 +31,6 @@ int ls_local_tensor__check_pair(const ls_local_tensor *a, const ls_local_tensor 
                        ls_dtype_name(a->dtype), ls_dtype_name(b->dtype));
     }
     return check_same_ranks(a, b);
-}
-
-int ls_local_tensor__finish(ls_local_tensor **out, ls_local_tensor *tensor, int status,
-                            const ls_shape *shape, const ls_placements *placements) {
-    if (status == LS_OK && placements != NULL) {
-        status = ls_local_tensor_place(tensor, shape, placements);
-    }
-    if (status != LS_OK) {
-        ls_local_tensor_free(tensor);
-        return status;
-    }
-    *out = tensor;
-    return LS_OK;
 }
 
 bool ls_placement_scales(const ls_placement *at, ls_dtype dtype, double factor) {

@@ -16,16 +16,6 @@ typedef struct side_args {
     bool blocks;    // one for each peer
 } side_args;
 
-// Blocks of a side on this member: one for each member that it exchanges them with, or, of what is
-// reduced and scattered, for each of its own group.
-int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send) {
-    if (!kind->neighbors) {
-        return comm->inter && !kind->reduces ? comm->remote_size : comm->size;
-    }
-    const mpi_topology *topology = comm->topology;
-    return send ? topology->out_count : topology->in_count;
-}
-
 static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const side_args *args,
                      int blocks) {
     mpi_type *type = NULL;

@@ -11,8 +11,6 @@
 #include "ranks/seen.h"
 
 mpi_state ls_mpi__state;
-_Thread_local const char *ls_mpi__file = "";
-_Thread_local int ls_mpi__line;
 
 void ls_mpi_at(const char *file, int line) {
     ls_mpi__file = file;

@@ -120,15 +120,6 @@ int MPI_Finalize(void) {
     return MPI_SUCCESS;
 }
 
-// The program has returned.
-void ls_mpi__returned(mpi_rank *me) {
-    ls_mpi__blocks_look(me, true);
-    if (me->initialised && !me->finalised) {
-        ls_mpi__finding(me, LS_FINDING_CALL_INVALID, me->rank->file, me->rank->line,
-                        "the program ends without MPI_Finalize");
-    }
-}
-
 int MPI_Abort(MPI_Comm comm, int code) {
     mpi_rank *me = ls_mpi__enter_any(__func__);
     (void)comm;

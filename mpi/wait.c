@@ -3,16 +3,6 @@
 
 #include "mpi/internal.h"
 
-bool ls_mpi__request_done(const mpi_request *request) {
-    if (request->kind == MPI_REQUEST_GENERAL) {
-        return request->general_done;
-    }
-    if (ls_mpi__parts_open(request)) {
-        return false;
-    }
-    return request->inner == NULL || request->inner->state == LS_REQUEST_DONE;
-}
-
 static int callback_failed(mpi_rank *me, int code, const char *which) {
     return code == MPI_SUCCESS
                ? MPI_SUCCESS

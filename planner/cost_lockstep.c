@@ -13,31 +13,6 @@
 #define LENGTH_BYTES      8.0   // of a bag, as the module sends it
 #define SORT_BYTES_PER_ID 48.0  // two passes over (key, position), read and written
 
-double ls_cost__share(const ls_planner_table *table, int64_t first, int64_t count) {
-    LS_ASSERT(first >= 0 && count >= 0 && count <= table->rows && first <= table->rows - count);
-    if (count == 0) {
-        return 0.0;
-    }
-    double low = (double)first / (double)table->rows;
-    double high = (double)(first + count) / (double)table->rows;
-    if (!table->profile) {
-        return high - low;
-    }
-    double share = 0.0;
-    int first_bin = (int)(low * LS_PLANNER_PROFILE_BINS);
-    for (int i = first_bin; i < LS_PLANNER_PROFILE_BINS; i++) {
-        double bin_low = (double)i / LS_PLANNER_PROFILE_BINS;
-        double bin_high = (double)(i + 1) / LS_PLANNER_PROFILE_BINS;
-        double from = low > bin_low ? low : bin_low;
-        double to = high < bin_high ? high : bin_high;
-        if (to <= from) {
-            break;
-        }
-        share += table->profile->ids[i] * (to - from) * LS_PLANNER_PROFILE_BINS;
-    }
-    return share;
-}
-
 // Ring collectives over all ranks: every rank of a host drives its own port.
 static double ring_bandwidth(const ls_topology *topology) {
     if (topology->ranks <= topology->ranks_per_host) {

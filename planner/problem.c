@@ -2,14 +2,8 @@
 #include "planner/problem.h"
 #include "base/time.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-double ls_planner_cost_total(const ls_planner_cost *cost) {
-    return cost->forward_compute_ms + cost->backward_compute_ms + cost->forward_comms_ms +
-           cost->backward_comms_ms + cost->prefetch_ms;
-}
 
 // ---- Checking -----------------------------------------------------------------------------------
 
@@ -214,16 +208,6 @@ static int set_capacities(ls_planner_problem *problem) {
             LS_ERR_INVALID,
             "plan: the reservation is %lld bytes more than the %lld bytes of device memory",
             (long long)-problem->hbm_capacity, (long long)topology->hbm_bytes);
-    }
-    return LS_OK;
-}
-
-int ls_problem__in_time(const ls_planner_problem *problem, int listed) {
-    if (problem->deadline > 0.0 && ls_time_now() > problem->deadline) {
-        return LS_FAIL(LS_ERR_TIMEOUT,
-                       "plan: the time was over when the options of %d of %d tables on %d ranks "
-                       "were listed, before there was a plan",
-                       listed, problem->table_count, problem->ranks);
     }
     return LS_OK;
 }

@@ -3,60 +3,9 @@
 #include "planner/problem.h"
 
 #include <math.h>
-#include <string.h>
 
 // Of the time, while no plan is found: what is left is for ls_planner_diagnose.
 #define FIRST_SHARE 0.75
-
-#define LOOKS_PER_NODE  1024
-#define LOOKS_PER_CLOCK 16384  // a look takes some nanoseconds, the clock some tens of them
-
-void ls_search__count(ls_search_budget *budget, int64_t nodes, int64_t looks) {
-    LS_ASSERT(nodes >= 0 && looks >= 0);
-    budget->nodes += nodes + looks / LOOKS_PER_NODE;
-    ls_search__look(budget, 64 * nodes + looks);
-}
-
-void ls_search__look(ls_search_budget *budget, int64_t looks) {
-    budget->looks += looks;
-    if (budget->looks >= LOOKS_PER_CLOCK && !budget->late && !isinf(budget->deadline)) {
-        budget->looks = 0;
-        budget->late =
-            ls_time_now() > (budget->first == 0.0 ? budget->deadline_first : budget->deadline);
-    }
-}
-
-int64_t ls_search__looks(const ls_planner_problem *problem, const ls_choice *choice) {
-    int64_t units = choice->unit_count;
-    switch (choice->fit) {
-    case LS_FIT_ALL:
-        return choice->shard_count;
-    case LS_FIT_HOST:
-        return units * problem->hosts * choice->unit_shards;
-    case LS_FIT_RANK:
-        return units * problem->ranks;
-    case LS_FIT_HOST_RANK:
-        break;
-    }
-    return units * (problem->ranks + problem->group);
-}
-
-void ls_search__found(ls_search_budget *budget) {
-    if (budget->first == 0.0) {
-        budget->first = ls_time_now();
-        budget->late = budget->first > budget->deadline;
-    }
-}
-
-bool ls_search__over(const ls_search_budget *budget, int64_t best) {
-    if (best != LS_TICKS_NONE) {
-        if (best <= budget->lower ||
-            (double)(best - budget->lower) <= budget->gap_goal * (double)budget->lower) {
-            return true;
-        }
-    }
-    return budget->nodes >= budget->nodes_max || budget->late;
-}
 
 // ---- The result ---------------------------------------------------------------------------------
 

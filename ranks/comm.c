@@ -73,10 +73,6 @@ int ls_comm_rank(const ls_rank_comm *comm) {
     return comm->member;
 }
 
-int ls_comm_size(const ls_rank_comm *comm) {
-    return comm->shared->comm->size;
-}
-
 const char *ls_comm_name(const ls_rank_comm *comm) {
     return comm->shared->comm->name;
 }

@@ -1,5 +1,4 @@
 // Injects faults into the calls of ranks.
-#include <string.h>
 
 #include "ranks/internal.h"
 #include "ranks/planted.h"
@@ -162,19 +161,6 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
         }
     }
     return LS_OK;
-}
-
-bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number) {
-    const ls_spmd_options *options = &rank->run->options;
-    for (int i = 0; i < options->fault_count; i++) {
-        const ls_fault *fault = &options->faults[i];
-        if (fault->type == LS_FAULT_ALLOCATION && fault->rank == rank->id &&
-            (uint64_t)fault->amount == number) {
-            rank->run->result->missed[i] = NULL;
-            return true;
-        }
-    }
-    return false;
 }
 
 bool ls_rank_planted(ls_rank *self, ls_fault_type type, int64_t amount) {

@@ -172,7 +172,7 @@ static int check_meet(ls_spmd *run, ls_meet *meet) {
     if (run->checks[LS_FINDING_PURPOSE_MISMATCH]) {
         LS_TRY(ls_check__purposes(meet->calls, size));
     }
-    LS_TRY(ls_collective_of(meet->calls[0]->kind)->check(meet->calls, size));
+    LS_TRY(ls_calls_check(meet->calls, size));
     return check_overlap(run, meet);
 }
 

@@ -212,7 +212,7 @@ void ls_p2p__decide(ls_spmd *run) {
     ls_request *pair[2] = {run->suspects[0], run->suspects[1]};
     const ls_call *calls[2] = {&pair[0]->call, &pair[1]->call};
     run->suspects[0] = run->suspects[1] = NULL;
-    int status = ls_collective_of(LS_SEND)->check(calls, 2);
+    int status = ls_calls_check(calls, 2);
     LS_ASSERT(status != LS_OK);
     ls_finding_id id = ls_check_last()->id;
     bool mismatch = ls_check_last()->found &&
@@ -284,7 +284,7 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     }
     recv->call.root = send->comm->member;  // which a receive from any member did not know
     const ls_call *calls[2] = {&send->call, &recv->call};
-    if (ls_collective_of(LS_SEND)->check(calls, 2) != LS_OK) {
+    if (ls_calls_check(calls, 2) != LS_OK) {
         run->suspects[0] = send;
         run->suspects[1] = recv;
         return LS_OK;  // until nobody can go on

@@ -146,23 +146,6 @@ int ls_request__await(ls_rank *rank) {
     return complete ? LS_OK : run->status;
 }
 
-int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank) {
-    int count = 0;
-    for (const ls_thread *by = &rank->main; by != NULL && count < most; by = by->next) {
-        const ls_request *current = by->current;
-        if (current != NULL && current->awaited == by && current->state != LS_REQUEST_DONE) {
-            out[count++] = current;
-        }
-    }
-    for (const ls_request *at = rank->open; at != NULL && count < most; at = at->next) {
-        bool awaited = at->awaited != NULL && at->state != LS_REQUEST_DONE;
-        if (awaited && at != at->awaited->current) {
-            out[count++] = at;
-        }
-    }
-    return count;
-}
-
 // A poll of another front that found nothing: others run first. Where nothing can happen any more a
 // receive from any member is let go. Returns the run's status, and *hopeless: nobody will ever
 // change what the poll sees.

@@ -5,10 +5,6 @@
 
 #include "ranks/internal.h"
 
-bool ls_sites__same(const ls_site *a, const ls_site *b) {
-    return a->line == b->line && (a->file == b->file || strcmp(a->file, b->file) == 0);
-}
-
 static ls_site place_of(const ls_call *call) {
     return (ls_site){.file = call->file != NULL ? call->file : "", .line = call->line};
 }

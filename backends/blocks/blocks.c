@@ -12,14 +12,6 @@
 
 #define IDLE_NS 500000L  // between two looks of a process that has nothing to do
 
-void ls_blocks_of(int *first, int *count, int ranks, int process, int processes) {
-    LS_ASSERT(process >= 0 && process < processes && processes <= ranks);
-    int64_t begin = (int64_t)process * ranks / processes;
-    int64_t end = (int64_t)(process + 1) * ranks / processes;
-    *first = (int)begin;
-    *count = (int)(end - begin);
-}
-
 // ---- The backend --------------------------------------------------------------------------------
 static int blocks_comm_open(ls_backend *backend, ls_comm *comm) {
     (void)backend;

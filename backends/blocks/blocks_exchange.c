@@ -3,8 +3,7 @@
 // parcel is the calls, then what each of them sends. Of a collective that has a block for every
 // pair of members the receiver's own blocks travel; of any other all that a member puts in, as its
 // math reads all.
-#include <inttypes.h>
-#include <limits.h>
+#include "backends/blocks/blocks.h"
 #include <sched.h>
 #include <string.h>
 
@@ -421,4 +420,12 @@ int ls_blocks__exchange(ls_call **out, int *out_count, const ls_world *world, co
     *out = e.out;
     *out_count = e.out_count;
     return !e.failed ? LS_OK : LS_FAIL(LS_ERR_RANK_DIED, "another process of this run has failed");
+}
+
+void ls_blocks_of(int *first, int *count, int ranks, int process, int processes) {
+    LS_ASSERT(process >= 0 && process < processes && processes <= ranks);
+    int64_t begin = (int64_t)process * ranks / processes;
+    int64_t end = (int64_t)(process + 1) * ranks / processes;
+    *first = (int)begin;
+    *count = (int)(end - begin);
 }

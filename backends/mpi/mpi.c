@@ -79,15 +79,7 @@ typedef struct mpi_backend {
     bool trusts;           // calls are not checked against the other ranks'
 } mpi_backend;
 
-typedef struct mpi_comm {
-    MPI_Comm comm;  // MPI_COMM_NULL where this rank is no member
-} mpi_comm;
-
-MPI_Comm ls_mpi__comm(const ls_comm *comm) {
-    return ((const mpi_comm *)comm->impl)->comm;
-}
-
-static int open_mpi(mpi_comm *out, const ls_comm *comm) {
+static int open_mpi(ls_mpi_comm *out, const ls_comm *comm) {
     MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
     LS_MPI_TRY(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
     int status =
@@ -108,12 +100,12 @@ static int open_mpi(mpi_comm *out, const ls_comm *comm) {
 static int mpi_comm_open(ls_backend *backend, ls_comm *comm) {
     (void)backend;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, 1, sizeof(mpi_comm)));
-    mpi_comm *made = memory;
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_mpi_comm)));
+    ls_mpi_comm *made = memory;
     made->comm = MPI_COMM_NULL;
     int status = open_mpi(made, comm);
     if (status != LS_OK) {
-        ls_free(memory, 1, sizeof(mpi_comm));
+        ls_free(memory, 1, sizeof(ls_mpi_comm));
         return ls_error_wrap("communicator %s", comm->name);
     }
     comm->impl = made;
@@ -127,7 +119,7 @@ static int mpi_comm_split(ls_backend *backend, ls_comm *comm, const ls_comm *par
     int member = comm != NULL ? ls_comm_member(comm, ls_world_held(backend->world)[0]) : 0;
     LS_ASSERT(member >= 0);
     if (comm != NULL) {
-        LS_TRY(ls_alloc(&memory, 1, sizeof(mpi_comm)));
+        LS_TRY(ls_alloc(&memory, 1, sizeof(ls_mpi_comm)));
     }
     int status = ls_mpi__status(
         MPI_Comm_split(ls_mpi__comm(parent), comm != NULL ? color : MPI_UNDEFINED, member, &made),
@@ -137,17 +129,17 @@ static int mpi_comm_split(ls_backend *backend, ls_comm *comm, const ls_comm *par
                                 "MPI_Comm_set_errhandler");
     }
     if (comm != NULL && status != LS_OK) {
-        ls_free(memory, 1, sizeof(mpi_comm));
+        ls_free(memory, 1, sizeof(ls_mpi_comm));
     } else if (comm != NULL) {
         comm->impl = memory;
-        ((mpi_comm *)memory)->comm = made;
+        ((ls_mpi_comm *)memory)->comm = made;
     }
     return status;
 }
 
 static void mpi_comm_close(ls_backend *backend, ls_comm *comm) {
     (void)backend;
-    mpi_comm *made = comm->impl;
+    ls_mpi_comm *made = comm->impl;
     if (made->comm != MPI_COMM_NULL) {
         (void)MPI_Comm_free(&made->comm);
     }

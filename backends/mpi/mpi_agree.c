@@ -228,7 +228,7 @@ static int check_call(ls_mpi_group *group, const comm_batch *batch, int k) {
         LS_TRY(rebuild(&calls[m], group, batch, k, m));
         members[m] = &calls[m];
     }
-    int status = ls_collective_of(calls[0].kind)->check(members, size);
+    int status = ls_calls_check(members, size);
     if (status != LS_OK) {
         ls_check__forget_file();  // it is the fingerprint's
     }

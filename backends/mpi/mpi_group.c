@@ -7,13 +7,6 @@
 
 #include "backends/mpi/mpi_internal.h"
 
-int ls_mpi__request(MPI_Request **out, ls_mpi_group *group) {
-    LS_ASSERT(group->request_count < group->request_room);
-    *out = &group->requests[group->request_count++];
-    **out = MPI_REQUEST_NULL;
-    return LS_OK;
-}
-
 static bool is_p2p(const ls_call *call) {
     return ls_kind_is_message(call->kind);
 }
@@ -73,7 +66,7 @@ static int check_pair(const ls_call *call, const message *other) {
     there.recv = call->kind == LS_SEND ? (void *)(uintptr_t)64 : NULL;
     const ls_call *pair[2] = {call->kind == LS_SEND ? call : &there,
                               call->kind == LS_SEND ? &there : call};
-    int status = ls_collective_of(LS_SEND)->check(pair, 2);
+    int status = ls_calls_check(pair, 2);
     if (status != LS_OK) {
         ls_check__forget_file();  // it may be the message's
     }

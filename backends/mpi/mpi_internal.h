@@ -69,6 +69,10 @@ int ls_mpi__agree_check(ls_mpi_group *group);
 int ls_mpi__move_begin(ls_mpi_group *group);  // starts all calls
 int ls_mpi__move_end(ls_mpi_group *group);    // remaining work when the data is there
 
+typedef struct ls_mpi_comm {
+    MPI_Comm comm;  // MPI_COMM_NULL where this rank is no member
+} ls_mpi_comm;
+
 // The communicator's MPI handle.
 MPI_Comm ls_mpi__comm(const ls_comm *comm);
 

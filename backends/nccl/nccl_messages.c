@@ -46,7 +46,7 @@ static int check_one(ls_nccl_messages *messages, int index, const ls_nccl_messag
     LS_TRY(ls_nccl__unpack_call(&other, &r, messages->owner, call->comm, messages->arena));
     const ls_call *pair[2] = {call->kind == LS_SEND ? call : &other,
                               call->kind == LS_SEND ? &other : call};
-    LS_TRY(ls_collective_of(LS_SEND)->check(pair, 2));
+    LS_TRY(ls_calls_check(pair, 2));
     messages->agreed[index] = true;
     return LS_OK;
 }

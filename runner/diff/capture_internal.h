@@ -24,4 +24,6 @@ int ls_capture__index(ls_capture *capture, const char *path, int rank, const ls_
 bool ls_capture__is_checkpoint(const char *dir);
 int ls_capture__checkpoint(ls_capture *capture, const char *dir);
 
+size_t ls_capture__slot(const ls_capture *capture, const char *name);  // of the table of names
+
 #endif

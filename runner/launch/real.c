@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,21 +65,6 @@ static const char *last_lines(const ls_text *output) {
         lines += *at == '\n';
     }
     return at;
-}
-
-int ls_real_spread(const ls_real_request *request) {
-    int processes = request->options->spread;
-    if (request->source.backend->open == NULL || processes == 0 ||
-        ls_scenario_plants(request->scenario)) {
-        return 0;
-    }
-    return processes < request->scenario->ranks ? processes : request->scenario->ranks;
-}
-
-bool ls_real_one_process(const ls_real_request *request) {
-    const ls_backend_kind *backend = request->source.backend;
-    return (backend->open != NULL && ls_real_spread(request) == 0) ||
-           (backend->threads_program != NULL && !request->options->processes);
 }
 
 // The word before "run" in sentences.

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runner/plan/work_internal.h"
@@ -151,20 +150,6 @@ static void see_call(void *arg, const ls_call *call) {
     w->status = w->status == LS_OK ? keep_result(w, call) : w->status;
 }
 
-// Shard number `label` of the table, or, without one, the only shard that the rank holds.
-int ls_work__shard(const ls_plan_table *table, int rank, const char *field) {
-    const char *label = strchr(field, '[');
-    if (label != NULL) {
-        return (int)strtol(label + 1, NULL, 10);
-    }
-    for (int i = 0; i < table->shard_count; i++) {
-        if (table->shards[i].rank == rank) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static int new_lookup(ls_work_lookup **out, watch *w, const ls_stage_output *output) {
     const ls_scenario *scenario = w->steps->scenario;
     ls_work_lookup found = {.rank = output->rank, .padding_id = -1};
@@ -304,11 +289,6 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
     ls_world_free(world);
     status = status == LS_OK ? w.status : status;
     return status == LS_OK && updates ? ls_work__join_updates(&w.updates) : status;
-}
-
-int ls_work_weights(void *out, const ls_work *steps, int table, const ls_plan_shard *block) {
-    return ls_inputs_weights(out, steps->scenario, table, block->row_offset, block->rows,
-                             block->column_offset, block->columns);
 }
 
 // ---- Checking -----------------------------------------------------------------------------------

@@ -1,5 +1,12 @@
 // A captured update done again, on any device: its arrays in the device's memory, the kernels of a
 // training step, and the comparison with what the simulator's weights became.
+#include <math.h>
+#include "runner/program/execute.h"
+#include "runner/scenario/inputs.h"
+#include "embedding/stages.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "runner/plan/work_internal.h"
 #include <string.h>
 
 #include "runner/plan/work.h"
@@ -168,4 +175,23 @@ int ls_work_shard_check(const ls_work_shard *shard) {
     }
     ls_free(got, bytes, 1);
     return status;
+}
+
+// Shard number `label` of the table, or, without one, the only shard that the rank holds.
+int ls_work__shard(const ls_plan_table *table, int rank, const char *field) {
+    const char *label = strchr(field, '[');
+    if (label != NULL) {
+        return (int)strtol(label + 1, NULL, 10);
+    }
+    for (int i = 0; i < table->shard_count; i++) {
+        if (table->shards[i].rank == rank) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+int ls_work_weights(void *out, const ls_work *steps, int table, const ls_plan_shard *block) {
+    return ls_inputs_weights(out, steps->scenario, table, block->row_offset, block->rows,
+                             block->column_offset, block->columns);
 }

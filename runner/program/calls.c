@@ -321,17 +321,6 @@ static int post(const ls_program *program, const ls_scenario_step *step, ls_step
     return status;
 }
 
-// ---- Results ------------------------------------------------------------------------------------
-void ls_program__field_of(char out[32], const ls_step_calls *calls, int index) {
-    int earlier = 0;
-    bool many = calls->at[index].call.kind == LS_RECV;  // else a rank receives once
-    for (int i = 0; many && i < index; i++) {
-        const ls_call *other = &calls->at[i].call;
-        earlier += other->rank == calls->at[index].call.rank && other->kind == LS_RECV;
-    }
-    (void)snprintf(out, 32, earlier > 0 ? "recv[%d]" : "recv", earlier);
-}
-
 static int emit(const ls_program *program, const ls_scenario_step *step, int index,
                 const void *data) {
     const ls_step_calls *calls = calls_of(program, step);

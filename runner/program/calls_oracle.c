@@ -1,5 +1,9 @@
 // The expected results of the calls of a step on buffers: the collective's plain reference on what
 // was sent, and for sums of floats their exact values with a bound.
+#include <stdio.h>
+#include <string.h>
+#include "kernels/kernels.h"
+#include "runner/scenario/inputs.h"
 #include <math.h>
 
 #include "orders/bound.h"
@@ -137,4 +141,15 @@ int ls_program__expect_received(const ls_program *program, const ls_scenario_ste
         first += size;
     }
     return LS_OK;
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+void ls_program__field_of(char out[32], const ls_step_calls *calls, int index) {
+    int earlier = 0;
+    bool many = calls->at[index].call.kind == LS_RECV;  // else a rank receives once
+    for (int i = 0; many && i < index; i++) {
+        const ls_call *other = &calls->at[i].call;
+        earlier += other->rank == calls->at[index].call.rank && other->kind == LS_RECV;
+    }
+    (void)snprintf(out, 32, earlier > 0 ? "recv[%d]" : "recv", earlier);
 }

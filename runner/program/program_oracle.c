@@ -3,21 +3,7 @@
 // ranks of a fiber.
 #include "runner/program/program_oracle_internal.h"
 
-#include <string.h>
-
 #include "runner/steps/step.h"
-
-bool ls_known__is_partial(const ls_placements *placements, int d) {
-    return placements->at[d].kind == LS_PLACE_PARTIAL;
-}
-
-bool ls_known__any_split(const ls_placements *placements) {
-    bool split = false;
-    for (int d = 0; d < placements->count; d++) {
-        split = split || placements->at[d].split > 1;
-    }
-    return split;
-}
 
 static ls_program_oracle begin(ls_arena *arena, const ls_scenario_step *step,
                                const ls_local_tensor *tensor) {
@@ -44,10 +30,6 @@ static int shard_of(ls_cells *out, const ls_program_oracle *o, const ls_known_te
     return ls_cells__cut(out, o->arena, of->known.whole, &shard->block, o->dtype);
 }
 
-bool ls_known__is_known(const ls_known *known) {
-    return known->whole != NULL || known->ranks != NULL;
-}
-
 int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of,
                     int rank, const ls_block *block) {
     *known = ls_known__is_known(&of->known);
@@ -56,23 +38,6 @@ int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_
         return LS_OK;
     }
     return ls_cells__cut(out, arena, of->known.whole, block, ls_local_tensor_dtype(of->tensor));
-}
-
-ls_cells *ls_known__new_ranks(const ls_program_oracle *o) {
-    return ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof(ls_cells));
-}
-
-// ---- Partial values -----------------------------------------------------------------------------
-int ls_known__make_partial(ls_cells *cells, const ls_program_oracle *o,
-                           const ls_placements *placements, int rank) {
-    int at[LS_MESH_DIMS_MAX];
-    ls_mesh_coordinates(at, o->mesh, rank);
-    for (int d = 0; d < placements->count; d++) {
-        if (ls_known__is_partial(placements, d) && at[d] != 0 && placements->at[d].op != LS_AVG) {
-            return ls_cells__neutral(cells, o->arena, o->dtype, placements->at[d].op);
-        }
-    }
-    return LS_OK;
 }
 
 int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
@@ -256,7 +221,7 @@ static int meet(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor
 int ls_known__operate(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                       const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     const ls_program_oracle begun = begin(arena, step, made), *o = &begun;
-    const ls_step_type *type = ls_step_type_of(o->step->kind);
+    const ls_step_type *type = o->step->type;
     const ls_placements *placements = ls_local_tensor_placements(made);
     ls_cells *operands = ls_arena_alloc(o->arena, (size_t)count, sizeof *operands);
     bool whole = placements != NULL || type->moves_nothing;
@@ -330,5 +295,5 @@ int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
             return LS_OK;
         }
     }
-    return ls_step_type_of(step->kind)->know(out, arena, step, in, count, made);
+    return step->type->know(out, arena, step, in, count, made);
 }

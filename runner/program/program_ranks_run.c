@@ -21,14 +21,6 @@ bool ls_program_has_ranks(const ls_scenario *scenario) {
     return false;
 }
 
-bool ls_scenario_plants(const ls_scenario *scenario) {
-    bool plants = scenario->fault_count > 0;
-    for (int i = 0; i < scenario->step_count; i++) {
-        plants = plants || scenario->steps[i].except_count > 0;
-    }
-    return plants;
-}
-
 // ---- The run ------------------------------------------------------------------------------------
 static int copy_findings(ls_finding **out, int *count, const ls_spmd_result *result,
                          ls_arena *arena) {

@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "runner/scenario/inputs.h"
 #include "runner/program/program.h"
+#include "runner/program/program_oracle_internal.h"
 #include "runner/steps/step.h"
 
 static ls_program_tensor *find(const ls_program *program, const char *name) {
@@ -242,7 +243,7 @@ static int find_operands(operands *out, const ls_program *program, const ls_scen
         return LS_ERR_MEMORY;
     }
     for (int i = 0; ls_step_operand_of(&operand, step, i); i++) {
-        if (!ls_step_type_of(step->kind)->makes_replicas) {
+        if (!step->type->makes_replicas) {
             LS_TRY(ls_program__check_replicas(program, step, operand.name));
         }
     }
@@ -259,7 +260,7 @@ static int find_operands(operands *out, const ls_program *program, const ls_scen
 // stay, to be freed. *sums: partial values were reduced.
 static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *program,
                           const ls_scenario_step *step, operands *of) {
-    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_step_type *type = step->type;
     const ls_local_tensor **lie = ls_arena_alloc(program->arena, (size_t)of->count, sizeof *lie);
     if (lie == NULL) {
         return LS_ERR_MEMORY;
@@ -268,15 +269,16 @@ static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *pro
         lie[i] = of->in[i];
     }
     for (int i = 0; i < of->count; i++) {
-        ls_scenario_step moves = {.node = step->node, .kind = LS_STEP_REDISTRIBUTE};
+        ls_scenario_step moves = {.node = step->node};
         ls_known known = {0};
         if (!type->bring(&moves.to.placements, step, lie, of->count, i)) {
             continue;
         }
         LS_TRY(
             ls_tensor_redistribute(&brought[i], program->backend, of->in[i], &moves.to.placements));
-        if (program->execution->expected != NULL) {
-            LS_TRY(ls_known__step(&known, program->arena, &moves, &of->known[i], 1, brought[i]));
+        if (program->execution->expected != NULL && ls_known__is_known(&of->known[i].known)) {
+            LS_TRY(ls_known__redistribute(&known, program->arena, &moves, &of->known[i], 1,
+                                          brought[i]));
         }
         *sums = *sums || ls_placements_any_partial(ls_local_tensor_placements(of->in[i]));
         of->in[i] = brought[i];
@@ -289,7 +291,7 @@ static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *pro
 static void note_refused(const ls_program *program, const ls_scenario_step *step, int status) {
     bool refused = status == LS_ERR_MISMATCH || status == LS_ERR_INVALID ||
                    status == LS_ERR_UNSUPPORTED || status == LS_ERR_LIMIT;
-    if (refused && ls_step_type_of(step->kind)->refuses) {
+    if (refused && step->type->refuses) {
         int rank = ls_error_last()->rank;
         ls_check_clear();
         ls_check__note(LS_FINDING_CALL_INVALID,
@@ -301,7 +303,7 @@ static void note_refused(const ls_program *program, const ls_scenario_step *step
 
 // What an operand that the step changed in place must be now; its shards are of the stage, too.
 static int change_operand(ls_program *program, const ls_scenario_step *step, operands *of) {
-    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_step_type *type = step->type;
     ls_step_operand operand;
     ls_program_tensor *entry = NULL;
     ls_known known = {0};
@@ -319,7 +321,7 @@ static int change_operand(ls_program *program, const ls_scenario_step *step, ope
 }
 
 static int make(ls_program *program, const ls_scenario_step *step) {
-    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_step_type *type = step->type;
     operands of = {.count = 0};
     ls_local_tensor *made = NULL, **brought = NULL;
     ls_known known = {0};

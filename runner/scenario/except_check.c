@@ -35,7 +35,7 @@ static unsigned of_kind(ls_kind kind) {
 // Steps on tensors make their calls themselves, with memory of their own.
 static unsigned honoured(const ls_scenario_step *step, const ls_scenario_except *except) {
     const unsigned always = LS_EXCEPT_EXIT | LS_EXCEPT_SWAP;
-    const unsigned own = always | ls_step_type_of(step->kind)->excepts;
+    const unsigned own = always | step->type->excepts;
     bool collective = ls_step_is_collective(step->kind);
     unsigned of_call = collective ? of_kind(ls_step_call_kind(step->kind)) : 0;
     if (ls_step_on_tensors(step)) {
@@ -69,7 +69,7 @@ static void refuse(ls_reader *reader, const ls_scenario_step *step,
         if ((fields & keys[i].field) != 0) {
             ls_check__error(reader, ls_node_mark(&except->node, keys[i].key), NULL, NULL,
                             "except: %s changes nothing in %s%s", keys[i].key,
-                            ls_step_kind_name(step->kind), why);
+                            ls_step_kind_name(step), why);
         }
     }
 }

@@ -217,14 +217,6 @@ static double count_of(const ls_shape *shape) {
     return count;
 }
 
-double ls_memory_copies(const ls_scenario *scenario, const ls_placements *placements) {
-    double copies = 1;
-    for (int i = 0; i < placements->count && i < scenario->mesh.ndim; i++) {
-        copies *= placements->at[i].kind == LS_PLACE_SHARD ? 1 : scenario->mesh.dim[i];
-    }
-    return copies;
-}
-
 static double bytes_of(const ls_tensor_size *size) {
     return count_of(&size->shape) * size->copies * (3 * size->element + TENSOR_BYTES);
 }
@@ -252,7 +244,7 @@ static void broadcast(ls_shape *out, const ls_shape *a, const ls_shape *b) {
 
 static ls_tensor_size result_of(const ls_scenario *scenario, const ls_scenario_step *step,
                                 ls_tensor_size *sizes, int count) {
-    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_step_type *type = step->type;
     ls_step_operand operand = {.name = NULL};
     ls_tensor_size made = {.copies = 0}, first = made, last = made;
     for (int i = 0; ls_step_operand_of(&operand, step, i); i++) {
@@ -299,7 +291,7 @@ static double need_of_program(const ls_scenario *scenario) {
             threads = true;
         } else if (ls_step_on_tensors(step) && count > 0) {
             ls_tensor_size made = result_of(scenario, step, sizes, count);
-            bool kept = made.name != NULL && ls_step_type_of(step->kind)->make != NULL;
+            bool kept = made.name != NULL && step->type->make != NULL;
             bytes += bytes_of(&made);
             ls_tensor_size *known = find(sizes, count, made.name);
             if (kept && strcmp(known->name, made.name) == 0) {

@@ -226,7 +226,7 @@ void ls_check__excepts(ls_reader *reader, const ls_scenario *scenario, const ls_
 
 static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step,
                        ls_names *names, int number) {
-    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_step_type *type = step->type;
     ls_step_operand operand;
     for (int i = 0; ls_step_operand_of(&operand, step, i) && ls_read__going(reader); i++) {
         check_name(reader, names, operand.mark, operand.name);
@@ -243,7 +243,7 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenar
     if (step->name != NULL) {
         ls_check__stage_name(reader, ls_node_mark(&step->node, "name"), step->name, NULL, NULL);
     } else {
-        step->name = ls_arena_printf(reader->arena, "%d_%s", number, ls_step_kind_name(step->kind));
+        step->name = ls_arena_printf(reader->arena, "%d_%s", number, ls_step_kind_name(step));
         reader->no_memory = reader->no_memory || step->name == NULL;
     }
 }

@@ -14,7 +14,7 @@ static void replace(ls_dtype *dtype) {
 
 // Replaces types; why a field lacks the step, NULL: it has it.
 static const char *step_missing(ls_scenario_step *step) {
-    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_step_type *type = step->type;
     for (int i = 0; i < step->except_count; i++) {
         if (ls_node_has(&step->excepts[i].node, "dtype") || step->excepts[i].poke != 0) {
             return "has an exception about types or special values, which a field lacks";

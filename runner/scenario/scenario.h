@@ -210,7 +210,6 @@ typedef enum ls_step_kind {
         LS_STEP_KIND_COUNT
 } ls_step_kind;
 
-const char *ls_step_kind_name(ls_step_kind kind);
 bool ls_step_is_collective(ls_step_kind kind);
 // The call of a step on buffers; of send_recv the send.
 ls_kind ls_step_call_kind(ls_step_kind kind);
@@ -275,6 +274,7 @@ typedef struct ls_step_earlier {
 typedef struct ls_scenario_step {
     ls_node node;
     ls_step_kind kind;
+    const struct ls_step_type *type;  // of its kind
     const char *name;  // of the stage; "STEP_KIND" with its number when not given: "2_all_reduce"
     ls_scenario_except *excepts;
     int except_count;
@@ -339,6 +339,7 @@ typedef struct ls_scenario_step {
 
 // Whether it makes calls on buffers of each rank; whether it is about tensors. Else: about the
 // buffers of an earlier step.
+const char *ls_step_kind_name(const ls_scenario_step *step);
 bool ls_step_on_buffers(const ls_scenario_step *step);
 bool ls_step_on_tensors(const ls_scenario_step *step);
 // The ranks that take part, where it names some; count 0: all.

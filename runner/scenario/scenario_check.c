@@ -7,39 +7,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "collectives/recording.h"
 #include "embedding/jagged.h"
 #include "runner/scenario/read.h"
 #include "runner/plan/scenario_machine.h"
 
 #define CUT_NAMES_MAX 64  // names that "did you mean" looks at
-
-void ls_check__error(ls_reader *reader, ls_mark mark, const char *expected, const char *nearest,
-                     const char *format, ...) {
-    char text[384];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    ls_diagnostic diagnostic = {
-        .mark = mark, .text = text, .expected = expected, .nearest = nearest};
-    ls_diagnostics_add(reader->diagnostics, &diagnostic);
-}
-
-void ls_check__stage_name(ls_reader *reader, ls_mark mark, const char *stage, const char *table,
-                          const char *feature) {
-    char key[LS_STAGE_KEY_MAX];
-    const ls_stage_output output = {
-        .stage = stage, .table = table, .feature = feature, .field = "lengths"};
-    if (ls_stage_key(key, sizeof key, &output) != LS_OK) {
-        ls_check__error(reader, mark, "a name without slashes and line breaks, not too long", NULL,
-                        "%s", ls_error_last()->text);
-    }
-}
-
-ls_mark ls_check__element(const ls_int_list *list, int index) {
-    return list->marks[index];
-}
 
 // ---- Mesh ---------------------------------------------------------------------------------------
 // The ranks of a host follow one another, so only dimensions of size 1 may stand before `host`.
@@ -98,17 +70,6 @@ static void check_mesh(ls_reader *reader, ls_scenario *scenario) {
     scenario->ranks = (int)ranks;
     scenario->ranks_per_host = (int)ranks;
     settle_hosts(reader, scenario, mark);
-}
-
-void ls_check__ranks(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,
-                     const char *whose) {
-    for (int i = 0; i < ranks->count && scenario->ranks > 0 && ls_read__going(reader); i++) {
-        if (ranks->at[i] >= scenario->ranks) {
-            ls_check__error(reader, ls_check__element(ranks, i), NULL, NULL,
-                            "%s: rank %" PRId64 " is not in the world of %d ranks", whose,
-                            ranks->at[i], scenario->ranks);
-        }
-    }
 }
 
 // ---- Features -----------------------------------------------------------------------------------

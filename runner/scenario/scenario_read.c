@@ -2,40 +2,13 @@
 #define _XOPEN_SOURCE 700  // realpath
 #include "runner/scenario/input_file.h"
 #include "runner/scenario/read.h"
+#include "runner/steps/step.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define AT(type, base, place) ((type *)(void *)((char *)(base) + (place)))
-
-// ---- Complaints ---------------------------------------------------------------------------------
-bool ls_read__going(const ls_reader *reader) {
-    return !reader->no_memory && ls_diagnostics_count(reader->diagnostics) < LS_DIAGNOSTICS_MAX;
-}
-
-void *ls_read__alloc(ls_reader *reader, size_t count, size_t size) {
-    void *memory = ls_arena_alloc(reader->arena, count == 0 ? 1 : count, size);
-    reader->no_memory = reader->no_memory || memory == NULL;
-    return memory;
-}
-
-void ls_read__complain(ls_reader *reader, const ls_yaml_node *node, const ls_schema_field *field,
-                       const char *what, const char *nearest) {
-    char found[64];
-    char text[256];
-    ls_text expected = {0};
-    ls_yaml_describe(found, sizeof found, reader->tree, node);
-    (void)snprintf(text, sizeof text, "%s: %s: %s", field->key, what, found);
-    ls_schema_describe(&expected, field);
-    ls_diagnostic diagnostic = {.mark = node->mark,
-                                .text = text,
-                                .expected = ls_text_string(&expected),
-                                .nearest = nearest};
-    ls_diagnostics_add(reader->diagnostics, &diagnostic);
-    ls_text_free(&expected);
-}
 
 static void add_keys(ls_text *out, const ls_schema_record *record) {
     ls_text_puts(out, record->one_of ? "one of " : "a key of ");
@@ -323,28 +296,6 @@ void ls_read__record(ls_reader *reader, void *base, const ls_schema_record *reco
     }
 }
 
-// ---- Nodes --------------------------------------------------------------------------------------
-static int node_field(const ls_node *node, const char *key) {
-    LS_ASSERT(node->record != NULL);
-    int index = ls_schema_find(node->record, key);
-    LS_ASSERT(index >= 0);
-    return index;
-}
-
-ls_mark ls_node_mark(const ls_node *node, const char *key) {
-    ls_mark mark = node->values[node_field(node, key)];
-    return mark.line > 0 ? mark : node->mark;
-}
-
-bool ls_node_has(const ls_node *node, const char *key) {
-    return node->values[node_field(node, key)].line > 0;
-}
-
-const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node) {
-    const char *where = ls_arena_printf(scenario->arena, "%s:%d", scenario->file, node->mark.line);
-    return where == NULL ? "" : where;
-}
-
 // ---- Loading ------------------------------------------------------------------------------------
 static const char *real_folder(ls_arena *arena, const char *path) {
     const char *slash = strrchr(path, '/');
@@ -361,6 +312,7 @@ static int read_tree(ls_scenario *scenario, ls_reader *reader, const ls_scenario
     const ls_yaml_node *root = ls_yaml_root(reader->tree);
     reader->root_is_odd = root->kind != LS_YAML_MAPPING;
     ls_read__record(reader, scenario, ls_schema_root(), root);
+    ls_step_settle_types(scenario->steps, scenario->step_count);
     if (options != NULL && options->has_seed) {
         scenario->seed = options->seed;
     }

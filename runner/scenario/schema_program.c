@@ -11,72 +11,8 @@
 #define MEMBER(name) .offset = offsetof(S, name)
 #define AUX(name)    .aux = offsetof(S, name)
 
-#define DTYPE_NAME(name, value, text, ...) {#text, LS_##name},
-static const ls_schema_name dtype_names[] = {LS_DTYPE_MAP(DTYPE_NAME)};
-const ls_schema_names ls_schema__dtypes = {dtype_names, COUNT(dtype_names)};
-#define OP_NAME(name, value, text) {text, name},
-static const ls_schema_name op_names[] = {LS_OP_MAP(OP_NAME)};
-const ls_schema_names ls_schema__ops = {op_names, COUNT(op_names)};
-#define KIND_NAME(name, text) {#text, LS_##name},
-static const ls_schema_name poke_names[] = {{"nan", 1}, {"inf", 2}};
-static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
-
 // One line to a key: easier to read as a table than as clang-format has it.
 // clang-format off
-
-#define S ls_scenario_except
-static const ls_schema_field except_fields[] = {
-    {.key = "ranks", .type = LS_FIELD_INTS,
-     .flags = LS_FIELD_REQUIRED | LS_FIELD_SINGLE | LS_FIELD_SOME,
-     MEMBER(ranks), .min = 0, .max = LS_RANKS_MAX - 1, .doc = "Which ranks.",
-     .example = "ranks: [2]"},
-    {.key = "skip", .type = LS_FIELD_BOOL, MEMBER(skip), .fallback = "false",
-     .doc = "They make no call.", .example = "skip: true"},
-    {.key = "repeat", .type = LS_FIELD_BOOL, MEMBER(repeat), .fallback = "false",
-     .doc = "They make the call twice.", .example = "repeat: true"},
-    {.key = "call", .type = LS_FIELD_ENUM, MEMBER(kind), .names = NAMES(kind_names),
-     .otherwise = "the same", .doc = "They call another one.", .example = "call: all_gather"},
-    {.key = "count", .type = LS_FIELD_INT, MEMBER(count), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
-     .otherwise = "the same", .doc = "Their count.", .example = "count: 1023"},
-    {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = NAMES(dtype_names),
-     .otherwise = "the same", .doc = "Their element type.", .example = "dtype: f16"},
-    {.key = "op", .type = LS_FIELD_ENUM, MEMBER(op), .names = NAMES(op_names),
-     .otherwise = "the same", .doc = "Their reduction.", .example = "op: max"},
-    {.key = "root", .type = LS_FIELD_INT32, MEMBER(root), .min = 0, .max = LS_RANKS_MAX - 1,
-     .otherwise = "the same", .doc = "Their root.", .example = "root: 1"},
-    {.key = "counts", .type = LS_FIELD_INTS, MEMBER(counts), .min = 0,
-     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "the same",
-     .doc = "Their counts. For all_to_all: the number of elements sent to each member.",
-     .example = "counts: [1, 2, 3]"},
-    {.key = "exit", .type = LS_FIELD_BOOL, MEMBER(exit), .fallback = "false",
-     .doc = "Their program ends here.", .example = "exit: true"},
-    {.key = "swap", .type = LS_FIELD_BOOL, MEMBER(swap), .fallback = "false",
-     .doc = "They make the next step first, then this one.", .example = "swap: true"},
-    {.key = "reverse", .type = LS_FIELD_BOOL, MEMBER(reverse), .fallback = "false",
-     .doc = "send_recv: they post their messages in the opposite order.",
-     .example = "reverse: true"},
-    {.key = "group", .type = LS_FIELD_INTS,
-     .flags = LS_FIELD_SOME, MEMBER(group), .min = 0, .max = LS_RANKS_MAX - 1,
-     .otherwise = "the same", .doc = "The group as they name it, where the step gives ranks.",
-     .example = "group: [0, 2]"},
-    {.key = "room", .type = LS_FIELD_INT, MEMBER(room), .min = 1, .max = LS_SCENARIO_COUNT_MAX,
-     .otherwise = "the size that the call needs", .doc = "Elements that their buffers have.",
-     .example = "room: 8"},
-    {.key = "unwritten", .type = LS_FIELD_BOOL, MEMBER(unwritten), .fallback = "false",
-     .doc = "The last element that they send is never written.", .example = "unwritten: true"},
-    {.key = "overlap", .type = LS_FIELD_INT, MEMBER(overlap), .min = 1,
-     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "apart",
-     .doc = "Their result starts so many elements behind what they send, in one buffer.",
-     .example = "overlap: 2"},
-    {.key = "poke", .type = LS_FIELD_ENUM, MEMBER(poke), .names = NAMES(poke_names),
-     .otherwise = "none", .doc = "The first element that they send.",
-     .example = "poke: nan"},
-};
-const ls_schema_record ls_schema__except = {
-    .name = "except", .doc = "Differences of some ranks from this step.",
-    .fields = except_fields, .field_count = COUNT(except_fields), .size = sizeof(S),
-    .has_node = true, .partial = true};
-#undef S
 
 // ---- Steps --------------------------------------------------------------------------------------
 #define S ls_scenario_step
@@ -119,7 +55,7 @@ static const ls_schema_field tensor_fields[] = {
      .doc = "Unique among the tensors.", .example = "name: a"},
     {.key = "shape", .type = LS_FIELD_SHAPE, .flags = LS_FIELD_REQUIRED, MEMBER(shape), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .doc = "Sizes of the whole.", .example = "shape: [8, 16]"},
-    {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = NAMES(dtype_names),
+    {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = &ls_schema__dtypes,
      .fallback = "f32", .doc = "Element type.", .example = "dtype: i64"},
     {.key = "values", .type = LS_FIELD_RECORD, MEMBER(values), .record = &ls_schema__numbers,
      .otherwise = "arange", .doc = "The whole tensor's values.", .example = "values: normal"},

@@ -6,7 +6,6 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define NAMES(names)                                                                               \
     (&(const ls_schema_names){.at = (names), .count = (int)(sizeof(names) / sizeof *(names))})
-#define INT_MAX_IDS (INT64_C(1) << 53)
 
 // ---- Names --------------------------------------------------------------------------------------
 #define SHARDING_NAME(name, text, ...) {text, name},
@@ -52,61 +51,6 @@ static const ls_schema_name verdict_names[] = {
 // ---- Generators ---------------------------------------------------------------------------------
 #define MEMBER(name) .offset = offsetof(S, name)
 #define AUX(name)    .aux = offsetof(S, name)
-
-#define S ls_generator
-static const ls_schema_field normal_fields[] = {
-    {.key = "std", .type = LS_FIELD_REAL, MEMBER(b), .min = 0, .max = 1000000, .fallback = "1",
-     .doc = "Standard deviation.", .example = "std: 0.1"},
-    {.key = "mean", .type = LS_FIELD_REAL, MEMBER(a), .min = -1000000, .max = 1000000,
-     .fallback = "0", .doc = "Mean.", .example = "mean: 0"},
-};
-static const ls_schema_record normal_record = {
-    .name = "normal", .doc = "Normally distributed numbers.", .fields = normal_fields,
-    .field_count = COUNT(normal_fields)};
-static const ls_schema_field arange_fields[] = {
-    {.key = "start", .type = LS_FIELD_REAL, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .fallback = "0", .doc = "The first number.", .example = "start: 0"},
-    {.key = "step", .type = LS_FIELD_REAL, MEMBER(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .fallback = "1", .doc = "The step from each number to the next.", .example = "step: 1"},
-};
-static const ls_schema_record arange_record = {
-    .name = "arange", .doc = "Numbers that count up, in row-major order.", .fields = arange_fields,
-    .field_count = COUNT(arange_fields)};
-
-static const ls_schema_field number_fields[] = {
-    {.key = "normal", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_NORMAL,
-     .record = &normal_record, .doc = "Normally distributed.", .example = "normal: {std: 0.1}"},
-    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_UNIFORM,
-     MEMBER(a), AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .doc = "Uniform from the first number up to, not including, the second. The word alone: for "
-            "tables from -1/sqrt(rows) to 1/sqrt(rows), else from 0 to 1.",
-     .example = "uniform: [-0.5, 0.5]"},
-    {.key = "arange", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_ARANGE,
-     .record = &arange_record, .doc = "Counts up in row-major order.",
-     .example = "arange: {start: 0, step: 1}"},
-    {.key = "constant", .type = LS_FIELD_REAL, .tag = LS_GENERATOR_CONSTANT, MEMBER(a),
-     .min = -INT_MAX_IDS, .max = INT_MAX_IDS, .doc = "The same number everywhere.",
-     .example = "constant: 1"},
-    {.key = "exact", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_EXACT,
-     .doc = "Multiples of 1/8 from -1 to 1 (integers: whole numbers). A sum of up to 2^21 of them "
-     "in f32, 256 in f16 or 32 in bf16 is exact in any order.",
-     .example = "exact"},
-    {.key = "splitmix", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE,
-     .tag = LS_GENERATOR_SPLITMIX,
-     .doc = "SplitMix64 of seed, rank and index: of many magnitudes, so that a sum shows its order "
-            "(integers: from 0 to 999).",
-     .example = "splitmix"},
-    {.key = "values", .type = LS_FIELD_VALUES, .tag = LS_GENERATOR_VALUES, MEMBER(reals),
-     .min = INT64_MIN, .max = INT64_MAX, .doc = "The numbers themselves, in row-major order.",
-     .example = "values: [[1, 2], [3, 4]]"},
-    LS_SCHEMA_FILE_FIELDS,
-};
-const ls_schema_record ls_schema__numbers = {
-    .name = "numbers", .doc = "Where the numbers of a table, tensor or buffer come from.",
-    .fields = number_fields, .field_count = COUNT(number_fields), .size = sizeof(S),
-    .has_node = true, .one_of = true, .tag_offset = offsetof(S, kind)};
-
-#undef S
 
 // ---- Tables -------------------------------------------------------------------------------------
 #define S ls_scenario_sharding

@@ -4,15 +4,6 @@
 
 #include "runner/scenario/read.h"
 
-bool ls_scenario_runs(const ls_scenario *scenario, ls_tables_step step) {
-    for (int i = 0; i < scenario->tables_step_count; i++) {
-        if (scenario->tables_steps[i] == step) {
-            return true;
-        }
-    }
-    return false;
-}
-
 const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int table) {
     LS_ASSERT(table >= 0 && table < scenario->table_count);
     const ls_scenario_optimizer *own = &scenario->tables[table].optimizer;

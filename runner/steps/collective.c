@@ -150,7 +150,7 @@ static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
     }
     if (of_step(step)->on_tensor == NULL) {
         ls_check__error(reader, ls_node_mark(&step->node, "tensor"), NULL, NULL,
-                        "%s: only on buffers, not on a tensor", ls_step_kind_name(step->kind));
+                        "%s: only on buffers, not on a tensor", ls_kind_name((ls_kind)step->kind));
     }
 }
 
@@ -210,7 +210,7 @@ static void check_on_buffers(ls_reader *reader, const ls_scenario_step *step, in
     }
     if (ls_step_takes(step, "count") && !ls_step_has(step, "count") && !counts && !splits) {
         ls_check__error(reader, step->node.mark, "count: 1024, for example", NULL,
-                        "%s: the key count is missing", ls_step_kind_name(step->kind));
+                        "%s: the key count is missing", ls_kind_name((ls_kind)step->kind));
     }
     if (call->values.kind == LS_GENERATOR_VALUES && call->values.row_counts.count > 0 &&
         call->values.row_counts.count != members) {
@@ -275,7 +275,7 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
     LS_TRY(ls_program__axis(&axis, program, call->axis >= 0 ? call->axis : 0));
     if (collective->on_tensor == NULL) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "%s does not work on tensors",
-                       ls_step_kind_name(step->kind));
+                       ls_kind_name((ls_kind)step->kind));
     }
     return collective->on_tensor(out, in[0], &told, axis);
 }

@@ -1,17 +1,9 @@
-// The kinds of steps, and what follows from their descriptors.
+// What follows from the descriptor of a step's kind.
 #include "runner/steps/step.h"
 
-const ls_step_type *ls_step_type_of(ls_step_kind kind) {
-#define LS_STEP_TYPE(name, text) [LS_STEP_##name] = &ls_step__##text,
-    static const ls_step_type *const types[] = {LS_STEP_MAP(LS_STEP_TYPE)};
-#undef LS_STEP_TYPE
-    LS_ASSERT((int)kind >= 0 && kind < LS_STEP_KIND_COUNT);
-    return ls_step_is_collective(kind) ? &ls_step__collective : types[kind];
-}
-
-const char *ls_step_kind_name(ls_step_kind kind) {
-    return ls_step_is_collective(kind) ? ls_kind_name((ls_kind)kind)
-                                       : ls_step_type_of(kind)->record.name;
+const char *ls_step_kind_name(const ls_scenario_step *step) {
+    return ls_step_is_collective(step->kind) ? ls_kind_name((ls_kind)step->kind)
+                                             : step->type->record.name;
 }
 
 bool ls_step_is_collective(ls_step_kind kind) {
@@ -23,23 +15,23 @@ ls_kind ls_step_call_kind(ls_step_kind kind) {
 }
 
 bool ls_step_on_buffers(const ls_scenario_step *step) {
-    return ls_step_type_of(step->kind)->form == LS_STEP_OF_CALLS && step->tensor == NULL;
+    return step->type->form == LS_STEP_OF_CALLS && step->tensor == NULL;
 }
 
 bool ls_step_on_tensors(const ls_scenario_step *step) {
-    return ls_step_type_of(step->kind)->form == LS_STEP_OF_TENSORS || step->tensor != NULL;
+    return step->type->form == LS_STEP_OF_TENSORS || step->tensor != NULL;
 }
 
 const ls_int_list *ls_step_ranks(const ls_scenario_step *step) {
     static const ls_int_list none = {.count = 0};
-    ls_step_form form = ls_step_type_of(step->kind)->form;
+    ls_step_form form = step->type->form;
     return form == LS_STEP_OF_CALLS     ? &step->call.ranks
            : form == LS_STEP_OF_EARLIER ? &step->earlier.ranks
                                         : &none;
 }
 
 bool ls_step_operand_of(ls_step_operand *out, const ls_scenario_step *step, int index) {
-    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_step_type *type = step->type;
     if (type->operand != NULL) {
         return type->operand(out, step, index);
     }

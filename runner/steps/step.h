@@ -85,7 +85,8 @@ typedef struct ls_step_type {
     bool moves_nothing;  // every element stays where it is, also without a placement
 } ls_step_type;
 
-const ls_step_type *ls_step_type_of(ls_step_kind kind);
+// The type of each step, by its kind.
+void ls_step_settle_types(ls_scenario_step *steps, int count);
 // Operand `index` of a step; false: there are no more.
 bool ls_step_operand_of(ls_step_operand *out, const ls_scenario_step *step, int index);
 

@@ -3,6 +3,7 @@ import os
 import tempfile
 
 import tidy
+import circles
 import words
 
 GOOD = "// A file.\n#include \"base/base.h\"\n"
@@ -72,4 +73,18 @@ for subject in ("exec: name ranks that end", "docs/findings: add one", "Revert \
     assert words.check_subject(subject) is None, subject
 for subject in ("Name ranks", "exec: Name ranks", "exec: name ranks.", "exec: " + "x" * 80):
     assert words.check_subject(subject), subject
+
+# A driver calls a toolbox, which calls the driver back; an upper floor is needed from below.
+circles.FLOORS[:] = ["low/", "high/"]
+RING = {"a": {"b": {"ls_b"}}, "b": {"c": {"ls_c"}}, "c": {"a": {"ls_a"}}, "d": {"a": {"ls_a"}}}
+assert circles.find_circles(RING) == [["a", "b", "c"]]
+told = list(circles.complaints(RING, []))
+assert told[1:] == ["    a -> b: ls_b", "    b -> c: ls_c", "    c -> a: ls_a"], told
+assert not list(circles.complaints(RING, [{"a", "b", "c"}]))
+assert "no circle" in list(circles.complaints(RING, [{"a", "b", "c", "d"}]))[0]
+TREE = {"high/a": {"low/b": {"ls_b"}}, "low/b": {}}
+assert not list(circles.complaints(TREE, [{"elsewhere", "low/b"}]))
+TREE["low/b"] = {"high/c": {"ls_c"}}
+TREE["high/c"] = {}
+assert list(circles.complaints(TREE, [])) == ["low/b needs an upper floor: high/c: ls_c"]
 print(f"{len(WORDS)} sentences")

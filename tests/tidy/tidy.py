@@ -65,7 +65,7 @@ HOMES = {
     r"LS_STEP_CAST|ls_step__cast": ["runner/steps/cast.c"],
     r"LS_FINDING_RMA_RACE": ["collectives/finding.h", "mpi/race.c"],
     r"cli_cmd_traffic": ["cli/cmd_traffic.c"],
-    r"LS_TABLE_COLUMN_WISE": ["planner/plan.h", "planner/nofit.c", "runner/replay/import_torch.c",
+    r"LS_TABLE_COLUMN_WISE": ["planner/plan.h", "planner/nofit.c", "runner/replay/torch_tensor.c",
                               "runner/replay/import_torchrec_scenario.c"],
 }
 HOMES_OF = [(re.compile(rf"\b(?:{name})\b"), files) for name, files in HOMES.items()]

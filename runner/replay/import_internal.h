@@ -1,0 +1,26 @@
+// The state of an import, for the files that import. Not for other folders.
+#ifndef LS_RUNNER_REPLAY_IMPORT_INTERNAL_H
+#define LS_RUNNER_REPLAY_IMPORT_INTERNAL_H
+
+#include "runner/replay/import.h"
+
+typedef struct ls_importing {
+    ls_results *results;
+    const ls_run_options *options;
+    const char *dir;
+    ls_case_result *result;  // being made
+    ls_results rest;         // what of it is not replayed
+    const char **named;      // files of the folder that lists name [named_count]
+    size_t named_count, named_room;
+    const char **groups;  // of each case from `first` on [case_count - first]
+    size_t group_room;
+    int first;
+} ls_importing;
+
+int ls_import__not_replayed(const ls_importing *state, ls_results *to, const char *name,
+                            const char *part, const char *file, const char *what);
+// An array in an arena with room for one more.
+void *ls_import__room(ls_arena *arena, const void *array, size_t count, size_t *room, size_t size);
+ls_case_result ls_import__case(const ls_importing *state, const char *name, const char *file);
+
+#endif
