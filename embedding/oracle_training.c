@@ -18,7 +18,6 @@ static ls_dtype sum_dtype(const ls_oracle *oracle, int t) {
 }
 
 // ---- Gradients of outputs -----------------------------------------------------------------------
-
 static ls_dtype output_dtype(const ls_oracle *oracle, int t) {
     return ls_oracle__dtype(&oracle->options.tables[t], LS_STAGE_FIELD_VALUES);
 }
