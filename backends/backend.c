@@ -8,6 +8,10 @@
 #include "collectives/check.h"
 #include "collectives/hooks.h"
 
+ls_world *ls_backend_world(const ls_backend *backend) {
+    return backend->world;
+}
+
 void ls_backend_free(ls_backend *backend) {
     if (backend == NULL) {
         return;

@@ -189,13 +189,38 @@ static inline bool ls_kind_is_message(ls_kind kind) {
 // ---- Backends -----------------------------------------------------------------------------------
 typedef struct ls_backend ls_backend;
 
-// Sees every call this process completed, in the order of completion, with its result in place; one
-// that goes on by itself (ls_backend_start) as it begins.
-typedef void (*ls_call_observer)(void *arg, const ls_call *call);
-
 // Sees every set of calls [size, by member; 2 for a message: the send, then its receive] that has
 // met in this process and agrees, before its data moves. Counts are valid during the call alone.
 typedef void (*ls_met_observer)(void *arg, const ls_call *const *calls, int size);
+
+LS_API ls_world *ls_backend_world(const ls_backend *backend);  // borrowed
+
+// The simulator: every rank of the world must be held. Owned by the caller.
+LS_API int ls_backend_sim_create(ls_backend **out, ls_world *world);
+// The same with the buffers, and the math on them, on a device (borrowed). Calls may also name
+// ordinary memory: the data then go to the device and the results come back.
+int ls_backend_sim_create_on(ls_backend **out, ls_world *world, struct ls_device *device);
+LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
+
+// Completes calls [call_count] of held ranks as one group: for every communicator and rank, the
+// i-th collective is matched with the i-th of the other members; sends and receives are matched by
+// (communicator, sender, receiver, order). Checks everything first, so a failing group moves no
+// data and uses up no call numbers. Calls of one group are concurrent: a buffer that one of them
+// writes may not be touched by another (LS_ERR_INVALID). LS_ERR_MISMATCH names rank and call where
+// calls disagree or are missing. Sets seq of every call.
+LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
+
+// The same for one call without waiting for the others, on backends that can (ops->start is set;
+// else LS_ERR_UNSUPPORTED). *call and what it points to must stay until ls_backend_test says that
+// it is done, with its status; *pending is gone then. Collectives of one communicator, and messages
+// one way between two ranks, keep the order in which they were started; all else goes on at once.
+int ls_backend_start(void **pending, ls_backend *backend, ls_call *call);
+int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call);
+
+// ---- Inside the library: what a backend does ----------------------------------------------------
+// Sees every call this process completed, in the order of completion, with its result in place; one
+// that goes on by itself (ls_backend_start) as it begins.
+typedef void (*ls_call_observer)(void *arg, const ls_call *call);
 
 // Sees where this process's rank is in its program, whenever it begins to wait and goes on.
 typedef void (*ls_place_observer)(void *arg, const ls_place *place);
@@ -226,30 +251,7 @@ struct ls_backend {
     void *impl;
 };
 
-// The simulator: every rank of the world must be held. Owned by the caller.
-LS_API int ls_backend_sim_create(ls_backend **out, ls_world *world);
-// The same with the buffers, and the math on them, on a device (borrowed). Calls may also name
-// ordinary memory: the data then go to the device and the results come back.
-int ls_backend_sim_create_on(ls_backend **out, ls_world *world, struct ls_device *device);
-LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
-
-// Completes calls [call_count] of held ranks as one group: for every communicator and rank, the
-// i-th collective is matched with the i-th of the other members; sends and receives are matched by
-// (communicator, sender, receiver, order). Checks everything first, so a failing group moves no
-// data and uses up no call numbers. Calls of one group are concurrent: a buffer that one of them
-// writes may not be touched by another (LS_ERR_INVALID). LS_ERR_MISMATCH names rank and call where
-// calls disagree or are missing. Sets seq of every call.
-LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
-
-// The same for one call without waiting for the others, on backends that can (ops->start is set;
-// else LS_ERR_UNSUPPORTED). *call and what it points to must stay until ls_backend_test says that
-// it is done, with its status; *pending is gone then. Collectives of one communicator, and messages
-// one way between two ranks, keep the order in which they were started; all else goes on at once.
-int ls_backend_start(void **pending, ls_backend *backend, ls_call *call);
-int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call);
-
-// ---- Inside the library: what a backend does ----------------------------------------------------
-// What a backend used for a call. Strings are borrowed until the next run.
+// This is what a backend used for a call. Strings are borrowed until the next run.
 typedef struct ls_call_used {
     const char *algorithm;  // "ring", "tree", ...
     const char *protocol;   // "ll", "ll128", "simple"; NULL: not known

@@ -44,14 +44,14 @@ static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_ja
         sum = (double)*counted;
     }
     ls_dtype dtype = output_dtype(oracle, t);
-    bool weights = by->by == ORACLE_BY_WEIGHTS,
-         torchrec = ls_oracle__divides_as_torchrec(table, by);
+    bool weights = by->by == ORACLE_BY_WEIGHTS;
+    bool torchrec = ls_oracle__divides_as_torchrec(table, by);
     double error = weights ? 2 * ls_bound_sum(LS_F64, *counted, size) : 0;
     error += weights && torchrec ? ls_bound_sum(dtype, *counted, size) : 0;
     error += by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(sum + by->added)) : 0;
     error += torchrec ? ls_bound_roundoff(dtype) * fabs(sum + by->added) : 0;
-    sum = dtype == LS_FIELD ? ls_field_sum_f64(sum, by->added) : sum + by->added;
-    return ls_range__about(sum, 0, error);
+    bool field = dtype == LS_FIELD;
+    return ls_range__about(field ? ls_field_sum_f64(sum, by->added) : sum + by->added, 0, error);
 }
 
 static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *input, int64_t bag,

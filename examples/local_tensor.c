@@ -37,7 +37,7 @@ static int sums_of(ls_backend *backend, const example *given, const ls_local_ten
     if (status == LS_OK) {
         status = ls_local_tensor_reconcile(out, whole);  // every rank holds the same bits
     }
-    if (status == LS_OK && ls_world_held(backend->world)[0] == 0) {
+    if (status == LS_OK && ls_world_held(ls_backend_world(backend))[0] == 0) {
         printf("column sums: %g %g %g %g\n", (double)out[0], (double)out[1], (double)out[2],
                (double)out[3]);
     }
@@ -53,13 +53,13 @@ static int controller(ls_backend *backend, const example *given) {
     }
     ls_local_tensor *matrix = NULL;
     const ls_placements rows = LS_PLACE(LS_SHARD(0));
-    CHECK(ls_local_tensor_distribute(&matrix, backend->world, full, &LS_SHAPE(ROWS, COLUMNS),
-                                     LS_F32, &rows));
+    CHECK(ls_local_tensor_distribute(&matrix, ls_backend_world(backend), full,
+                                     &LS_SHAPE(ROWS, COLUMNS), LS_F32, &rows));
     int status = sums_of(backend, given, matrix);
     if (status == LS_OK) {
         status = ls_tensor_full(again, sizeof again, backend, matrix);
     }
-    if (status == LS_OK && ls_world_held(backend->world)[0] == 0) {
+    if (status == LS_OK && ls_world_held(ls_backend_world(backend))[0] == 0) {
         printf("the whole again: last element %g\n", (double)again[ROWS * COLUMNS - 1]);
     }
     ls_local_tensor_free(matrix);
