@@ -82,7 +82,7 @@ class Waiter(threading.Thread):
             Waiter._settling += 1  # a callback of this future may wait for another future
         return True
 
-    def _stop(self):
+    def _end(self):
         while self.is_alive():
             for slot in self._slots:
                 client.get().wake(slot)
@@ -95,7 +95,7 @@ class Waiter(threading.Thread):
             cls._ending = True
             running = list(cls._running)
         for waiter in running:
-            waiter._stop()
+            waiter._end()
         client.interpreter_ends()
 
 
