@@ -27,12 +27,12 @@ static uint32_t root(uint32_t a) {
     return ls_field_root(a, 0);
 }
 
-static uint32_t gradient(const field_step *s, size_t c) {
+static uint32_t gradient_at(const field_step *s, size_t c) {
     return times(s->gradients[c], s->factor);
 }
 
 static uint32_t decayed(const field_step *s, size_t c) {
-    uint32_t g = gradient(s, c);
+    uint32_t g = gradient_at(s, c);
     return s->l2 ? plus(g, times(s->decay, s->weights[c])) : g;
 }
 
@@ -61,7 +61,7 @@ static void adagrad(const field_step *s) {
 static uint32_t mean_square(const field_step *s, bool with_decay) {
     uint32_t sum = 0;
     for (size_t c = 0; c < s->dim; c++) {
-        uint32_t g = with_decay ? decayed(s, c) : gradient(s, c);
+        uint32_t g = with_decay ? decayed(s, c) : gradient_at(s, c);
         sum = plus(sum, times(g, g));
     }
     return ls_field_over(sum, ls_field_of((double)s->dim));
@@ -74,7 +74,7 @@ static void rowwise_adagrad(const field_step *s) {
         lost = times(s->l2 ? rate : s->lr, s->decay);
     }
     for (size_t c = 0; c < s->dim; c++) {
-        lose(s, c, plus(times(lost, s->weights[c]), times(rate, gradient(s, c))));
+        lose(s, c, plus(times(lost, s->weights[c]), times(rate, gradient_at(s, c))));
     }
 }
 
@@ -85,7 +85,7 @@ static void moments(const field_step *s, bool per_row) {
             plus(times(s->beta2, s->states[1][0]), times(rest2, mean_square(s, false)));
     }
     for (size_t c = 0; c < s->dim; c++) {
-        uint32_t g = s->dense ? decayed(s, c) : gradient(s, c);
+        uint32_t g = s->dense ? decayed(s, c) : gradient_at(s, c);
         s->states[0][c] = plus(times(s->beta1, s->states[0][c]), times(rest1, g));
         if (!per_row) {
             s->states[1][c] = plus(times(s->beta2, s->states[1][c]), times(rest2, times(g, g)));
@@ -131,14 +131,14 @@ static void lamb(const field_step *s, bool per_row) {
 static void lars(const field_step *s) {
     uint32_t weights = 0, gradients = 0;
     for (size_t c = 0; c < s->dim; c++) {
-        uint32_t w = s->weights[c], g = gradient(s, c);
+        uint32_t w = s->weights[c], g = gradient_at(s, c);
         weights = plus(weights, times(w, w));
         gradients = plus(gradients, times(g, g));
     }
     uint32_t whole = plus(norm(gradients), times(s->decay, norm(weights)));
     uint32_t rate = ls_field_over(times(times(s->lr, s->eta), norm(weights)), whole);
     for (size_t c = 0; c < s->dim; c++) {
-        uint32_t g = plus(gradient(s, c), times(s->decay, s->weights[c]));
+        uint32_t g = plus(gradient_at(s, c), times(s->decay, s->weights[c]));
         s->states[0][c] = plus(times(s->momentum, s->states[0][c]), times(rate, g));
         lose(s, c, s->states[0][c]);
     }

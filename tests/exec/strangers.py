@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-VERSION, CONTROL_BYTES = 3, 1 << 20
+VERSION, CONTROL_BYTES = 4, 1 << 20
 HELLO, SITE, COMM_INIT, CALL = 1, 2, 3, 7
 NONE, NO_STREAM = 2**32 - 1, 2**64 - 1
 

@@ -4,7 +4,7 @@ MUTANTS = [
     ("runner/compare/difference.c", "ulps > out->max_ulps", "ulps <= out->max_ulps"),
     ("runner/compare/expect.c", "i < comparison->stage_count", "0"),
     ("runner/compare/verdict.c", "fails[i] && stage->divergence == NULL", "1 && stage->divergence == NULL"),
-    ("runner/program/program_oracle.c", "split || placements->at[d].split > 1",
+    ("runner/program/known.c", "split || placements->at[d].split > 1",
      "split || placements->at[d].split <= 1"),
     ("embedding/oracle_optimizer.c", "store(p, c, sub(p, w, m))", "store(p, c, sub(p, m, w))"),
     ("orders/bound.c", "rounding += step", "rounding = step"),

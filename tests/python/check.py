@@ -14,7 +14,7 @@ BUGS = {  # finding, ranks, mark, exit code
     "cycle": ("deadlock.cycle", [0, 1], "cycle", 1),
     "tag": ("deadlock.cycle", [0, 1], "tag", 1),
     "branch": ("collective.kind_mismatch", [1], "branch", 1),
-    "bucket": ("rank.exited_early", [1], "bucket", 1),
+    "bucket": ("model.differs", [1], "bucket", 1),
     "early": ("rank.exited_early", [1], None, 1),
     "killed": ("rank.died", [1], None, 3),
 }
