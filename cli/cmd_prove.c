@@ -303,7 +303,17 @@ static int prove_all(const cli_scenarios *scenarios, ls_device *device) {
 static int run(const cli_args *args) {
     static proof p;
     if (args->before_dashes == args->count || args->before_dashes < 0) {
+        if (given.ranks != NULL || given.ignore != NULL || given.keep != NULL || given.all ||
+            given.deadline_given) {
+            cli_error("-n, --ignore, --keep, --all and --deadline are for '-- PROGRAM'; a scenario "
+                      "file has its ranks");
+            return LS_EXIT_USAGE;
+        }
         return cli_scenarios_run(args, &given.run, NULL, prove_all, NULL);
+    }
+    if (given.run.allow_outside) {
+        cli_error("--allow-outside is for scenario files");
+        return LS_EXIT_USAGE;
     }
     if (args->before_dashes != 0) {
         cli_error("prove takes scenario files or '-- PROGRAM [ARGUMENTS]', not both");
