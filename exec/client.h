@@ -110,7 +110,7 @@ typedef struct ls_client_item {
 } ls_client_item;
 
 typedef struct ls_client_note {
-    const char *finding;     // its name: what a difference is
+    const char *finding;     // the name of the finding that a difference is
     const char *key;         // identical on all members
     const char *about;       // the reason of a difference, as far as this rank knows; ""
     const int32_t *members;  // ranks of the world, ascending

@@ -308,6 +308,10 @@ bool ls_exec__explain_data(ls_exec *exec, bool gone);
 void ls_exec__drop_calls(ls_exec *exec);
 
 // ---- notes.c ------------------------------------------------------------------------------------
+// The error of a message that breaks the protocol; the process that sent it is at fault.
+static inline int ls_exec__malformed(const char *what) {
+    return LS_FAIL(LS_ERR_FORMAT, "it sends a malformed message: %s", what);
+}
 int ls_exec__note(ls_exec *exec, const ls_exec_process *process, const ls_wire_note *message);
 // Drops all; report: the run ends by itself, and a difference that stayed is a finding.
 void ls_exec__end_notes(ls_exec *exec, bool report);

@@ -39,10 +39,6 @@ typedef struct ls_exec_excused {
     int ranks[];
 } ls_exec_excused;
 
-static int bad(const char *why) {
-    return LS_FAIL(LS_ERR_FORMAT, "it sent what is no note: %s", why);
-}
-
 static ls_wire_item get(const noted *of) {
     ls_wire_item item;
     memcpy(&item, of->item, sizeof item);
@@ -63,7 +59,7 @@ static int read_items(ls_exec_noted *made, const char *at, const char *end) {
     for (uint32_t i = 0; i < made->note.items; i++) {
         noted *to = &made->items[i];
         if ((size_t)(end - at) < sizeof(ls_wire_item)) {
-            return bad("an item is cut short");
+            return ls_exec__malformed("a note's item is cut short");
         }
         to->item = (const void *)at;
         const ls_wire_item item = get(to);
@@ -71,10 +67,10 @@ static int read_items(ls_exec_noted *made, const char *at, const char *end) {
         to->name = text_at(&at, end, item.name_bytes);
         to->shown = to->name != NULL ? text_at(&at, end, item.shown_bytes) : NULL;
         if (to->shown == NULL || (item.dtype != LS_WIRE_NONE && item.dtype >= LS_DTYPE_COUNT)) {
-            return bad("an item");
+            return ls_exec__malformed("a note's item");
         }
     }
-    return at == end ? LS_OK : bad("bytes are left over");
+    return at == end ? LS_OK : ls_exec__malformed("bytes behind a note");
 }
 
 static void free_noted(ls_exec_noted *of) {
@@ -89,7 +85,7 @@ static int read_note(ls_exec_noted **out, const ls_wire_note *message) {
     if (message->finding >= LS_FINDING_COUNT || message->members > LS_WIRE_RANKS_MAX ||
         message->members * sizeof(int32_t) > bytes ||
         message->items > bytes / sizeof(ls_wire_item)) {
-        return bad("its head");
+        return ls_exec__malformed("a note's head");
     }
     ls_exec_noted *made = malloc(sizeof *made + bytes + 1);
     noted *items = calloc((size_t)message->items + 1, sizeof *items);
@@ -103,9 +99,14 @@ static int read_note(ls_exec_noted **out, const ls_wire_note *message) {
     const char *at = made->bytes, *end = at + bytes;
     made->members = (const void *)at;
     at += message->members * sizeof(int32_t);
+    bool ordered = true;
+    for (uint32_t i = 1; i < message->members; i++) {
+        ordered = ordered && made->members[i - 1] < made->members[i];
+    }
     made->key = text_at(&at, end, message->key_bytes);
     made->about = made->key != NULL ? text_at(&at, end, message->about_bytes) : NULL;
-    int status = made->about != NULL ? read_items(made, at, end) : bad("its texts");
+    int status = made->about != NULL && ordered ? read_items(made, at, end)
+                                                : ls_exec__malformed("a note's texts or members");
     if (status != LS_OK) {
         free_noted(made);
         return status;
@@ -287,7 +288,7 @@ static void describe(ls_text *text, comparison *c, uint32_t first) {
     (void)differs(c, first);
     char list[128];
     ls_ranks_format(list, sizeof list, c->odd, c->odd_count);
-    // Behind a '#' a key has what the reader need not see.
+    // The part of a key behind '#' tells keys apart; the reader does not need it.
     ls_text_printf(text, "%.*s: %s differs on rank%s %s", (int)strcspn(note->key, "#"), note->key,
                    note->items[first].name, c->odd_count > 1 ? "s" : "", list);
     if (note->note.step == UINT64_MAX) {

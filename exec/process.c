@@ -33,10 +33,6 @@ void ls_exec__tell_all(ls_exec *exec, const char *why) {
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
-static int bad(const char *what) {
-    return LS_FAIL(LS_ERR_FORMAT, "it sends a malformed message: %s", what);
-}
-
 static int map(void **out, int descriptor, uint64_t bytes) {
     struct stat about;
     *out = NULL;
@@ -78,10 +74,10 @@ static void welcome(const ls_exec *exec, const ls_exec_process *process) {
 static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_hello *message,
                  int descriptor) {
     if (process->control != NULL || message->version != LS_WIRE_VERSION) {
-        return bad("another version's greeting");
+        return ls_exec__malformed("another version's greeting");
     }
     if (message->ranks > LS_WIRE_RANKS_MAX || message->rank >= LS_WIRE_RANKS_MAX) {
-        return bad("it is one of too many ranks");
+        return ls_exec__malformed("it is one of too many ranks");
     }
     void *at = NULL;
     LS_TRY(map(&at, descriptor, sizeof(ls_wire_control)));
@@ -110,7 +106,7 @@ static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *mes
     }
     if (!good || message->head.bytes != bytes || message->site != process->site_count ||
         message->site >= SITES_MAX) {
-        return bad("a site out of order");
+        return ls_exec__malformed("a site out of order");
     }
     ls_exec_site *more = realloc(process->sites, (process->site_count + 1) * sizeof *more);
     if (more == NULL) {
@@ -234,7 +230,7 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
         process->status = ((const ls_wire_bye *)message)->status;
         return LS_OK;
     default:
-        return bad("a message of no known type");
+        return ls_exec__malformed("a message of no known type");
     }
 }
 
@@ -310,7 +306,7 @@ int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
         if ((size_t)got < sizeof *head || head->bytes != (size_t)got ||
             head->bytes < least(head->type) ||
             (process->control == NULL && head->type != LS_WIRE_HELLO)) {
-            status = bad("a message cut short");
+            status = ls_exec__malformed("a message cut short");
         } else {
             status = take(exec, process, head, descriptor);
         }

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 VERSION, CONTROL_BYTES = 4, 1 << 20
-HELLO, SITE, COMM_INIT, CALL = 1, 2, 3, 7
+HELLO, SITE, COMM_INIT, CALL, NOTE = 1, 2, 3, 7, 13
 NONE, NO_STREAM = 2**32 - 1, 2**64 - 1
 
 
@@ -91,13 +91,21 @@ def call(kind=0, dtype=9, op=0, slot=1):
                        0, NO_STREAM, 0, 0, NONE, NONE, 0, 0)
 
 
+def note(members, key=b"k\0"):
+    """Values that are compared between members, without a value."""
+    body = struct.pack(f"={len(members)}i", *members) + key + b"\0"
+    return struct.pack("=IIIIIIIIIIQ", NOTE, 48 + len(body), 0, 1, 0, len(members), 0, 0, len(key), 1, 0) + body
+
+
 # What the rank sends, and what the error says of it.
 TYPE, RANK = "rank 0: it sends a malformed message: ", "rank 0: a call of no known kind"
+NO_NOTE = TYPE + "a note's texts or members"
 OWN = {
     "type": (lambda: struct.pack("=II", 99, 8), TYPE),
     "rank": (bytes, "the process of rank 0 ended with exit code 7"),
     "kind": (lambda: call(kind=200), RANK), "dtype": (lambda: call(dtype=200), RANK), "op": (lambda: call(op=200), RANK),
     "slot": (lambda: call(slot=1 << 14), RANK), "site": (lambda: struct.pack("=IIIiIIII", SITE, 32, 5, 1, 0, 0, 0, 0), TYPE + "a site out of order"),
+    "members": (lambda: note([0, 0]), NO_NOTE), "key": (lambda: note([0, 1], b"k"), NO_NOTE),
 }
 
 
