@@ -12,7 +12,9 @@ import subprocess
 import sys
 
 FOREIGN = {"main", "dlopen"}  # mpi/image/ is linked into the user's program, not into ours
-FLOORS = []
+# Of runner/: what interprets a scenario needs nothing of what judges and starts it.
+FLOORS = [("runner/scenario/", "runner/program/", "runner/steps/", "runner/trace/"),
+          ("runner/compare/", "runner/diff/", "runner/replay/", "runner/launch/")]
 
 
 def objects(build, source):

@@ -75,7 +75,7 @@ for subject in ("Name ranks", "exec: Name ranks", "exec: name ranks.", "exec: " 
     assert words.check_subject(subject), subject
 
 # A driver calls a toolbox, which calls the driver back; an upper floor is needed from below.
-circles.FLOORS[:] = ["low/", "high/"]
+circles.FLOORS[:] = [("low/",), ("high/",)]
 RING = {"a": {"b": {"ls_b"}}, "b": {"c": {"ls_c"}}, "c": {"a": {"ls_a"}}, "d": {"a": {"ls_a"}}}
 assert circles.find_circles(RING) == [["a", "b", "c"]]
 told = list(circles.complaints(RING, []))
