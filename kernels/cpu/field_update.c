@@ -109,10 +109,6 @@ static void adam(const field_step *s, bool per_row) {
     }
 }
 
-static uint32_t norm(uint32_t squares) {
-    return root(squares);
-}
-
 static void lamb(const field_step *s, bool per_row) {
     uint32_t weights = 0, moves = 0;
     moments(s, per_row);
@@ -121,7 +117,7 @@ static void lamb(const field_step *s, bool per_row) {
         weights = plus(weights, times(w, w));
         moves = plus(moves, times(r, r));
     }
-    uint32_t rate = times(s->lr, ls_field_over(norm(weights), norm(moves)));
+    uint32_t rate = times(s->lr, ls_field_over(root(weights), root(moves)));
     for (size_t c = 0; c < s->dim; c++) {
         uint32_t r = plus(direction(s, c, per_row), times(s->decay, s->weights[c]));
         lose(s, c, times(rate, r));
@@ -135,8 +131,8 @@ static void lars(const field_step *s) {
         weights = plus(weights, times(w, w));
         gradients = plus(gradients, times(g, g));
     }
-    uint32_t whole = plus(norm(gradients), times(s->decay, norm(weights)));
-    uint32_t rate = ls_field_over(times(times(s->lr, s->eta), norm(weights)), whole);
+    uint32_t whole = plus(root(gradients), times(s->decay, root(weights)));
+    uint32_t rate = ls_field_over(times(times(s->lr, s->eta), root(weights)), whole);
     for (size_t c = 0; c < s->dim; c++) {
         uint32_t g = plus(gradient_at(s, c), times(s->decay, s->weights[c]));
         s->states[0][c] = plus(times(s->momentum, s->states[0][c]), times(rate, g));

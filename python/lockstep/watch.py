@@ -29,7 +29,7 @@ ORDER, NEVER_WAITED = "collective.order_mismatch", "request.never_waited"
 SUMMING = ("torch.distributed.algorithms.ddp_comm_hooks.default_hooks", "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
            "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks", "torch.distributed.algorithms.ddp_comm_hooks.mixed_precision_hooks")
 _models = []  # DDP's, weakly, in the order of their wrapping
-_steppers = weakref.WeakKeyDictionary()  # of an optimizer: what is noted of it
+_steppers = weakref.WeakKeyDictionary()  # the _Stepper of an optimizer
 _latest = []  # the one that stepped last, and those whose last step summed no gradients: they live until they are noted at the end
 _reduced = {}  # of the memory of a tensor: its last reduction
 _state = {"installed": False}

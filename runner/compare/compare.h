@@ -28,7 +28,7 @@ typedef struct ls_divergence_place {
 // Stage results being assembled; everything they point at lives in `arena`.
 typedef struct ls_comparison {
     ls_arena *arena;
-    bool proves;    // of numbers of a field: what is equal is proved
+    bool proves;    // the values are numbers of a field: equal ones are proved
     ls_judge main;  // whose results are named by the stage alone
     bool partial;   // a real run has some of the outputs: what it lacks is not compared
     bool found;     // the same of this run, which does not come to some by what was found in it

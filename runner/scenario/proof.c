@@ -1,4 +1,5 @@
-// See proof.h. What compares values, or rounds them to fewer bits, has no counterpart in a field.
+// See proof.h. Operations that compare values, or round them to fewer bits, have no counterpart in
+// a field.
 #include "runner/scenario/proof.h"
 
 #include "runner/steps/step.h"

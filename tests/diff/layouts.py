@@ -31,7 +31,7 @@ def placements(check):
         about = lies_as("_S(0, 2)", [2], [8, 5])
         parts = [rows(wrong, 5, a, a + 2) + rows(wrong, 5, a + 4, a + 6) for a in (0, 2)]
         check.one(whole, [{"t": ([4, 5], part, about)} for part in parts], *verdict, *row)
-        # Meshes of other ranks alone each have all of it; ranks of none have nothing.
+        # Each mesh without a rank of this one has the whole tensor; a rank outside every mesh has nothing.
         groups = [(0, [0, 1]), (4, [0, 1]), (0, [2, 3]), (4, [2, 3])]
         check.one(whole, [{"t": ([4, 5], rows(t if ranks == [0, 1] else wrong, 5, a, a + 4),
                                  lies_as("S(0)", [2], [8, 5], mesh_ranks=ranks))} for a, ranks in groups], *verdict, *row)

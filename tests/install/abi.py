@@ -1,7 +1,7 @@
-"""abi.py PREFIX CC [--write]: what a program compiled against the installed headers relies on, against
-abi.txt: prototypes, the layout of each struct, constants and macros. A line that changed or went breaks
-programs that were built before: such a change raises the minor version in VERSION. --write keeps
-what is there now. Then a copy of the headers with a planted field must be told from them."""
+"""abi.py PREFIX CC [--write]: compares the interface of the installed headers with abi.txt: prototypes, the
+layout of each struct, constants and macros. A line that changed or is gone breaks programs that were built
+before: such a change raises the minor version in VERSION. --write makes abi.txt anew. At the end a field is
+planted in a copy of the headers, and the comparison must show it."""
 import difflib
 import os
 import re
