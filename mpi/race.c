@@ -19,7 +19,7 @@ typedef struct mpi_reached {
 static mpi_intervals reached[2];
 static int kept, kept_limit = KEPT_FIRST;
 static atomic_int told;
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;  // of all that
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;  // guards the accesses that are kept
 
 static mpi_access *access_of(const mpi_interval *at) {
     return ((const mpi_reached *)at)->access;
