@@ -182,14 +182,14 @@ struct ls_exec {
     double asked;     // when processes were last asked where they are
     ls_exec_child *children;
     int child_count;
-    bool over;                        // the run has failed, and everybody knows
-    struct ls_device *device;         // for what lies in GPUs' memory; NULL: not open
-    bool no_device;                   // and never will be
-    struct ls_exec_noted *noted;      // notes whose members have not all come
-    struct ls_exec_excused *excused;  // differences that may be meant, the last one first
-    ls_exec_record *record;           // NULL: none is made
-    ls_exec_flight *flight;           // likewise
-    ls_exec_place *places;            // of what is over
+    bool over;                               // the run has failed, and everybody knows
+    struct ls_device *device;                // for what lies in GPUs' memory; NULL: not open
+    bool no_device;                          // and never will be
+    struct ls_exec_noted *noted;             // notes whose members have not all come
+    struct ls_exec_difference *differences;  // of notes, the last one first
+    ls_exec_record *record;                  // NULL: none is made
+    ls_exec_flight *flight;                  // likewise
+    ls_exec_place *places;                   // of what is over
     int place_count;
     ls_exec_calls *made;  // counters for the report
     int made_count;

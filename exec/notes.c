@@ -28,16 +28,16 @@ typedef struct ls_exec_noted {
     char bytes[];
 } ls_exec_noted;
 
-// A difference that may be meant.
-typedef struct ls_exec_excused {
-    struct ls_exec_excused *next;
-    char *key;
+// The difference of a key, until its values are equal again: reported at once, or kept to the end
+// because it may be meant.
+typedef struct ls_exec_difference {
+    struct ls_exec_difference *next;
+    ls_exec_noted *of;  // a note with its finding, key and members
     char *text;
-    char *file;
-    ls_finding_id finding;
-    int line, rank_count;
+    bool reported;
+    int rank_count;
     int ranks[];
-} ls_exec_excused;
+} ls_exec_difference;
 
 static ls_wire_item get(const noted *of) {
     ls_wire_item item;
@@ -116,11 +116,15 @@ static int read_note(ls_exec_noted **out, const ls_wire_note *message) {
 }
 
 // ---- Comparing ----------------------------------------------------------------------------------
+// Whether both are of the same values, at whatever step.
 static bool is_of(const ls_exec_noted *a, const ls_exec_noted *b) {
-    return a->note.step == b->note.step && a->note.part == b->note.part &&
-           a->note.finding == b->note.finding && a->note.members == b->note.members &&
+    return a->note.finding == b->note.finding && a->note.members == b->note.members &&
            strcmp(a->key, b->key) == 0 &&
            memcmp(a->members, b->members, a->note.members * sizeof(int32_t)) == 0;
+}
+
+static bool is_beside(const ls_exec_noted *a, const ls_exec_noted *b) {
+    return is_of(a, b) && a->note.step == b->note.step && a->note.part == b->note.part;
 }
 
 // The item of that name, which is at the same place unless ranks note other items.
@@ -254,11 +258,11 @@ static void add_values(ls_text *text, const comparison *c) {
 static void add_abouts(ls_text *text, const comparison *c) {
     for (int i = 0; i < c->count; i++) {
         const char *about = c->notes[i]->about;
-        bool told = about[0] == 0;
+        bool reported = about[0] == 0;
         for (int k = 0; k < i; k++) {
-            told = told || strcmp(c->notes[k]->about, about) == 0;
+            reported = reported || strcmp(c->notes[k]->about, about) == 0;
         }
-        int *same = told ? NULL : calloc((size_t)c->count, sizeof *same);
+        int *same = reported ? NULL : calloc((size_t)c->count, sizeof *same);
         int count = 0;
         for (int k = i; k < c->count && same != NULL; k++) {
             if (strcmp(c->notes[k]->about, about) == 0) {
@@ -310,51 +314,50 @@ static void describe(ls_text *text, comparison *c, uint32_t first) {
     add_abouts(text, c);
 }
 
-// ---- Differences that may be meant --------------------------------------------------------------
-static void free_excused(ls_exec_excused *of) {
-    free(of->key);
-    free(of->text);
-    free(of->file);
-    free(of);
+// ---- Differences that last ----------------------------------------------------------------------
+static ls_exec_difference **difference_of(ls_exec *exec, const ls_exec_noted *note) {
+    ls_exec_difference **at = &exec->differences;
+    while (*at != NULL && !is_of((*at)->of, note)) {
+        at = &(*at)->next;
+    }
+    return at;
 }
 
-static void forgive(ls_exec *exec, uint32_t finding, const char *key) {
-    for (ls_exec_excused **at = &exec->excused; *at != NULL;) {
-        ls_exec_excused *here = *at;
-        if ((uint32_t)here->finding != finding || strcmp(here->key, key) != 0) {
-            at = &here->next;
-            continue;
-        }
-        *at = here->next;
-        free_excused(here);
-        return;  // there is one of a key
+static void forget(ls_exec_difference **at) {
+    ls_exec_difference *gone = *at;
+    if (gone != NULL) {
+        *at = gone->next;
+        free_noted(gone->of);
+        free(gone->text);
+        free(gone);
     }
 }
 
-static void excuse(ls_exec *exec, const comparison *c, const char *text) {
-    const ls_exec_noted *note = c->notes[first_odd(c)];
-    for (const ls_exec_excused *at = exec->excused; at != NULL; at = at->next) {
-        if (at->finding == (ls_finding_id)note->note.finding && strcmp(at->key, note->key) == 0) {
-            return;  // the first step counts
-        }
+// Takes the first odd rank's note.
+static int keep(ls_exec *exec, comparison *c, const char *text, bool reported) {
+    const int place = first_odd(c);
+    ls_exec_difference *made = malloc(sizeof *made + (size_t)c->odd_count * sizeof(int));
+    char *copy = strdup(text);
+    if (made == NULL || copy == NULL) {
+        free(made);
+        free(copy);
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for a difference");
     }
-    ls_exec_excused *made = malloc(sizeof *made + (size_t)c->odd_count * sizeof(int));
-    if (made == NULL) {
-        return;
-    }
-    *made = (ls_exec_excused){.next = exec->excused,
-                              .key = strdup(note->key),
-                              .text = strdup(text),
-                              .file = strdup(note->file),
-                              .finding = (ls_finding_id)note->note.finding,
-                              .line = note->line,
-                              .rank_count = c->odd_count};
+    *made = (ls_exec_difference){.next = exec->differences,
+                                 .of = c->notes[place],
+                                 .text = copy,
+                                 .reported = reported,
+                                 .rank_count = c->odd_count};
     memcpy(made->ranks, c->odd, (size_t)c->odd_count * sizeof(int));
-    if (made->key == NULL || made->text == NULL || made->file == NULL) {
-        free_excused(made);
-        return;
-    }
-    exec->excused = made;
+    c->notes[place] = NULL;
+    exec->differences = made;
+    return LS_OK;
+}
+
+static void add_finding(ls_exec *exec, const ls_exec_noted *of, const int *ranks, int count,
+                        const char *text) {
+    ls_remote_finding(exec->run, (ls_finding_id)of->note.finding, ranks, count, of->file, of->line,
+                      text);
 }
 
 // ---- All members --------------------------------------------------------------------------------
@@ -363,7 +366,7 @@ static bool is_on(const ls_exec *exec, uint32_t finding) {
     return ls_spmd_check_on(&on, exec->options->spmd.checks, (ls_finding_id)finding) == LS_OK && on;
 }
 
-static void judge(ls_exec *exec, comparison *c) {
+static int judge(ls_exec *exec, comparison *c) {
     uint32_t first = 0, all = LS_WIRE_NOTE_EXCUSED, any = 0;
     const ls_exec_noted *lowest = c->notes[0];
     for (int i = 0; i < c->count; i++) {
@@ -373,25 +376,29 @@ static void judge(ls_exec *exec, comparison *c) {
     while (first < lowest->note.items && !differs(c, first)) {
         first += 1;
     }
+    ls_exec_difference **known = difference_of(exec, lowest);
     if (first == lowest->note.items) {
         if (lowest->note.items > 0) {
-            forgive(exec, lowest->note.finding, lowest->key);
+            forget(known);
         }
-        return;
+        return LS_OK;
     }
     if ((any & LS_WIRE_NOTE_STALE) != 0 || exec->over || exec->run == NULL) {
-        return;
+        return LS_OK;
     }
+    const bool excused = (all & LS_WIRE_NOTE_EXCUSED) != 0;
+    if (*known != NULL && (excused || (*known)->reported)) {
+        return LS_OK;  // the first step counts
+    }
+    forget(known);
     ls_text text = {0};
     describe(&text, c, first);
-    const ls_exec_noted *odd = c->notes[first_odd(c)];
-    if ((all & LS_WIRE_NOTE_EXCUSED) != 0) {
-        excuse(exec, c, ls_text_string(&text));
-    } else {
-        ls_remote_finding(exec->run, (ls_finding_id)lowest->note.finding, c->odd, c->odd_count,
-                          odd->file, odd->line, ls_text_string(&text));
+    if (!excused) {
+        add_finding(exec, c->notes[first_odd(c)], c->odd, c->odd_count, ls_text_string(&text));
     }
+    int status = keep(exec, c, ls_text_string(&text), !excused);
     ls_text_free(&text);
+    return status;
 }
 
 // Takes the notes of all members out of those that wait, if they are complete: out [size], by rank.
@@ -400,7 +407,7 @@ static bool take_complete(ls_exec *exec, ls_exec_noted **out, const ls_exec_note
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < size; i++) {
             ls_exec_noted **at = &exec->noted;
-            while (*at != NULL && ((*at)->rank != of->members[i] || !is_of(*at, of))) {
+            while (*at != NULL && ((*at)->rank != of->members[i] || !is_beside(*at, of))) {
                 at = &(*at)->next;
             }
             if (*at == NULL) {
@@ -425,7 +432,7 @@ static int compare(ls_exec *exec, const ls_exec_noted *of) {
     if (c.notes == NULL || c.of == NULL || c.odd == NULL) {
         status = LS_FAIL(LS_ERR_MEMORY, "no memory for a note");
     } else if (take_complete(exec, c.notes, of)) {
-        judge(exec, &c);
+        status = judge(exec, &c);
         for (int i = 0; i < c.count; i++) {
             free_noted(c.notes[i]);
         }
@@ -463,16 +470,15 @@ int ls_exec__note(ls_exec *exec, const ls_exec_process *process, const ls_wire_n
 }
 
 void ls_exec__end_notes(ls_exec *exec, bool report) {
-    const ls_exec_excused *at = exec->excused;
-    while (at != NULL && at->next != NULL) {
-        at = at->next;  // the first of all
+    const ls_exec_difference *first = NULL;
+    for (const ls_exec_difference *at = exec->differences; at != NULL; at = at->next) {
+        first = at->reported ? first : at;
     }
-    if (report && at != NULL) {
-        ls_remote_finding(exec->run, at->finding, at->ranks, at->rank_count, at->file, at->line,
-                          at->text);
+    if (report && first != NULL) {
+        add_finding(exec, first->of, first->ranks, first->rank_count, first->text);
     }
-    while (exec->excused != NULL) {
-        forgive(exec, (uint32_t)exec->excused->finding, exec->excused->key);
+    while (exec->differences != NULL) {
+        forget(&exec->differences);
     }
     while (exec->noted != NULL) {
         ls_exec_noted *next = exec->noted->next;

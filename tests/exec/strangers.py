@@ -2,6 +2,7 @@
 
 A stranger's connection is closed and the run continues; a rank of the run is named."""
 import json
+import mmap
 import os
 import re
 import socket
@@ -12,6 +13,7 @@ import tempfile
 import time
 
 VERSION, CONTROL_BYTES = 4, 1 << 20
+RUN_FAILED, SLOT_DONE = 4, 8 + 2048 + 4  # offsets in ls_wire_control
 HELLO, SITE, COMM_INIT, CALL, NOTE = 1, 2, 3, 7, 13
 NONE, NO_STREAM = 2**32 - 1, 2**64 - 1
 
@@ -30,17 +32,20 @@ def send(to, *packets):
             return
 
 
-def greet(name, version, rank, ranks=4):
-    """With memory as large as a front's."""
-    made = connect(name)
+def memory_of_front():
     memory = os.memfd_create("stranger")
     os.ftruncate(memory, CONTROL_BYTES)
+    return memory
+
+
+def greet(name, version, rank, ranks=4, memory=None):
+    made = connect(name)
+    memory = memory_of_front() if memory is None else memory
     hello = struct.pack("=IIIiiiIiiI", HELLO, 40, version, os.getpid(), rank, ranks, 0, 0, 0, 0)
     try:
         socket.send_fds(made, [hello], [memory])
     except OSError:  # there are too many strangers
         pass
-    os.close(memory)
     return made
 
 
@@ -109,6 +114,35 @@ OWN = {
 }
 
 
+def differ(rank):
+    """Notes of two steps, in which a text differs between ranks."""
+    memory = memory_of_front()
+    made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, rank, 2, memory)
+    control = mmap.mmap(memory, CONTROL_BYTES)
+
+    def wait_for(offset):
+        while control[offset] == 0:
+            time.sleep(0.01)
+
+    body = struct.pack("=ii", 0, 1) + b"k\0\0" + struct.pack("=QQIIII", rank, 1, NONE, 2, 2, 0) + bytes(128) + b"n\0t\0"
+    send(made, *(struct.pack("=IIIiIIII", SITE, 36, site, 7 + site, 2, 1, 1, 0) + b"f\0\0\0" for site in (0, 1)),
+         struct.pack("=IIIiiiIIII", COMM_INIT, 232, 1, 2, rank, 0, 0, 0, 0, 0) + bytes(192))
+    wait_for(SLOT_DONE)
+    send(made, *(struct.pack("=IIIIIIIIIIQ", NOTE, 48 + len(body), 0, site, 0, 2, 0, 1, 2, 1, 1 + site) + body for site in (0, 1)))
+    wait_for(RUN_FAILED)
+    sys.exit(1)
+
+
+def two_notes(lockstep, folder):
+    """A difference that lasts is one finding."""
+    done = subprocess.run([lockstep, "exec", "-n", "2", "--json", f"{folder}/two.json", "--",
+                           sys.executable, os.path.abspath(__file__), "differ"], capture_output=True, text=True)
+    with open(f"{folder}/two.json", encoding="utf-8") as file:
+        found = json.load(file)["cases"][0].get("findings", "")
+    right = done.returncode == 1 and [(one["ranks"], one["text"].split("\n")[0]) for one in found] == [([1], "k: n differs on rank 1 after step 1")]
+    return [] if right else [f"two notes: {done.returncode}, {found}, {done.stdout}"]
+
+
 def own_rank(lockstep, folder):
     """A rank that breaks the protocol ends its run, which names it."""
     wrong = []
@@ -147,11 +181,13 @@ def connect_slowly():
 def main():
     if sys.argv[1] == "slow":
         return connect_slowly()
+    if sys.argv[1] == "differ":
+        differ(int(os.environ["RANK"]))
     if sys.argv[1] == "rank":
         be_rank(sys.argv[2])
     lockstep, host, stand_in = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        wrong = strangers(lockstep, host, stand_in, folder) + own_rank(lockstep, folder)
+        wrong = strangers(lockstep, host, stand_in, folder) + own_rank(lockstep, folder) + two_notes(lockstep, folder)
     print(*wrong, sep="\n")
     return len(wrong)
 
