@@ -53,9 +53,6 @@ static int check_one(ls_spmd *run, ls_shared_comm *shared, ls_request *const *re
     int size = shared->comm->size;
     void *memory = NULL;
     LS_TRY(ls_replica__check_form(run, shared, requests));
-    if (!run->checks[LS_FINDING_REPLICA_DIVERGED]) {
-        return LS_OK;
-    }
     LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(copy)));
     copy *copies = memory;
     for (int m = 0; m < size; m++) {
@@ -322,8 +319,7 @@ void ls_replica__met(ls_spmd *run, const ls_meet *meet) {
 
 static int check_declared(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
-        if (set->shared == shared && ls_replica__whole(set) &&
-            run->checks[LS_FINDING_REPLICA_DIVERGED]) {
+        if (set->shared == shared && ls_replica__whole(set)) {
             set->over = !ls_replica__compare(run, shared, set->copies,
                                              (ls_replica_seen){.when = ""}, requests);
         }
@@ -411,7 +407,7 @@ static void last_look(ls_spmd *run, const ls_replica_set *set, const char *when)
                        since->file, since->line);
         at = (ls_replica_seen){.when = text, .file = since->file, .line = since->line};
     }
-    if (run->status == LS_OK && run->checks[LS_FINDING_REPLICA_DIVERGED] && idle(run, set)) {
+    if (run->status == LS_OK && idle(run, set)) {
         (void)ls_replica__compare(run, set->shared, set->copies, at, NULL);
     }
 }

@@ -18,9 +18,6 @@ void ls_case__add_finding(ls_case_run *run, const ls_finding *finding) {
     findings[run->result.finding_count] = *finding;
     run->result.findings = findings;
     run->result.finding_count += 1;
-    if (run->result.class_ < LS_CLASS_FINDING) {
-        run->result.class_ = LS_CLASS_FINDING;
-    }
 }
 
 // The search of orders reads the buffers of calls; the bits are the same on every device.

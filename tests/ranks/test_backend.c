@@ -5,12 +5,15 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "bugs.h"
 
 // A simulator that says of all memory in `hidden` that a device alone reads it, and counts.
-static char hidden[4096];
-static int completed, copied;
+#define PAGE 4096
+static _Alignas(PAGE) char hidden[4 * PAGE];
+static int completed, copied, unreadable = -1;  // the page that cannot be copied
+static int closed = PROT_READ | PROT_WRITE;     // PROT_NONE: whoever reads it directly dies
 static const ls_backend_ops *simulator;
 
 static bool is_hidden(ls_backend *backend, const void *pointer) {
@@ -20,14 +23,23 @@ static bool is_hidden(ls_backend *backend, const void *pointer) {
 
 static int read_hidden(ls_backend *backend, void *host, const void *device, size_t bytes) {
     (void)backend;
+    char *page = hidden + (size_t)((const char *)device - hidden) / PAGE * PAGE;
+    if (unreadable >= 0 && page == hidden + unreadable * PAGE) {
+        return LS_FAIL(LS_ERR_BACKEND, "the device does not answer");
+    }
+    cr_assert_eq(mprotect(page, PAGE, PROT_READ | PROT_WRITE), 0);
     memcpy(host, device, bytes);
+    cr_assert_eq(mprotect(page, PAGE, closed), 0);
     copied += 1;
     return LS_OK;
 }
 
 static int count_and_run(ls_backend *backend, ls_call *calls, int call_count) {
     completed += 1;
-    return simulator->run(backend, calls, call_count);
+    cr_assert_eq(mprotect(hidden, sizeof hidden, PROT_READ | PROT_WRITE), 0);
+    int status = simulator->run(backend, calls, call_count);
+    cr_assert_eq(mprotect(hidden, sizeof hidden, closed), 0);
+    return status;
 }
 
 static int fail_to_run(ls_backend *backend, ls_call *calls, int call_count) {
@@ -57,6 +69,9 @@ static void open_fixture(fixture *f, int ranks) {
     f->ops.run = count_and_run;
     f->backend->ops = &f->ops;
     completed = copied = 0;
+    unreadable = -1;
+    closed = PROT_READ | PROT_WRITE;
+    cr_assert_eq(mprotect(hidden, sizeof hidden, closed), 0);
 }
 
 static void close_fixture(fixture *f) {
@@ -145,6 +160,64 @@ static void expect_finding(ls_spmd_program program, ls_finding_id id, int rank) 
 Test(ranks_backend, looks_into_device_memory) {
     expect_finding(nan_in_hidden, LS_FINDING_VALUE_NAN_FIRST, -1);
     expect_finding(replicas_in_hidden, LS_FINDING_REPLICA_DIVERGED, 2);
+}
+
+// What the program itself writes; nobody else reads it but by its copies.
+static float *fill_page(ls_rank *self) {
+    int rank = ls_rank_id(self);
+    float *data = (float *)(void *)(hidden + rank * PAGE);
+    for (int i = 0; i < 16; i++) {
+        data[i] = rank == 2 && i == 5 ? 3 : 1;
+    }
+    closed = PROT_NONE;
+    cr_assert_eq(mprotect(data, PAGE, closed), 0);
+    return data;
+}
+
+static int asked_in_hidden(ls_rank *self, void *arg) {
+    (void)arg;
+    return ls_check_replica(fill_page(self), 16, LS_F32, ls_rank_world(self));
+}
+
+static int declared_in_hidden(ls_rank *self, void *arg) {
+    (void)arg;
+    ls_rank_comm *world = ls_rank_world(self);
+    float *data = fill_page(self), loss[2] = {1, 1};
+    LS_TRY(ls_replica_declare(data, 16, LS_F32, world));
+    LS_TRY(ls_all_reduce(loss, loss + 1, 1, LS_F32, LS_SUM, world));
+    LS_TRY(ls_barrier(world));
+    return ls_all_reduce(data, data, 1, LS_F32, LS_SUM, world);
+}
+
+// Replicas that only a device reads are compared in its copies, and not where one cannot be copied.
+Test(ranks_backend, replicas_of_a_device) {
+    static const ls_spmd_program programs[] = {asked_in_hidden, declared_in_hidden};
+    for (int i = 0; i < 2; i++) {
+        for (int page = -1; page < 3; page++) {
+            fixture f;
+            ls_spmd_result *result = NULL;
+            open_fixture(&f, 3);
+            unreadable = page;
+            const ls_spmd_options options = {
+                .ranks = 3, .backend = f.backend, .checks = "-value.*,-handle.leak"};
+            (void)ls_spmd_run(&result, programs[i], NULL, &options);
+            cr_assert_not_null(result, "%s", ls_error_last()->text);
+            int count = ls_spmd_finding_count(result);
+            cr_assert_eq(count, page < 0 ? 1 : 0, "program %d, page %d: %s", i, page,
+                         ls_error_last()->text);
+            if (page < 0) {
+                const ls_finding *finding = ls_spmd_finding(result, 0);
+                cr_assert_eq(finding->id, LS_FINDING_REPLICA_DIVERGED, "%s", finding->text);
+                cr_assert_eq(finding->rank_count, 1, "%s", finding->text);
+                cr_assert_eq(finding->ranks[0], 2, "%s", finding->text);
+                cr_assert_not_null(strstr(finding->text, "element 5 of 16 is 3 (bits 40400000) on "
+                                                         "rank 2, 1 (bits 3f800000) on rank 0"),
+                                   "%s", finding->text);
+            }
+            ls_spmd_result_free(result);
+            close_fixture(&f);
+        }
+    }
 }
 
 // ---- One rank of a process ----

@@ -155,6 +155,81 @@ static int alone(ls_rank *self, void *arg) {
     return ls_comm_destroy(own);
 }
 
+// Ranks 0 and 1 of three make a call that gives both the same; while it runs, copies differ.
+typedef enum part_of {
+    PART_SUMS,        // a sum into the copies
+    PART_SUMS_ASIDE,  // a sum elsewhere
+    PART_LATER,       // a sum into the copies, without waiting for it
+    PART_IN_USE,      // a sum into the copies, which another call still reads
+    PART_SCATTERS,    // a call that gives each something else
+    PART_OUTSIDE,     // a sum with a rank that holds no copy
+} part_of;
+
+static int part(ls_rank *self, place *at, part_of what) {
+    float w[2] = {1, 1}, own[4] = {1, 1, 1, 1};
+    int rank = ls_rank_id(self);
+    ls_rank_comm *pair = NULL, *copies = NULL;
+    ls_request *request = NULL, *other = NULL;
+    // Of four ranks the first holds no copy where one is to be outside.
+    bool outside = what == PART_OUTSIDE, holds = !outside || rank > 0;
+    LS_TRY(ls_comm_split(&copies, WORLD, holds ? 0 : -1, 0));
+    LS_TRY(ls_comm_split(&pair, WORLD, rank < 2 ? 0 : -1, 0));
+    LS_TRY(holds ? ls_replica_declare(w, 2, LS_F32, copies) : LS_OK);
+    w[1] = is_wrong(self, at) ? 5 : 1;
+    if (rank < 2 && what == PART_IN_USE) {
+        LS_TRY(ls_all_reduce_async(w, own, 2, LS_F32, LS_SUM, copies, &other));
+    }
+    if (rank < 2 && what == PART_SCATTERS) {
+        LS_TRY(ls_reduce_scatter(w, own, 1, LS_F32, LS_SUM, pair));
+    } else if (rank < 2 && what == PART_LATER) {
+        LS_TRY(ls_all_reduce_async(w, w, 1, LS_F32, LS_MAX, pair, &request));
+        LS_TRY(ls_wait(request));
+    } else if (rank < 2) {
+        float *to = what == PART_SUMS_ASIDE ? own : w;
+        LS_TRY(HERE(ls_all_reduce(to, to, 1, LS_F32, LS_MAX, pair)));
+    }
+    // The last rank joins the other call after the pair's, when the copies are the same again.
+    if (what == PART_IN_USE && rank < 2) {
+        w[1] = 1;
+        LS_TRY(ls_barrier(pair));
+    }
+    if (what == PART_IN_USE && rank == 0) {
+        LS_TRY(ls_send(own + 2, 1, LS_F32, 2, WORLD));
+    } else if (what == PART_IN_USE && rank == 2) {
+        LS_TRY(ls_recv(own + 2, 1, LS_F32, 0, WORLD));
+        LS_TRY(ls_all_reduce_async(w, own, 2, LS_F32, LS_SUM, copies, &other));
+    }
+    LS_TRY(other != NULL ? ls_wait(other) : LS_OK);
+    LS_TRY(holds ? ls_barrier(copies) : LS_OK);
+    LS_TRY(holds ? ls_replica_forget(w, copies) : LS_OK);
+    LS_TRY(pair != NULL ? ls_comm_destroy(pair) : LS_OK);
+    return copies != NULL ? ls_comm_destroy(copies) : LS_OK;
+}
+
+static int part_sums(ls_rank *self, void *arg) {
+    return part(self, arg, PART_SUMS);
+}
+
+static int part_sums_aside(ls_rank *self, void *arg) {
+    return part(self, arg, PART_SUMS_ASIDE);
+}
+
+static int part_later(ls_rank *self, void *arg) {
+    return part(self, arg, PART_LATER);
+}
+
+static int part_in_use(ls_rank *self, void *arg) {
+    return part(self, arg, PART_IN_USE);
+}
+
+static int part_scatters(ls_rank *self, void *arg) {
+    return part(self, arg, PART_SCATTERS);
+}
+
+static int part_outside(ls_rank *self, void *arg) {
+    return part(self, arg, PART_OUTSIDE);
+}
+
 static const struct expected {
     const char *name;
     ls_spmd_program program;
@@ -185,7 +260,84 @@ static const struct expected {
     {"gone", gone_at_the_end, 3, 2, TOUCHED, NULL, 0, 0},
     {"one freed", one_is_freed, 3, 2, ALWAYS, NULL, 0, 0},
     {"alone", alone, 3, 2, TOUCHED, NULL, 0, 0},
+    {"part", part_sums, 3, 2, TOUCHED, "after all_reduce max of 1", 1, 1},
+    {"part, aside", part_sums_aside, 3, 2, TOUCHED, NULL, 0, 0},
+    {"part, later", part_later, 3, 2, TOUCHED ",-buffer.use_before_wait", NULL, 0, 0},
+    {"part, in use", part_in_use, 3, 2, TOUCHED ",-buffer.*", NULL, 0, 0},
+    {"part, scatters", part_scatters, 3, 2, TOUCHED, NULL, 0, 0},
+    {"part, outside", part_outside, 4, 2, TOUCHED, NULL, 0, 0},
 };
+
+// ---- Copies that are declared differently -------------------------------------------------------
+typedef struct form {
+    const char *name;
+    size_t count[3];
+    ls_dtype dtype[3];
+    ls_finding_id id;
+    int first, count_wrong;
+    const char *contains;
+} form;
+
+// The members are ranks 3, 2 and 1 of four, so that no member's number is its rank.
+static int declare_form(ls_rank *self, void *arg) {
+    const form *f = arg;
+    ls_rank_comm *members = NULL;
+    int rank = ls_rank_id(self);
+    LS_TRY(ls_comm_split(&members, WORLD, rank > 0 ? 0 : -1, -rank));
+    if (members == NULL) {
+        return LS_OK;
+    }
+    double w[2] = {1, 1};
+    LS_TRY(ls_replica_declare(w, f->count[3 - rank], f->dtype[3 - rank], members));
+    LS_TRY(ls_barrier(members));
+    LS_TRY(ls_replica_forget(w, members));
+    return ls_comm_destroy(members);
+}
+
+static int check_form(ls_rank *self, void *arg) {
+    const form *f = arg;
+    ls_rank_comm *members = NULL;
+    int rank = ls_rank_id(self);
+    LS_TRY(ls_comm_split(&members, WORLD, rank > 0 ? 0 : -1, -rank));
+    if (members == NULL) {
+        return LS_OK;
+    }
+    double w[2] = {1, 1};
+    LS_TRY(ls_check_replica(w, f->count[3 - rank], f->dtype[3 - rank], members));
+    return ls_comm_destroy(members);
+}
+
+Test(replica, copies_of_another_form, .timeout = 120) {
+    static const form forms[] = {
+        {"alike", {2, 2, 2}, {LS_F32, LS_F32, LS_F32}, LS_FINDING_COUNT, 0, 0, NULL},
+        {"first", {1, 2, 2}, {LS_F32, LS_F32, LS_F32}, LS_FINDING_COUNT_MISMATCH, 3, 1, "rank 3"},
+        {"second", {2, 1, 2}, {LS_F32, LS_F32, LS_F32}, LS_FINDING_COUNT_MISMATCH, 2, 1, "rank 2"},
+        {"third", {2, 2, 1}, {LS_F32, LS_F32, LS_F32}, LS_FINDING_COUNT_MISMATCH, 1, 1, "rank 1"},
+        {"type", {2, 2, 2}, {LS_F32, LS_F32, LS_F64}, LS_FINDING_DTYPE_MISMATCH, 1, 1, "2 f64"},
+        {"all", {2, 1, 0}, {LS_F32, LS_F32, LS_F32}, LS_FINDING_COUNT_MISMATCH, 1, 2, "rank 3"},
+    };
+    static const ls_spmd_program programs[] = {declare_form, check_form};
+    const ls_spmd_options options = {.ranks = 4, .checks = "-handle.leak"};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        for (int p = 0; p < 2; p++) {
+            form f = forms[i];
+            ls_spmd_result *result = NULL;
+            (void)ls_spmd_run(&result, programs[p], &f, &options);
+            cr_assert_not_null(result, "%s", ls_error_last()->text);
+            cr_assert_eq(ls_spmd_finding_count(result), f.contains != NULL, "%s: %s", f.name,
+                         ls_error_last()->text);
+            if (f.contains != NULL) {
+                const ls_finding *finding = ls_spmd_finding(result, 0);
+                cr_expect_eq(finding->id, f.id, "%s: %s", f.name, finding->text);
+                cr_expect(finding->rank_count == f.count_wrong && finding->ranks[0] == f.first,
+                          "%s: %s", f.name, finding->text);
+                cr_expect_not_null(strstr(finding->text, f.contains), "%s: %s", f.name,
+                                   finding->text);
+            }
+            ls_spmd_result_free(result);
+        }
+    }
+}
 
 static void run_one(const struct expected *e, uint64_t seed) {
     place at = {.wrong = e->wrong};
