@@ -21,12 +21,13 @@
 // The backends of the second run, for comparison.
 static const char *const others[] = {"gloo", NULL};
 static const char *const watches[] = {"default", "off", "all", NULL};
+static const char *const starts[] = {"exec", "auto", "fork", NULL};  // ls_exec_start's
 
 static struct {
     cli_program_options program;
-    const char *machine, *order, *record, *flight, *torchrec_plan, *tables;
+    const char *machine, *order, *record, *flight, *torchrec_plan, *tables, *preload;
     bool observe, simulate, payload, hash, compare;
-    int other, device, watch;
+    int other, device, start, watch;
 } given;
 
 static const cli_option options[] = {
@@ -49,6 +50,19 @@ static const cli_option options[] = {
      .choices = others,
      .help = "Run a PyTorch program again on gloo and compare call by call; --record DIR keeps "
              "gloo's calls"},
+    {.type = CLI_CHOICE,
+     .long_name = "start",
+     .value = &given.start,
+     .value_name = "HOW",
+     .choices = starts,
+     .help =
+         "How ranks of a PyTorch program start: exec (default), auto (two ranks import torch and "
+         "fork the others, where that changes nothing) or fork (one forks all others)"},
+    {.type = CLI_STRING,
+     .long_name = "preload",
+     .value = &given.preload,
+     .value_name = "MODULES",
+     .help = "Modules to import before a fork, as in torchrec,transformers"},
     {.type = CLI_STRING,
      .long_name = "order",
      .value = &given.order,
@@ -134,6 +148,8 @@ static int options_of(settings *out) {
     out->exec.spmd.ranks = 0;  // reported by the processes, as the deadline is the coordinator's
     out->exec.spmd.deadline_seconds = 0;
     out->exec.processes = given.program.ranks;
+    out->exec.start = (ls_exec_start)given.start;
+    out->exec.modules = given.preload;
     out->exec.observe = given.observe;
     out->exec.record = given.compare ? NULL : given.record;
     out->exec.kept = given.payload ? LS_EXEC_KEPT_PAYLOAD
@@ -195,6 +211,17 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
     return kept;
 }
 
+// NULL: only exec was to be tried.
+static const char *start_of(ls_arena *arena, const ls_exec_result *result) {
+    if (result->forked > 0) {
+        return ls_arena_printf(arena, "%d of %d ranks %s forked", result->forked,
+                               given.program.ranks, result->forked == 1 ? "was" : "were");
+    }
+    return result->start_why[0] != 0
+               ? ls_arena_printf(arena, "no rank was forked: %s", result->start_why)
+               : NULL;
+}
+
 // name, backend: of the run's case. *passed: nothing was found.
 static int add_run(bool *passed, ls_results *results, const settings *used, const char *name,
                    const char *backend, const ls_exec_result *result) {
@@ -225,6 +252,7 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
     };
     row.skip_reason = pass ? cli_exec_unchecked(results->arena, result) : NULL;
     row.skipped = row.skip_reason != NULL;
+    row.start = start_of(results->arena, result);
     row.checked = pass ? cli_program_checked(results->arena, result->calls, result->ranks) : NULL;
     *passed = pass && !row.skipped;
     return findings == NULL || row.calls == NULL || row.reproduce == NULL

@@ -1,13 +1,12 @@
-// The processes that the coordinator starts: their environment, what they write to stderr, and how
-// they end.
-#define _GNU_SOURCE  // pidfd, pipe2
+// The processes that the coordinator starts: their environment, and how they end.
+#define _GNU_SOURCE  // pipe2
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,8 +14,6 @@
 #include "exec/internal.h"
 #include "process/child.h"
 #include "process/processes.h"
-
-#define PARTIAL_SECONDS 0.1  // before a line without an end is passed on
 
 static void set(const char *name, const char *value) {
     (void)setenv(name, value, 1);
@@ -98,16 +95,62 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
     set_number("MASTER_PORT", port);
 }
 
-_Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port, int errors) {
-    (void)dup2(errors, 2);
+_Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port,
+                             const int ends[2]) {
+    (void)dup2(ends[0], 2);
     if (exec->options->quiet_stdout) {
         (void)dup2(2, 1);
     }
     set_environment(exec, dir, rank, port);
+    if (ends[1] >= 0) {
+        (void)fcntl(ends[1], F_SETFD, 0);
+        ls_exec__set_starter(exec, ends[1]);
+    }
     (void)execvp(exec->options->argv[0], (char *const *)(uintptr_t)exec->options->argv);
     static const char text[] = "lockstep exec: the program cannot be started\n";
     (void)!write(2, text, sizeof text - 1);
     _exit(127);
+}
+
+// starter: the socket of a rank that may fork others; -1: it is none.
+static int start(ls_exec *exec, const char *dir, int rank, int port, int starter) {
+    int errors[2];
+    if (pipe2(errors, O_CLOEXEC) != 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no pipe for rank %d: %s", rank, strerror(errno));
+    }
+    pid_t child = ls_child_fork(SIGKILL);
+    if (child == 0) {
+        become(exec, dir, exec->options->processes > 0 ? rank : -1, port,
+               (const int[]){errors[1], starter});
+    }
+    (void)close(errors[1]);
+    (void)fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    exec->children[rank] = (ls_exec_child){.pid = child, .watch = -1, .errors = errors[0]};
+    if (child < 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no process for rank %d: %s", rank, strerror(errno));
+    }
+    exec->children[rank].watch = ls_child_open(child);
+    return LS_OK;
+}
+
+// A forked rank becomes a child of this process when the one that forked it has ended.
+static int start_by_forks(ls_exec *exec, const char *dir, int port, int starters) {
+    int sockets[2] = {-1, -1}, pair[2], before = 0;
+    (void)prctl(PR_GET_CHILD_SUBREAPER, &before);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    int status = LS_OK;
+    for (int i = 0; i < starters && status == LS_OK; i++) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+            status = LS_FAIL(LS_ERR_RESOURCE, "no socket for rank %d: %s", i, strerror(errno));
+            continue;
+        }
+        sockets[i] = pair[0];
+        status = start(exec, dir, i, port, pair[1]);
+        (void)close(pair[1]);
+    }
+    status = status == LS_OK ? ls_exec__fork(exec, sockets, starters) : status;
+    (void)prctl(PR_SET_CHILD_SUBREAPER, before);
+    return status;
 }
 
 int ls_exec__start(ls_exec *exec, const char *dir) {
@@ -115,87 +158,19 @@ int ls_exec__start(ls_exec *exec, const char *dir) {
     exec->children = ls_arena_alloc(exec->arena, (size_t)count, sizeof *exec->children);
     LS_TRY(exec->children != NULL ? LS_OK : LS_ERR_MEMORY);
     for (int i = 0; i < count; i++) {
-        int errors[2];
-        if (pipe2(errors, O_CLOEXEC) != 0) {
-            return LS_FAIL(LS_ERR_RESOURCE, "no pipe for rank %d: %s", i, strerror(errno));
+        exec->children[i] = (ls_exec_child){.pid = -1, .watch = -1, .errors = -1};
+    }
+    exec->child_count = count;
+    int starters = ls_exec__starters(exec);
+    if (starters > 0) {
+        LS_TRY(start_by_forks(exec, dir, port, starters));
+    }
+    for (int i = 0; i < count; i++) {
+        if (exec->children[i].pid < 0) {
+            LS_TRY(start(exec, dir, i, port, -1));
         }
-        pid_t child = ls_child_fork(SIGKILL);
-        if (child == 0) {
-            become(exec, dir, exec->options->processes > 0 ? i : -1, port, errors[1]);
-        }
-        (void)close(errors[1]);
-        (void)fcntl(errors[0], F_SETFL, O_NONBLOCK);
-        exec->children[i] = (ls_exec_child){.pid = child, .errors = errors[0]};
-        if (child < 0) {
-            (void)close(errors[0]);
-            return LS_FAIL(LS_ERR_RESOURCE, "no process for rank %d: %s", i, strerror(errno));
-        }
-        exec->children[i].watch = ls_child_open(child);
-        exec->child_count = i + 1;
     }
     return LS_OK;
-}
-
-// ---- Their stderr -------------------------------------------------------------------------------
-static void pass_on(const char *text, size_t bytes) {
-    while (bytes > 0) {
-        ssize_t wrote = write(2, text, bytes);
-        if (wrote < 0 && errno == EAGAIN) {
-            struct pollfd at = {.fd = 2, .events = POLLOUT};
-            (void)poll(&at, 1, -1);
-        } else if (wrote < 0 && errno != EINTR) {
-            return;  // nobody reads it
-        }
-        text += wrote > 0 ? wrote : 0;
-        bytes -= wrote > 0 ? (size_t)wrote : 0;
-    }
-}
-
-void ls_exec__warn(const char *sentence) {
-    char line[512];
-    int length = snprintf(line, sizeof line, "lockstep exec: %s\n", sentence);
-    pass_on(line, length < (int)sizeof line ? (size_t)length : sizeof line - 1);
-}
-
-static void keep_lines(ls_exec_child *child, const char *text, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) {
-        bool ends = text[i] == '\n' || text[i] == '\r';
-        if (!ends && child->columns + 1 < sizeof child->line) {
-            child->line[child->columns++] = text[i];
-        } else if (ends && strspn(child->line, " \t") < child->columns) {
-            memcpy(child->last, child->line, sizeof child->last);
-        }
-        child->columns = ends ? 0 : child->columns;
-        child->line[child->columns] = 0;
-    }
-}
-
-static void flush(ls_exec_child *child, size_t bytes) {
-    pass_on(child->text, bytes);
-    keep_lines(child, child->text, bytes);
-    child->length -= bytes;
-    memmove(child->text, child->text + bytes, child->length);
-}
-
-void ls_exec__hear(ls_exec_child *child, double now) {
-    ssize_t got = 1;
-    while (child->errors >= 0 && got > 0) {
-        got = read(child->errors, child->text + child->length, sizeof child->text - child->length);
-        child->length += got > 0 ? (size_t)got : 0;
-        child->heard = got > 0 ? now : child->heard;
-        size_t whole = child->length;
-        while (whole > 0 && child->text[whole - 1] != '\n') {
-            whole -= 1;
-        }
-        bool late = now - child->heard > PARTIAL_SECONDS || child->length == sizeof child->text;
-        bool ended = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-        flush(child, late || ended ? child->length : whole);
-        if (ended) {
-            keep_lines(child, "\n", 1);
-            (void)close(child->errors);
-            child->errors = -1;
-        }
-    }
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------

@@ -194,7 +194,6 @@ static double grace_of(const ls_exec *exec) {
 }
 
 static int loop(ls_exec *exec) {
-    exec->moved = ls_time_now();
     for (int idle = 0; anybody(exec) && !is_abandoned(exec); idle++) {
         LS_TRY(poll_all(exec, pause_of(exec, idle)));
         if (ls_exec__advance(exec)) {
@@ -272,6 +271,8 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
         out->processes += ls_exec__takes_part(p) ? 1 : 0;
     }
     out->widest = exec->widest;
+    out->forked = exec->forked;
+    memcpy(out->start_why, exec->start_why, sizeof out->start_why);
     out->places = exec->places;
     out->place_count = exec->place_count;
     out->arena = exec->arena;  // the result has it from here on
@@ -298,6 +299,7 @@ static int run(ls_exec *exec, const char *dir) {
     LS_TRY(ls_exec_memory__create(&exec->memory));
     exec->dir = dir;
     LS_TRY(listen_here(exec));
+    exec->moved = ls_time_now();
     LS_TRY(ls_exec__start(exec, dir));
     int status = loop(exec);
     end_processes(exec, dir);

@@ -15,12 +15,21 @@ typedef enum ls_exec_kept {
     LS_EXEC_KEPT_PAYLOAD,  // all of it
 } ls_exec_kept;
 
+// How ranks start.
+typedef enum ls_exec_start {
+    LS_EXEC_START_EXEC,  // each is started
+    LS_EXEC_START_AUTO,  // two import torch and fork the others, where that changes nothing
+    LS_EXEC_START_FORK,  // one forks all others
+} ls_exec_start;
+
 typedef struct ls_exec_options {
     int processes;            // to start, one for each rank; 0: one, which starts the others
     const char *const *argv;  // NULL-terminated
     const char *preload;      // the front's path, for LD_PRELOAD
     const char *python;       // a folder that comes first on PYTHONPATH; NULL: none
     const char *watch;        // values that Python programs note: "off", "default", "all"; or NULL
+    ls_exec_start start;      // of ranks of Python programs
+    const char *modules;      // to import before a fork, "a,b"; NULL: those of torch in use
     bool observe;             // data moves elsewhere; calls are matched alone
     const char *real;         // where: "nccl", or "gloo" for host memory; NULL: nccl
     const char *record;       // a folder to make, for the recording; NULL: none
@@ -79,6 +88,8 @@ typedef struct ls_exec_result {
     char why[LS_ERROR_TEXT_MAX];  // its sentence
     uint64_t calls;
     int processes;          // that connected
+    int forked;             // ranks that another one forked
+    char start_why[256];    // why none was, where it was tried; else ""
     int widest;             // members of the largest communicator
     double seconds;         // wall time
     bool died;              // a process ended otherwise than by itself, which nobody had injected

@@ -311,6 +311,12 @@ static void share_devices(void) {
     }
 }
 
+// For a rank that was forked, and has its own environment now.
+LS_NCCL_EXPORT void ls_client_forked(void);
+LS_NCCL_EXPORT void ls_client_forked(void) {
+    share_devices();
+}
+
 __attribute__((constructor)) static void begin(void) {
     share_devices();
     (void)on_exit(on_end, NULL);

@@ -182,6 +182,8 @@ struct ls_exec {
     double asked;     // when processes were last asked where they are
     ls_exec_child *children;
     int child_count;
+    int forked;                              // of them
+    char start_why[256];                     // why a rank could not fork others; "": it could
     bool over;                               // the run has failed, and everybody knows
     struct ls_device *device;                // for what lies in GPUs' memory; NULL: not open
     bool no_device;                          // and never will be
@@ -209,10 +211,6 @@ struct ls_exec {
 // ---- children.c ---------------------------------------------------------------------------------
 int ls_exec__start(ls_exec *exec, const char *dir);
 void ls_exec__reap(ls_exec *exec, ls_exec_child *child, bool block);
-// Passes what the process has written to stderr on to this one's, in whole lines, so that those of
-// two ranks do not mix; and keeps the last one.
-void ls_exec__hear(ls_exec_child *child, double now);
-void ls_exec__warn(const char *sentence);  // on stderr
 // How a process ended that this one has started; false: it has not, or is none of those.
 bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status);
 int ls_exec__living_children(const ls_exec *exec);
@@ -221,6 +219,19 @@ int ls_exec__ended_child(const ls_exec *exec, ls_text *out, bool *died);
 // How the process ended, behind "rank R"; and the last line of its stderr, if it failed.
 void ls_exec__describe_end(ls_text *out, const ls_exec_child *child);
 void ls_exec__describe_stderr(ls_text *out, const ls_exec_child *child, int rank);
+
+// ---- stderr.c ----------------------------------------------------------------------------------
+// Passes what the process has written to stderr on to this one's, in whole lines, so that those of
+// two ranks do not mix; and keeps the last one.
+void ls_exec__hear(ls_exec_child *child, double now);
+void ls_exec__warn(const char *sentence);  // on stderr
+
+// ---- start.c ------------------------------------------------------------------------------------
+// How many of the first ranks may fork others; 0: none, each rank is started.
+int ls_exec__starters(const ls_exec *exec);
+void ls_exec__set_starter(const ls_exec *exec, int socket);  // in the environment
+// Has them fork the other ranks; closes their sockets. A rank without a process is to be started.
+int ls_exec__fork(ls_exec *exec, const int *sockets, int starters);
 
 // ---- early.c ------------------------------------------------------------------------------------
 bool ls_exec__any_ended_early(const ls_exec *exec);  // before it joined a communicator

@@ -16,6 +16,9 @@
 #define LS_WIRE_WATCH        "LOCKSTEP_EXEC_WATCH"      // "off", "default", "all"
 #define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
 #define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
+#define LS_WIRE_STARTER      "LOCKSTEP_EXEC_STARTER"    // of a rank that may fork others
+#define LS_WIRE_MODULES      "LOCKSTEP_EXEC_MODULES"    // that it imports before
+#define LS_WIRE_FORKS        "forks"                    // its answer
 #define LS_WIRE_MESSAGE_MAX  ((uint32_t)128 << 10)      // bytes, the head with them
 #define LS_WIRE_RANKS_MAX    4096                       // of a run, and members of a communicator
 #define LS_WIRE_SLOTS        16384u                     // of a process

@@ -115,6 +115,9 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->checked != NULL) {
         ls_json_member_string(json, "checked", result->checked);
     }
+    if (result->start != NULL) {
+        ls_json_member_string(json, "start", result->start);
+    }
     if (result->note != NULL) {
         ls_json_member_string(json, "note", result->note);
     }

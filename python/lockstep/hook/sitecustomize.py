@@ -14,6 +14,8 @@ def _other():
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    library = os.path.dirname(os.__file__)  # a system's own one prepares reports of crashes
+    return spec is not None and os.path.dirname(spec.origin or "") != library
 
 
 def _package():
@@ -26,6 +28,11 @@ def _package():
     return package
 
 
-_other()
+_has_other = _other()
 if "LOCKSTEP_EXEC" in os.environ:
-    _package().hook()
+    _lockstep = _package()
+    if "LOCKSTEP_EXEC_STARTER" in os.environ:
+        from lockstep import starting
+
+        starting.serve(_has_other or importlib.util.find_spec("usercustomize") is not None)
+    _lockstep.hook()

@@ -1,0 +1,190 @@
+// Ranks of a Python program that are forked: the process of rank 0, and that of rank 1, imports
+// torch before the program runs, and forks other ranks (python/lockstep/starting.py).
+#define _GNU_SOURCE  // pipe2
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "exec/internal.h"
+#include "process/child.h"
+
+// ---- The program --------------------------------------------------------------------------------
+// A wrapper in another language may change options and the environment, so that only a binary
+// counts.
+static bool is_binary(const char *path) {
+    char magic[4] = "", real[PATH_MAX];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool found = file >= 0 && access(path, X_OK) == 0 && read(file, magic, 4) == 4 &&
+                 memcmp(magic, "\177ELF", 4) == 0 && realpath(path, real) != NULL &&
+                 strncmp(strrchr(real, '/') + 1, "python3", strlen("python3")) == 0;
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return found;
+}
+
+static bool is_python(const char *name) {
+    const char *at = getenv("PATH");
+    if (strchr(name, '/') != NULL || at == NULL) {
+        return is_binary(name);
+    }
+    for (size_t length; *at != 0; at += length + (at[length] == ':' ? 1 : 0)) {
+        char path[PATH_MAX];
+        length = strcspn(at, ":");
+        (void)snprintf(path, sizeof path, "%.*s/%s", (int)length, at, name);
+        if (access(path, X_OK) == 0) {
+            return is_binary(path);
+        }
+    }
+    return false;
+}
+
+// The word of a Python command with the script, or behind -m or -c; *kind: 's', 'm' or 'c'. 0:
+// there is none, or the interpreter's options keep it from reading sitecustomize.
+static int program_word(const char *const *argv, char *kind) {
+    int i = 1;
+    for (; argv[i] != NULL && argv[i][0] == '-'; i++) {
+        for (const char *at = argv[i] + 1; *at != 0; at++) {
+            if ((*at == 'm' || *at == 'c') && at[1] == 0 && argv[i + 1] != NULL) {
+                *kind = *at;
+                return i + 1;
+            }
+            if (!isalpha((unsigned char)*at) || strchr("mcIESihVx", *at) != NULL) {
+                return 0;
+            }
+            if (*at == 'W' || *at == 'X') {
+                i += at[1] == 0 && argv[i + 1] != NULL ? 1 : 0;
+                break;
+            }
+        }
+        if (argv[i][1] == 0) {
+            return 0;  // stdin
+        }
+    }
+    *kind = 's';
+    return argv[i] != NULL ? i : 0;
+}
+
+int ls_exec__starters(const ls_exec *exec) {
+    const ls_exec_options *options = exec->options;
+    const int most = options->start == LS_EXEC_START_FORK ? 1 : 2;
+    char kind = 0;
+    bool can = options->python != NULL && options->start != LS_EXEC_START_EXEC &&
+               options->processes > most && program_word(options->argv, &kind) > 0 &&
+               is_python(options->argv[0]);
+    return can ? most : 0;
+}
+
+void ls_exec__set_starter(const ls_exec *exec, int socket) {
+    const ls_exec_options *options = exec->options;
+    char text[64], kind = 0;
+    int word = program_word(options->argv, &kind);
+    (void)snprintf(text, sizeof text, "%d %c %d %d", socket, kind, word,
+                   options->start == LS_EXEC_START_FORK);
+    (void)setenv(LS_WIRE_STARTER, text, 1);
+    if (options->modules != NULL) {
+        (void)setenv(LS_WIRE_MODULES, options->modules, 1);
+    }
+}
+
+// ---- Forking ------------------------------------------------------------------------------------
+// The first answer of the starter; its stderr is passed on meanwhile. The length; at most 0: none
+// came before it ended or the deadline was over.
+static ssize_t hear_starter(ls_exec *exec, int socket, char *out, size_t bytes) {
+    const ls_exec_options *options = exec->options;
+    const bool limited = options->deadline_given && options->deadline_seconds > 0;
+    while (!limited || ls_time_now() - exec->moved < options->deadline_seconds) {
+        struct pollfd at[3] = {{.fd = socket, .events = POLLIN}};
+        nfds_t count = 1;
+        for (int i = 0; i < exec->child_count && count < 3; i++) {
+            at[count++] = (struct pollfd){.fd = exec->children[i].errors, .events = POLLIN};
+        }
+        (void)poll(at, count, 100);
+        for (int i = 0; i < exec->child_count; i++) {
+            ls_exec__hear(&exec->children[i], ls_time_now());
+        }
+        ssize_t got = recv(socket, out, bytes - 1, MSG_DONTWAIT);
+        if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {
+            out[got > 0 ? got : 0] = 0;
+            return got;
+        }
+    }
+    out[0] = 0;
+    return -1;
+}
+
+static int send_rank(const ls_exec *exec, int socket, int rank, int errors) {
+    char text[256];
+    int length = snprintf(text, sizeof text, "%ld\n%d\n" LS_WIRE_RANK "=%d\nRANK=%d\nLOCAL_RANK=%d",
+                          (long)getpid(), exec->options->quiet_stdout, rank, rank, rank);
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.bytes = {0}};
+    struct iovec part = {.iov_base = text, .iov_len = (size_t)length};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
+    with->cmsg_level = SOL_SOCKET;
+    with->cmsg_type = SCM_RIGHTS;
+    with->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(with), &errors, sizeof errors);
+    return sendmsg(socket, &packet, MSG_NOSIGNAL) == length ? LS_OK : LS_ERR_RESOURCE;
+}
+
+static int fork_rank(ls_exec *exec, int socket, int rank) {
+    char text[32];
+    ls_exec_child *child = &exec->children[rank];
+    int errors[2];
+    if (pipe2(errors, O_CLOEXEC) != 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no pipe for rank %d: %s", rank, strerror(errno));
+    }
+    (void)fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    child->errors = errors[0];
+    int status = send_rank(exec, socket, rank, errors[1]);
+    (void)close(errors[1]);
+    if (status != LS_OK || hear_starter(exec, socket, text, sizeof text) <= 0) {
+        return LS_FAIL(LS_ERR_RESOURCE,
+                       "no process was forked for rank %d; --start exec forks none", rank);
+    }
+    child->pid = (pid_t)strtol(text, NULL, 10);
+    child->watch = ls_child_open(child->pid);
+    return child->watch >= 0
+               ? LS_OK
+               : LS_FAIL(LS_ERR_RESOURCE, "rank %d cannot be watched: %s", rank, strerror(errno));
+}
+
+// Of two, neighbours at distances 1, 2, 4, ... differ, so that a group has ranks of both.
+static int starter_of(int rank, int starters) {
+    return starters == 2 ? __builtin_parity((unsigned)rank) : 0;
+}
+
+int ls_exec__fork(ls_exec *exec, const int *sockets, int starters) {
+    for (int s = 0; s < starters; s++) {
+        char text[256];
+        ssize_t got = hear_starter(exec, sockets[s], text, sizeof text);
+        bool forks = got > 0 && strcmp(text, LS_WIRE_FORKS) == 0;
+        if (!forks && exec->start_why[0] == 0) {
+            (void)snprintf(exec->start_why, sizeof exec->start_why, "%s",
+                           got > 0 ? text : "the interpreter did not read lockstep's hook");
+        }
+        for (int r = starters; r < exec->options->processes && forks; r++) {
+            if (starter_of(r, starters) == s) {
+                LS_TRY(fork_rank(exec, sockets[s], r));
+                exec->forked += 1;
+            }
+        }
+        (void)close(sockets[s]);
+    }
+    return LS_OK;
+}

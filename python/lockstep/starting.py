@@ -1,0 +1,214 @@
+"""How a rank forks others: `lockstep exec` starts it as always, and before its program runs it imports torch once for all.
+
+The interpreter calls this from sitecustomize. The rank and the forked ones then run the program in the usual way: sys.argv,
+__main__, sys.path and tracebacks are the interpreter's own. A rank that may not fork says why, and is as if nothing was tried.
+"""
+
+import importlib
+import os
+import re
+import sys
+
+VARIABLE, MODULES, FORKS = "LOCKSTEP_EXEC_STARTER", "LOCKSTEP_EXEC_MODULES", b"forks"
+FRAMEWORKS = {"torch", "torchrec", "torchvision", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning",
+              "megatron", "torchtitan"}
+FILES_MAX = 500
+IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([^\n#;]+))", re.M)
+DYNAMO = re.compile(r"\boptim\b|Parallel|fully_shard|\bcompile\b")  # these import it when they are used
+
+
+def _imports(text):
+    """The modules that the program's text imports, and whether it does so when it starts."""
+    for indent, source, names in IMPORT.findall(text):
+        for name in [source] if source else names.split(","):
+            if name.strip():
+                yield name.split()[0], not indent
+
+
+def _file_of(name, path0, importer):
+    """The program's own file of the module; None: it is installed, or not found."""
+    base = path0
+    if name.startswith("."):
+        base = os.path.dirname(importer)
+        while name.startswith(".."):
+            base, name = os.path.dirname(base), name[1:]
+        name = name[1:]
+    at = os.path.join(base, *name.split("."))
+    return next((file for file in (at + ".py", os.path.join(at, "__init__.py")) if os.path.isfile(file)), None)
+
+
+def _read(file):
+    with open(file, encoding="utf-8", errors="replace") as opened:
+        return opened.read()
+
+
+def _wanted(texts, path0):
+    """The modules of torch that the program imports when it starts; None: it does not use torch. texts: by their files."""
+    wanted, uses, seen = ["torch"], False, set(texts)
+    todo = list(texts.items())
+    while todo and len(seen) < FILES_MAX:
+        importer, text = todo.pop()
+        for name, at_start in _imports(text):
+            own = _file_of(name, path0, importer)
+            if own is not None and own not in seen:
+                seen.add(own)
+                todo.append((own, _read(own)))
+            elif own is None and name.split(".")[0] in FRAMEWORKS:
+                uses = True
+                wanted += [name] if at_start and name.startswith("torch.") else []
+        if DYNAMO.search(text) and "LOCKSTEP_PROVE" not in os.environ:  # which sets how it behaves first
+            wanted.append("torch._dynamo")
+    return list(dict.fromkeys(wanted)) if uses else None
+
+
+def _tests(words):
+    """The test files that pytest is given."""
+    for word in words:
+        word = word.split("::")[0]
+        if word.endswith(".py") and os.path.isfile(word):
+            yield word
+        elif os.path.isdir(word):
+            yield from (os.path.join(folder, file) for folder, _, files in os.walk(word) for file in files
+                        if file.endswith(".py"))
+
+
+def _program(kind, words, place):
+    """The program's texts by their files, and the folder that the interpreter puts first on sys.path."""
+    if kind == "c":
+        return {"": words[place]}, os.getcwd()
+    if kind == "s" and os.path.isfile(words[place]):
+        return {words[place]: _read(words[place])}, os.path.dirname(os.path.realpath(words[place]))
+    own = _file_of(words[place], os.getcwd(), "") if kind == "m" else None
+    files = [own] if own else list(_tests(words[place + 1:]))[:FILES_MAX] if words[place] == "pytest" else []
+    return {file: _read(file) for file in files}, os.getcwd()
+
+
+def _shadowed(path0, before):
+    """A module that has been imported, and that the program would find in its own folder."""
+    found = {name.split(".")[0] for name in set(sys.modules) - before}
+    for entry in os.listdir(path0 or "."):
+        name = entry.split(".")[0]
+        at = os.path.join(path0, entry)
+        package = os.path.isdir(at) and os.path.exists(os.path.join(at, "__init__.py"))
+        if name in found and (package or entry.endswith((".py", ".so", ".pyc"))):
+            return name
+    return None
+
+
+def _observed():
+    """Debuggers, coverage and other tools begin in each process."""
+    other = [name for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG") if name in os.environ]
+    return other or sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules
+
+
+def _threads():
+    """Of this process, without those that their library ends before a fork."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return len(os.listdir("/proc/self/task"))
+
+
+def _import(modules):
+    """Why this process cannot fork ranks after the import; None: it can."""
+    for name in modules:
+        importlib.import_module(name)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "CUDA is initialised by an import"
+    return "an import starts threads" if _threads() > 1 else None
+
+
+def serve(other):
+    """Forks the ranks that the coordinator asks for. other: the program's environment has its own sitecustomize."""
+    number, kind, place, forced = os.environ.pop(VARIABLE).split()
+    modules = [name for name in os.environ.pop(MODULES, "").split(",") if name]
+    socket, before = int(number), set(sys.modules)
+    os.set_inheritable(socket, False)
+    with open("/proc/self/cmdline", encoding="utf-8", errors="surrogateescape") as file:
+        words = file.read().split("\0")[:-1]
+    texts, path0 = _program(kind, words, int(place))
+    wanted = _wanted(texts, path0)
+    if wanted is None and (modules or forced == "1"):
+        wanted = ["torch"]
+    why = "another sitecustomize begins in each process" if other else None
+    why = why or ("a tool observes the process" if _observed() else None)
+    why = why or ("the program does not import torch" if wanted is None else None)
+    if why is None and _file_of("torch", path0, ""):
+        why = "the program's folder has a module torch"
+    if why is not None:
+        os.write(socket, why.encode())
+        os.close(socket)
+        return
+    try:
+        why = _import(wanted + modules)
+        shadowed = _shadowed(path0, before)
+        why = why or (f"the program's folder has a module {shadowed}" if shadowed else None)
+    except BaseException as error:  # the program gets it as well
+        why = f"{type(error).__name__}: {error}"[:200]
+    if why is not None:  # begin again without these imports
+        os.write(socket, why.encode())
+        os.execvp(words[0], words)
+    _fork_all(socket)
+
+
+def _fork_all(number):
+    import gc
+    import socket
+
+    gc.freeze()  # else the collector of each rank writes to, and so copies, all memory of the imports
+
+    with socket.socket(fileno=number) as connection:
+        connection.send(FORKS)
+        while True:
+            message, files, _, _ = socket.recv_fds(connection, 1 << 12, 1)
+            if not message:
+                return
+            reader, writer = os.pipe()
+            middle = os.fork()
+            if middle == 0:
+                middle, rank = os.getpid(), os.fork()
+                if rank == 0:
+                    os.close(reader)
+                    os.close(writer)
+                    connection.close()
+                    _become(message.decode().split("\n"), files[0], middle)
+                    return
+                os.write(writer, str(rank).encode())
+                os._exit(0)
+            os.close(writer)
+            os.close(files[0])
+            rank = os.read(reader, 32)
+            os.close(reader)
+            os.waitpid(middle, 0)
+            connection.send(rank)
+
+
+def _become(message, errors, middle):
+    """What an exec of this rank would have given it."""
+    import ctypes
+    import signal
+    import time
+
+    coordinator, quiet, *settings = message
+    library = ctypes.CDLL(None)
+    while os.getppid() == middle:
+        time.sleep(0.0002)
+    library.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != int(coordinator):
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.dup2(errors, 2)
+    os.close(errors)
+    if quiet == "1":
+        os.dup2(2, 1)
+    os.environ.update(setting.split("=", 1) for setting in settings)
+    library.ls_client_forked()
+    library.getenv.restype = ctypes.c_char_p
+    os.environ["LOCAL_RANK"] = library.getenv(b"LOCAL_RANK").decode()
+    if "torch" in sys.modules:  # as for each process; the standard library's generator does so itself
+        sys.modules["torch"].default_generator.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    if "multiprocessing.process" in sys.modules:
+        sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
