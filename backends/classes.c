@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "backends/backend.h"
 #include "collectives/hooks.h"
 
 // A communicator that is open, in the order in which they were made.

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "backends/calibrate.h"

@@ -10,7 +10,6 @@
 #include "cli/scenarios.h"
 #include "planner/plan_file.h"
 #include "planner/planner.h"
-#include "runner/scenario/scenario_layout.h"
 #include "runner/plan/scenario_machine.h"
 #include "runner/plan/scenario_planner.h"
 #include "runner/plan/validate.h"

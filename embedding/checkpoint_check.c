@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "embedding/checkpoint_internal.h"
 #include "formats/safetensors.h"
 

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "kernels/element.h"
 #include "orders/bound.h"
 
 // One output under one meaning.

@@ -1,8 +1,6 @@
 // Which bags and ids an output of the oracle's is about.
 #include "embedding/oracle_internal.h"
 
-#include "kernels/element.h"
-
 int ls_oracle__node_ranks(const ls_oracle *oracle, int t) {
     const ls_plan *plan = oracle->options.plan;
     if (oracle->options.tables[t].pooling == LS_POOL_NONE) {

@@ -103,10 +103,6 @@ int ls_diagnostics_count(const ls_diagnostics *diagnostics) {
     return diagnostics->count;
 }
 
-const char *ls_diagnostics_file(const ls_diagnostics *diagnostics) {
-    return diagnostics->file;
-}
-
 // By line and column; equal places keep the order in which they were found (insertion sort).
 static void sort(ls_diagnostics *diagnostics) {
     if (diagnostics->sorted) {

@@ -54,7 +54,6 @@ void ls_diagnostics_error(ls_diagnostics *diagnostics, ls_mark mark, const char 
 int ls_diagnostics_count(const ls_diagnostics *diagnostics);  // errors, lost ones too
 // Error `index` (below min(count, LS_DIAGNOSTICS_MAX)), in order of line and column. Borrowed.
 const ls_diagnostic *ls_diagnostics_at(ls_diagnostics *diagnostics, int index);
-const char *ls_diagnostics_file(const ls_diagnostics *diagnostics);
 
 // Appends all of them, in order of line and column, each with its source line and caret.
 LS_API void ls_diagnostics_format(ls_text *out, ls_diagnostics *diagnostics);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/text.h"
 
 #define HEADER_BYTES_MAX ((size_t)64 * 1024)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "base/random.h"
 
 int64_t ls_fuzz_below(ls_fuzz_draw *draw, int64_t bound) {

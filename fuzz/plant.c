@@ -2,7 +2,6 @@
 // something else than a step says.
 #include <string.h>
 
-#include "base/base.h"
 #include "fuzz/draw.h"
 #include "ranks/fault.h"
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "base/file.h"
 #include "formats/yaml_read.h"
 #include "runner/scenario/scenario.h"

@@ -106,8 +106,6 @@ uint64_t ls_world_seed(const ls_world *world);
 typedef int (*ls_memory_gate)(void *arg, size_t bytes);
 void ls_world_set_gate(ls_world *world, ls_memory_gate gate, void *arg);
 int ls_world_ask_gate(const ls_world *world, size_t bytes);
-// The device of its shards; the host (ls_device_host) where the options named none.
-struct ls_device *ls_world_device(const ls_world *world);
 
 // ---- Placement ----------------------------------------------------------------------------------
 typedef enum ls_placement_kind {

@@ -2,7 +2,6 @@
 #include "local_tensor/internal.h"
 
 #include "kernels/field.h"
-#include "kernels/kernels.h"
 
 static void remove_dim(ls_shape *shape, int dim) {
     for (int d = dim; d + 1 < shape->ndim; d++) {

@@ -2,7 +2,6 @@
 #include "local_tensor/internal.h"
 
 #include "kernels/field.h"
-#include "kernels/kernels.h"
 
 static int check_float(const ls_local_tensor *tensor) {
     if (!ls_dtype_is_float(tensor->dtype)) {

@@ -82,10 +82,6 @@ void ls_world_free(ls_world *world) {
     ls_free(world, 1, sizeof *world);
 }
 
-ls_device *ls_world_device(const ls_world *world) {
-    return world->device;
-}
-
 const ls_mesh *ls_world_mesh(const ls_world *world) {
     return &world->mesh;
 }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "collectives/check.h"
-#include "ranks/internal.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LS_FIBERS_ASAN 1

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/base.h"
 #include "kernels/cpu/bits.h"
 
 #define P        ((uint64_t)LS_FIELD_PRIME)

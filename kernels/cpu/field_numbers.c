@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "kernels/field.h"
-#include "base/base.h"
 
 #define P            ((uint64_t)LS_FIELD_PRIME)
 #define DENOMINATORS 4096        // of the fractions that constants are taken for

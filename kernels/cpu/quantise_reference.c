@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "kernels/cpu/quantise.h"
 #include "kernels/cpu/reference.h"
 

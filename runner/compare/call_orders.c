@@ -20,7 +20,6 @@ struct ls_call_orders {
     ls_arena *arena;
     entry *entries;  // [count]
     int count;
-    char text[256];
 };
 
 static int take_rank(ls_call_orders *orders, const ls_recording *recording, int rank) {
@@ -173,22 +172,4 @@ int ls_call_orders_of(void *arg, const ls_order **out, const ls_call *call) {
         return LS_OK;
     }
     return LS_OK;
-}
-
-const char *ls_call_orders_text(ls_call_orders *orders) {
-    int more = 0;
-    for (int i = 1; i < orders->count; i++) {
-        bool known = false;
-        for (int k = 0; k < i && !known; k++) {
-            known = strcmp(orders->entries[i].text, orders->entries[k].text) == 0;
-        }
-        more += known ? 0 : 1;
-    }
-    char tail[32] = "";
-    if (more > 0) {
-        (void)snprintf(tail, sizeof tail, " and %d more", more);
-    }
-    (void)snprintf(orders->text, sizeof orders->text, "%.200s%s",
-                   orders->count > 0 ? orders->entries[0].text : "rank", tail);
-    return orders->text;
 }

@@ -18,7 +18,5 @@ int ls_call_orders_count(const ls_call_orders *orders);
 // A simulator backend's order_of; its arg is the orders. LS_ERR_FORMAT, LS_ERR_INVALID: the
 // recording names an order that cannot be parsed or does not fit the call.
 int ls_call_orders_of(void *orders, const ls_order **out, const ls_call *call);
-// The different orders met, for reports: "ring:proto=ll,channels=24 and 2 more". Borrowed.
-const char *ls_call_orders_text(ls_call_orders *orders);
 
 #endif

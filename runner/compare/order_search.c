@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "kernels/kernels.h"
 #include "orders/explain.h"
 
 // Elements of inputs that may be folded for one comparison, all orders that are tried together:

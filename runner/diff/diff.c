@@ -5,8 +5,6 @@
 #include <fnmatch.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
-#include "orders/bound.h"
 #include "orders/explain.h"
 #include "runner/compare/compare.h"
 #include "runner/diff/diff_internal.h"

@@ -7,7 +7,6 @@
 
 #include "runner/plan/work_internal.h"
 #include "runner/program/execute.h"
-#include "runner/scenario/inputs.h"
 #include "embedding/stages.h"
 
 const char *ls_work_stage_name(ls_work_stage stage) {

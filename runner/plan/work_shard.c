@@ -1,9 +1,7 @@
 // A captured update done again, on any device: its arrays in the device's memory, the kernels of a
 // training step, and the comparison with what the simulator's weights became.
 #include <math.h>
-#include "runner/program/execute.h"
 #include "runner/scenario/inputs.h"
-#include "embedding/stages.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include "runner/plan/work_internal.h"

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/training.h"
 #include "runner/plan/work_internal.h"
 #include "embedding/stages.h"
 

@@ -2,8 +2,6 @@
 // was sent, and for sums of floats their exact values with a bound.
 #include <stdio.h>
 #include <string.h>
-#include "kernels/kernels.h"
-#include "runner/scenario/inputs.h"
 #include <math.h>
 
 #include "orders/bound.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "collectives/check.h"
-#include "kernels/kernels.h"
 #include "runner/scenario/inputs.h"
 #include "runner/program/program.h"
 #include "runner/program/program_oracle_internal.h"

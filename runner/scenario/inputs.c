@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/element.h"
 #include "runner/scenario/numbers.h"
 
 int ls_inputs_weights(void *out, const ls_scenario *scenario, int table, int64_t row, int64_t rows,

@@ -1,6 +1,5 @@
 // What follows from a scenario as a whole.
 #include <string.h>
-#include "runner/scenario/read.h"
 #include "runner/scenario/memory_need.h"
 #include <stdio.h>
 

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/base.h"
 #include "planner/plan_file.h"
 
 #define NOWHERE (-1)  // the rank of a block that the planner is to place
