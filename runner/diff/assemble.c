@@ -143,6 +143,10 @@ int ls_assemble(ls_assembled *out, ls_arena *arena, const ls_captured *tensor,
         return LS_FAIL(LS_ERR_MISMATCH, "%s", tensor->otherwise);
     }
     LS_TRY(ls_diff__place(out, arena, like));
+    if (tensor->modulus > 0 && out->terms > 1 && out->op != LS_SUM && out->op != LS_AVG) {
+        return LS_FAIL(LS_ERR_MISMATCH, "it is a %s of parts, which is no operation of a field",
+                       ls_op_name(out->op));
+    }
     return read_values(out, arena);
 }
 
@@ -164,7 +168,8 @@ int ls_assembled_value(const void **value, ls_arena *arena, const ls_assembled *
                                     .count = tensor->count};
     *value = sum;
     if (tensor->of->modulus > 0) {
-        return ls_diff__field_sum(sum, terms, tensor);
+        ls_diff__field_sum(sum, terms, tensor);
+        return LS_OK;
     }
     return ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, sum, &reduction, 0, 0, tensor->count);
 }

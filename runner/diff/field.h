@@ -8,7 +8,7 @@
 
 // sum [tensor->count]: the terms added up in the field; their mean: times the inverse of their
 // number.
-int ls_diff__field_sum(int64_t *sum, const void *const *terms, const ls_assembled *tensor);
+void ls_diff__field_sum(int64_t *sum, const void *const *terms, const ls_assembled *tensor);
 // Leaves a stage that is wrong unjudged: values that come of an operation without a rule may differ
 // although the program's are the same.
 int ls_diff__field_leave(ls_stage_result *stage, ls_arena *arena, const char *opaque);

@@ -92,7 +92,7 @@ ROOMS = (
                                               "scenario/bugs", "scenario/models", "scenario/need")),
     ("runner", "runner/replay/", ("unit/replay_torch", "unit/replay_torch_shared", "unit/runner"),
      ("unit/order_replay", "cli/recordings", "scenario/recordings", "scenario/torchrec")),
-    ("runner", "runner/diff/", ("diff/captures", "diff/layouts"), ("unit/runner",)),
+    ("runner", "runner/diff/", ("diff/captures", "diff/edges", "diff/layouts"), ("unit/runner",)),
     ("runner", "runner/trace/", ("trace/format", "unit/runner"), ("cli/outputs",)),
     ("runner", "runner/(steps|program)/", ("unit/runner", "unit/scenario"),
      (*JUDGED, "scenario/models", "scenario/parallel", "scenario/fuzz", "docs/judges",
