@@ -11,10 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 VERSION, CONTROL_BYTES = 4, 1 << 20
 RUN_FAILED, SLOT_DONE = 4, 8 + 2048 + 4  # offsets in ls_wire_control
-HELLO, SITE, COMM_INIT, CALL, NOTE = 1, 2, 3, 7, 13
+HELLO, SITE, COMM_INIT, SPLIT, SUBSET, DESTROY, CALL, WAIT, RESUME, BYE, PLACE, STAGING, NOTE = range(1, 14)
+# The least that a message of a type is long.
+LEAST = {HELLO: 40, SITE: 32, COMM_INIT: 232, SPLIT: 96, SUBSET: 92, DESTROY: 24, CALL: 120, WAIT: 32, RESUME: 16, BYE: 16, PLACE: 1040,
+         STAGING: 88, NOTE: 48}
+# How many there are of each; the number behind the last dtype is that of a field.
+KINDS, DTYPES, OPS, FINDINGS, SLOTS, RANKS_MAX = 13, 12, 9, 39, 1 << 14, 4096
 NONE, NO_STREAM = 2**32 - 1, 2**64 - 1
 
 
@@ -90,28 +96,88 @@ def strangers(lockstep, host, stand_in, folder):
         f"strangers: exit code {run.returncode}"]
 
 
-def call(kind=0, dtype=9, op=0, slot=1):
+def call(kind=0, dtype=9, op=0, slot=1, comm=1, flags=0, counts=(), memory=(NONE, NONE), more=b""):
     """An all_reduce that has no element."""
-    return struct.pack("=IIIIIIiIIIdiIHHIQQQQIIQQ", CALL, 120, 1, kind, dtype, op, 0, 0, slot, 0, 0, 0, os.getpid(), 0, 0, 0,
-                       0, NO_STREAM, 0, 0, NONE, NONE, 0, 0)
+    body = struct.pack(f"={len(counts)}Q", *counts) + more
+    return struct.pack("=IIIIIIiIIIdiIHHIQQQQIIQQ", CALL, 120 + len(body), comm, kind, dtype, op, 0, flags, slot, 0, 0, 0, os.getpid(), 0, 0, 0,
+                       0, NO_STREAM, 0, 0, *memory, 0, 0) + body
 
 
-def note(members, key=b"k\0"):
-    """Values that are compared between members, without a value."""
-    body = struct.pack(f"={len(members)}i", *members) + key + b"\0"
-    return struct.pack("=IIIIIIIIIIQ", NOTE, 48 + len(body), 0, 1, 0, len(members), 0, 0, len(key), 1, 0) + body
+def item(name=b"n\0", shown=b"t\0", dtype=NONE, sizes=None):
+    name_bytes, shown_bytes = sizes or (len(name), len(shown))
+    return struct.pack("=QQIIII", 1, 1, dtype, name_bytes, shown_bytes, 0) + bytes(128) + name + shown
 
 
-# What the rank sends, and what the error says of it.
-TYPE, RANK = "rank 0: it sends a malformed message: ", "rank 0: a call of no known kind"
-NO_NOTE = TYPE + "a note's texts or members"
+def note(members=(0,), key=b"k\0", about=b"\0", items=(), finding=0, more=b"", said=()):
+    """Values that are compared between members; without items none."""
+    body = struct.pack(f"={len(members)}i", *members) + key + about + b"".join(items) + more
+    counts = {"members": len(members), "items": len(items), "key": len(key), "about": len(about), **dict(said)}
+    return struct.pack("=IIIIIIIIIIQ", NOTE, 48 + len(body), finding, 0, 0, counts["members"], 0, counts["items"], counts["key"],
+                       counts["about"], 0) + body
+
+
+def site(number=1, texts=(b"f\0", b"\0", b"\0"), lengths=None, more=b""):
+    lengths, body = lengths or [len(text) for text in texts], b"".join(texts) + more
+    return struct.pack("=IIIiIIII", SITE, 32 + len(body), number, 1, *lengths, 0) + body
+
+
+def init(ranks, rank):
+    return struct.pack("=IIIiiiIIII", COMM_INIT, 232, 2, ranks, rank, 0, 1, 0, 0, 0) + b"other".ljust(192, b"\0")
+
+
+def subset(count, *members, parent=1):
+    return struct.pack("=IIIIIII", SUBSET, 92 + 4 * len(members), parent, 2, 1, 0, count) + bytes(64) + struct.pack(f"={len(members)}i", *members)
+
+
+def staging(memory=1, slot=1):
+    return struct.pack("=IIIIQ", STAGING, 88, memory, slot, 64) + bytes(64)
+
+
+# What the rank sends, and what the error says of it; None: it is accepted, and the run checks nothing.
+TYPE, CALLED = "it sends a malformed message: ", "a call of no known kind"
+CUT, NO_NOTE, NO_HEAD, NO_ITEM, NO_SITE = (TYPE + what for what in (
+    "a message cut short", "a note's texts or members", "a note's head", "a note's item", "a site out of order"))
+NO_COMM, MANY, ITEMS = "process N has no communicator 7", list(range(RANKS_MAX)), [item()]
 OWN = {
-    "type": (lambda: struct.pack("=II", 99, 8), TYPE),
-    "rank": (bytes, "the process of rank 0 ended with exit code 7"),
-    "kind": (lambda: call(kind=200), RANK), "dtype": (lambda: call(dtype=200), RANK), "op": (lambda: call(op=200), RANK),
-    "slot": (lambda: call(slot=1 << 14), RANK), "site": (lambda: struct.pack("=IIIiIIII", SITE, 32, 5, 1, 0, 0, 0, 0), TYPE + "a site out of order"),
-    "members": (lambda: note([0, 0]), NO_NOTE), "key": (lambda: note([0, 1], b"k"), NO_NOTE),
+    "type": (lambda: struct.pack("=II", 99, 8), TYPE + "a message of no known type"),
+    "head": (lambda: b"x" * 7, CUT), "length": (lambda: struct.pack("=III", BYE, 16, 0), CUT),
+    **{f"least {kind}": (lambda kind=kind: struct.pack("=II", kind, LEAST[kind] - 4) + bytes(LEAST[kind] - 12), CUT) for kind in LEAST},
+    "twice": (lambda: struct.pack("=IIIiiiIiiI", HELLO, 40, VERSION, 1, 0, 1, 0, 0, 0, 0), TYPE + "another version's greeting"),
+    # Calls: the last of each enumeration is one, the next is none.
+    **{f"{name} {value}": (lambda name=name, value=value: call(**{name: value}), CALLED) for name, value in (
+        ("kind", KINDS), ("kind", 200), ("dtype", DTYPES + 1), ("dtype", 200), ("op", OPS), ("op", 200), ("slot", SLOTS), ("slot", NONE))},
+    "counts": (lambda: call(flags=4), "a call with more or fewer counts than members"),
+    "more counts": (lambda: call(counts=(0,)), "a call with more or fewer counts than members"),
+    "comm": (lambda: call(comm=7), NO_COMM), "split": (lambda: struct.pack("=IIIIiiII", SPLIT, 96, 7, 2, 0, 0, 1, 0) + bytes(64), NO_COMM),
+    "destroy": (lambda: struct.pack("=IIIIII", DESTROY, 24, 7, 0, 0, 0), NO_COMM),
+    # Sites in order, each text with its end.
+    "site": (lambda: site(5), NO_SITE), "site again": (lambda: site(0), NO_SITE), "no file": (lambda: site(texts=(b"", b"\0", b"\0")), NO_SITE),
+    "open stack": (lambda: site(texts=(b"\0", b"x", b"\0")), NO_SITE), "long file": (lambda: site(lengths=(99, 1, 1)), NO_SITE),
+    "behind a site": (lambda: site(more=b"\0"), NO_SITE), "a site": (lambda: site(), None),
+    # Members of communicators.
+    **{f"{rank} of {ranks}": (lambda rank=rank, ranks=ranks: init(ranks, rank), f"rank {rank} of {ranks} cannot join a communicator")
+       for rank, ranks in ((0, 0), (0, -1), (-1, 1), (1, 1), (0, RANKS_MAX + 1))},
+    "subset of none": (lambda: subset(0), "a communicator of 0 of 1 members"), "subset of two": (lambda: subset(2, 0, 1), "a communicator of 2 of 1 members"),
+    "subset cut": (lambda: subset(1), "a communicator of 1 of 1 members"), "subset longer": (lambda: subset(1, 0, 0), "a communicator of 1 of 1 members"),
+    "subset without it": (lambda: subset(1, 5), "rank -1 of 1 cannot join a communicator"), "subset of nothing": (lambda: subset(1, 0, parent=7), NO_COMM),
+    # Memory of GPUs.
+    **{f"staging {memory} {slot}": (lambda memory=memory, slot=slot: staging(memory, slot), "process N gives out memory out of order") for memory, slot in ((0, 1), (2, 1), (1, SLOTS))},
+    "staging": (staging, None),
+    # Notes.
+    "members": (lambda: note([0, 0]), NO_NOTE), "descending": (lambda: note([1, 0]), NO_NOTE), "key": (lambda: note([0, 1], b"k"), NO_NOTE),
+    "no key": (lambda: note(key=b""), NO_NOTE), "about": (lambda: note(about=b"x"), NO_NOTE), "no about": (lambda: note(about=b""), NO_NOTE),
+    "long key": (lambda: note(said={"key": 99}), NO_NOTE), "long about": (lambda: note(said={"about": 99}), NO_NOTE),
+    "finding": (lambda: note(finding=FINDINGS), NO_HEAD), "too many members": (lambda: note(MANY + [RANKS_MAX]), NO_HEAD),
+    "members cut": (lambda: note(said={"members": 3}), NO_HEAD), "items cut": (lambda: note(said={"items": 1}), NO_HEAD),
+    "item behind": (lambda: note(items=[item(), bytes(159)], said={"items": 2}), TYPE + "a note's item is cut short"),
+    "item lengths": (lambda: note(items=[item(sizes=(2, 3))]), NO_ITEM),
+    "item type": (lambda: note(items=[item(dtype=DTYPES)]), NO_ITEM), "item name": (lambda: note(items=[item(name=b"n")]), NO_ITEM),
+    "item shown": (lambda: note(items=[item(shown=b"t")]), NO_ITEM), "behind": (lambda: note(items=ITEMS, more=b"\0"), TYPE + "bytes behind a note"),
+    "note": (lambda: note(items=ITEMS), None), "tensor": (lambda: note(items=[item(dtype=DTYPES - 1, shown=b"[1]\0")]), None),
+    "last finding": (lambda: note(finding=FINDINGS - 1, items=ITEMS), None), "most members": (lambda: note(MANY, items=ITEMS), None),
 }
+# Greetings that are refused: the process then ends with exit code 7.
+GREETINGS = {"rank": (RANKS_MAX, 1, CONTROL_BYTES), "ranks": (0, RANKS_MAX + 1, CONTROL_BYTES), "memory": (0, 1, 4096), "no memory": (0, 1, None)}
 
 
 def differ(rank):
@@ -143,29 +209,33 @@ def two_notes(lockstep, folder):
     return [] if right else [f"two notes: {done.returncode}, {found}, {done.stdout}"]
 
 
-def own_rank(lockstep, folder):
+def own_rank(lockstep, folder, case):
     """A rank that breaks the protocol ends its run, which names it."""
-    wrong = []
-    for case, (_, text) in OWN.items():
-        done = subprocess.run([lockstep, "exec", "-n", "1", "--json", f"{folder}/own.json", "--",
-                               sys.executable, os.path.abspath(__file__), "rank", case],
-                              capture_output=True, text=True)
-        with open(f"{folder}/own.json", encoding="utf-8") as file:
-            error = json.load(file)["cases"][0].get("error", "")
-        print(done.stdout, done.stderr)
-        named = re.sub(r" \(process \d+\)", "", error).startswith(text)
-        wrong += [] if done.returncode == 3 and named else [f"{case}: {done.returncode}, {error}"]
-    return wrong
+    text, report = "" if case in GREETINGS else OWN[case][1], f"{folder}/{case}.json"
+    done = subprocess.run([lockstep, "exec", "-n", "1", "--json", report, "--", sys.executable, os.path.abspath(__file__), "rank", case],
+                          capture_output=True, text=True)
+    with open(report, encoding="utf-8") as file:
+        error = "".join(one.get("error") or "" for one in json.load(file)["cases"])
+    if case in GREETINGS:
+        right = done.returncode == 3 and error.startswith("the process of rank 0 ended with exit code 7")
+    else:
+        named = re.sub(r"process \d+", "process N", re.sub(r" \(process \d+\)", "", error))
+        right = (done.returncode, error) == (5, "") if text is None else done.returncode == 3 and named.startswith("rank 0: " + text)
+    return [] if right else [f"{case}: {done.returncode}, {error}, {done.stderr}"]
 
 
 def be_rank(case):
     """The only member of a communicator. One that is not welcome ends."""
-    made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, 5000 if case == "rank" else 0, 1)
+    rank, ranks, size = GREETINGS.get(case, (0, 1, CONTROL_BYTES))
+    memory = os.memfd_create("rank")
+    os.ftruncate(memory, size or 0)
+    made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, rank, ranks, memory)
     if made.recv(1) != b"W":
         sys.exit(7)
-    send(made, struct.pack("=IIIiIIII", SITE, 35, 0, 7, 1, 1, 1, 0) + bytes(3),
+    send(made, site(0, (b"\0", b"\0", b"\0")),
          struct.pack("=IIIiiiIIII", COMM_INIT, 232, 1, 1, 0, 0, 0, 0, 0, 0) + bytes(192), OWN[case][0]())
-    time.sleep(1000)
+    send(made, struct.pack("=IIiI", BYE, 16, 0, 0))
+    sys.exit(0)
 
 
 def connect_slowly():
@@ -187,7 +257,9 @@ def main():
         be_rank(sys.argv[2])
     lockstep, host, stand_in = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        wrong = strangers(lockstep, host, stand_in, folder) + own_rank(lockstep, folder) + two_notes(lockstep, folder)
+        wrong = strangers(lockstep, host, stand_in, folder) + two_notes(lockstep, folder)
+        with ThreadPoolExecutor(12) as pool:
+            wrong += sum(pool.map(lambda case: own_rank(lockstep, folder, case), [*OWN, *GREETINGS]), [])
     print(*wrong, sep="\n")
     return len(wrong)
 
