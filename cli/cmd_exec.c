@@ -15,6 +15,7 @@
 #include "cli/programs.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
+#include "cli/worlds.h"
 #include "exec/coordinator.h"
 #include "process/reaper.h"
 
@@ -25,7 +26,7 @@ static const char *const starts[] = {"exec", "auto", "fork", NULL};  // ls_exec_
 
 static struct {
     cli_program_options program;
-    const char *machine, *order, *record, *flight, *torchrec_plan, *tables, *preload;
+    const char *machine, *order, *record, *capture, *flight, *torchrec_plan, *tables, *preload;
     bool observe, simulate, payload, hash, compare;
     int other, device, start, watch;
 } given;
@@ -81,6 +82,13 @@ static const cli_option options[] = {
      .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
      .help = "Record the job's collectives in a new folder, which replay reads"},
+    {.type = CLI_STRING,
+     .long_name = "capture",
+     .value = &given.capture,
+     .output = CLI_OUTPUT_FOLDER,
+     .value_name = "DIR",
+     .help = "Keep parameters, activations and gradients of a PyTorch program's models in a new "
+             "folder, which diff reads"},
     {.type = CLI_SWITCH,
      .long_name = "payload",
      .value = &given.payload,
@@ -162,6 +170,10 @@ static int options_of(settings *out) {
     out->exec.deadline_given = given.program.deadline_given;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
+    if (given.capture != NULL && cli_worlds_capture(given.capture) != LS_OK) {
+        cli_error("%s", ls_error_last()->text);
+        return LS_EXIT_USAGE;
+    }
     bool hooks = cli_exec_find_python(out->python, sizeof out->python);
     out->exec.python = hooks ? out->python : NULL;
     out->exec.opened = begin_trace;

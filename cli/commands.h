@@ -19,6 +19,7 @@
     X(show)                                                                                        \
     X(traffic)                                                                                     \
     X(diff)                                                                                        \
+    X(verify)                                                                                      \
     X(prove)                                                                                       \
     X(reshard)                                                                                     \
     X(calibrate)                                                                                   \

@@ -82,6 +82,14 @@ def install():
     c10d._new_process_group_helper, c10d.rendezvous = replaced, connected
 
 
+def _capture_all():
+    from lockstep import models, proof
+
+    models.install()
+    if proof.on():
+        proof.start()
+
+
 def skip():
     """Keeps Dynamo from tracing lockstep's frames: torch.compile compiles no code of the backend's."""
     rules = sys.modules[_RULES]
@@ -115,10 +123,8 @@ class _Finder:
 def hook():
     """Prepares torch's modules, loaded already or not."""
     wanted = [(_MODULE, install), (_RULES, skip)]
-    if "LOCKSTEP_PROVE" in os.environ:
-        from lockstep import proof
-
-        wanted.append(("torch", proof.start))
+    if "LOCKSTEP_CAPTURE" in os.environ:
+        wanted.append(("torch", _capture_all))
     for module, prepare in wanted:
         if module in sys.modules:
             prepare()

@@ -70,10 +70,12 @@ def _tensors(given):
     return [given] if isinstance(given, torch.Tensor) else []
 
 
-def _unwrapped(model):
-    """The model without torch.compile's and TorchRec's wrappers."""
+def unwrapped(model):
+    """The model without the wrappers of torch.compile, TorchRec and DeepSpeed."""
     while True:
         inner = getattr(model, "_orig_mod", None) or getattr(model, "_dmp_wrapped_module", None)
+        if inner is None and type(model).__name__ == "DeepSpeedEngine":
+            inner = model.module
         if inner is None:
             return model
         model = inner
@@ -134,14 +136,17 @@ class Capture:
 
     placements: for tensors that are no DTensors, {pattern of a name: "S(0), R"} over the dimensions of `mesh`.
     gradient_scale: the factor that makes a rank's gradient of an activation its part of the whole's; derived for DDP, FSDP2 and DTensor.
+    steps: how many steps of the optimizer are kept; the weights at the end are kept in any case.
     """
 
-    def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None):
-        if proof.on():
-            from lockstep.proof import models
+    def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None, steps=None):
+        if "LOCKSTEP_CAPTURE" in os.environ:
+            from lockstep import models
 
             folder = models.folder(os.path.basename(os.path.normpath(folder)))
+            steps = models.steps() if steps is None else steps
             models.add(self)
+        self._limit = steps
         self._rank = dist.get_rank() if dist.is_initialized() else 0
         self._ranks = dist.get_world_size() if dist.is_initialized() else 1
         self._folder, self._placements, self._mesh = folder, placements if self._ranks > 1 and placements else {}, mesh
@@ -150,15 +155,15 @@ class Capture:
         self._latest = {}  # for each parameter: the name of its values, and their version
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
-        model = _unwrapped(model)
+        model = unwrapped(model)
         scale, self._data_ranks = _data_parallel(model)
         self._scale = gradient_scale if gradient_scale is not None else scale
         self._sharded = hasattr(model, "_get_fsdp_state")
         in_ddp = isinstance(model, nn.parallel.DistributedDataParallel)
         self._sent = [hook.__name__ for hook, _ in model._comm_hooks] if in_ddp else []  # what changes gradients before their sum
         self._terms = in_ddp and not self._sent
-        self._root = model.module if in_ddp else model
-        self._flat, self._named = _flat_names(self._root), {}
+        self.root = model.module if in_ddp else model
+        self._flat, self._named = _flat_names(self.root), {}
         self._leave_flat("parameter")
         os.makedirs(folder, exist_ok=True)
         for ending in ("json", "safetensors"):  # of an earlier run
@@ -166,12 +171,14 @@ class Capture:
                 os.remove(self._path(ending))
         for name, parameter in self._parameters():
             if proof.on():
-                models.draw(name, parameter)
+                from lockstep.proof import shadows
+
+                shadows.draw(name, parameter)
             self._note_parameter(f"parameter {name}", name, parameter, moves=True)
             if parameter.requires_grad and self._terms and not _fused(parameter):
                 self._hooks.append(parameter.register_hook(self._local_gradient(name)))
         self._note_buffers("buffer", moves=True)
-        for name, module in self._root.named_modules():
+        for name, module in self.root.named_modules():
             self._watch(_plain(name), module)
         owner = weakref.ref(self)
         from torch.optim import optimizer
@@ -191,7 +198,7 @@ class Capture:
 
     def _parameters(self):
         """Those of the model, and those that it had and an optimizer may still have: DDP over tensor parallelism takes them out."""
-        for name, parameter in self._root.named_parameters():
+        for name, parameter in self.root.named_parameters():
             self._named[_plain(name)] = parameter
         return [(name, of) for name, of in self._named.items()
                 if name not in self._flat and not (self._flat and name.endswith("_flat_param"))]
@@ -220,6 +227,9 @@ class Capture:
 
     def _keep(self, name, tensor, of=None, **about):
         name = name.replace("/", "|")
+        if self._limit is not None and self._step >= self._limit and not name.startswith("end "):
+            self._not_kept.setdefault(f"steps from {self._limit} on", f"the first {self._limit} steps are kept, and the weights at the end")
+            return
         if name in self._tensors:
             if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}) != self._tensors[name]:
                 self._not_kept.setdefault(name, "there are several of this name; the first is compared")
@@ -271,13 +281,13 @@ class Capture:
         self._latest[of] = (name, parameter._version, parameter.dtype)
 
     def _note_buffers(self, label, **about):
-        for name, buffer in self._root.named_buffers():
+        for name, buffer in self.root.named_buffers():
             self._note_state(f"{label} {_plain(name)}", _plain(name), buffer, **about)
 
     # ---- Forward and the gradients of what it gives ----
     def _watch(self, name, module):
         self._hooks.append(module.register_forward_pre_hook(
-            lambda module, inputs, named: self._enter(name, module, inputs, named), with_kwargs=True))
+            lambda module, inputs, named: self.enter(name, module, inputs, named), with_kwargs=True))
         self._hooks.append(module.register_forward_hook(
             lambda module, inputs, output: self._leave(name, module, inputs, output)))
 
@@ -285,7 +295,8 @@ class Capture:
         call = self._calls[name] - 1
         return f"{name or 'model'}{f' (call {call})' if call else ''}"
 
-    def _enter(self, name, module, inputs, named):
+    def enter(self, name, module, inputs, named=None):
+        """A module is called: also by a capture's maker, within the call."""
         if name == "":
             self._pipeline = _in_pipeline()
             self._shapes_only = self._pipeline == "shapes"
@@ -298,7 +309,7 @@ class Capture:
         if isinstance(module, (nn.Linear, nn.Embedding)) and len(inputs) == 1:
             self._keep(label, inputs[0], name, optional=True)
         elif name == "" and self._pipeline is None:
-            given = _tensors((inputs, named))
+            given = _tensors((inputs, named or {}))
             for at, one in enumerate(given):
                 self._keep(f"{label}{f' [{at}]' if len(given) > 1 else ''}", one, name, optional=True)
 

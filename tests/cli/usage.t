@@ -142,7 +142,7 @@ $ lockstep --man-page doctor | grep -E '^\.(TH|SH)'; lockstep --man-page | grep 
 > .SH ENVIRONMENT
 > .SH FILES
 > .SH SEE ALSO
-> 21
+> 22
 ! lockstep: error: unknown command 'nothing'; 'lockstep --help' lists the commands
 ? 2
 # No choice is listed twice, and no sentence of the schema has two commas.

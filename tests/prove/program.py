@@ -183,7 +183,7 @@ class Ring(nn.Module):
 
 def right_ring():
     with lockstep.capture(Ring(), "right ring") as capture, torch.no_grad():
-        capture._root(own(INPUT))
+        capture.root(own(INPUT))
 
 
 def right_layers():
@@ -222,7 +222,7 @@ def wrong_bias():
             return out
 
     with lockstep.capture(Part(), "wrong bias") as capture, torch.no_grad():
-        capture._root(INPUT)
+        capture.root(INPUT)
 
 
 def wrong_scale():

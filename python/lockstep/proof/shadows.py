@@ -155,3 +155,14 @@ def put(tensor, given, why_opaque=None):
             _view(held.ratio, tensor).copy_(ratio)
     held.peak = given.peak if whole else held.peak or given.peak
     held.opaque = why_opaque if whole or why_opaque is not None else held.opaque
+
+
+def draw(name, tensor):
+    """Gives a parameter whose elements are all one constant a random value: zeros and ones hide defects."""
+    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    if not is_float(local) or local.numel() == 0 or not tensor.requires_grad:
+        return
+    value = get(local)
+    first = value.flatten()[0]
+    if bool((value == first).all()) and int(first) in (0, 1):
+        put(local.detach(), field.add(field.function(f"parameter {name}", first), 0).expand(value.shape))

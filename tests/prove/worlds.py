@@ -1,0 +1,94 @@
+"""Models of one program on one rank and on two, which no line of it captures: right ones, then ones with a defect."""
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+RANKS, RANK = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+INPUT = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
+
+
+def mlp():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def ddp(model):
+    return nn.parallel.DistributedDataParallel(model) if RANKS > 1 else model
+
+
+def train(model, steps=2, change=None, batch=INPUT):
+    stepper = torch.optim.SGD(model.parameters(), lr=0.01)
+    for at in range(steps):
+        stepper.zero_grad()
+        model(batch.chunk(RANKS)[RANK]).square().mean().backward()
+        if change is not None and RANKS > 1:
+            change(model, at)
+        stepper.step()
+
+
+class Parts(nn.Module):
+    """Its forward is not called on one rank: as a trainer's, which calls a step of training that calls the parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = mlp(), mlp()
+
+    def training_step(self, batch):
+        return self.decoder(self.encoder(batch))
+
+    forward = training_step
+
+
+def trainer():
+    model = Parts()
+    whole = ddp(model)
+    train_with = whole if RANKS > 1 else model.training_step
+    stepper = torch.optim.SGD(model.parameters(), lr=0.01)
+    train_with(INPUT.chunk(RANKS)[RANK]).square().mean().backward()
+    stepper.step()
+
+
+def two_models():
+    """Neither holds the other; an evaluation between them has no gradients."""
+    first, second = ddp(mlp()), ddp(nn.Linear(4, 4))
+    with torch.no_grad():
+        first(INPUT)
+    train(first)
+    train(second)
+
+
+def right():
+    train(ddp(mlp()), steps=6)
+    trainer()
+    two_models()
+
+
+def doubled(model, at):
+    if at == 1:
+        for parameter in model.parameters():
+            parameter.grad *= RANKS
+
+
+def wrong():
+    train(ddp(mlp()), change=doubled)  # the second step
+    train(mlp())  # not reduced
+    train(ddp(mlp()), batch=INPUT + (RANKS > 1))  # other inputs
+    if RANKS == 1:
+        train(mlp())  # no model on two ranks
+
+
+def main():
+    if RANKS > 1:
+        dist.init_process_group("gloo")
+    if sys.argv[1] == "raises":
+        train(ddp(mlp()))
+        assert RANKS == 1, "only one rank can do this"
+    (right if sys.argv[1] == "right" else wrong)()
+    if RANKS > 1:
+        dist.destroy_process_group()
+
+
+main()
