@@ -1,0 +1,507 @@
+"""The backend and the watches beside a client that keeps what it is given, in one process: recorded.py PYTHON_FOLDER."""
+import ctypes
+import gc
+import os
+import sys
+import types
+
+sys.path.insert(0, sys.argv[1])
+os.environ["LOCKSTEP_WATCH_RAISES"] = "1"
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+
+from lockstep import names, torch_backend, torch_client, torch_work, watch  # noqa: E402
+
+DTYPES = ["char", "byte", "int", "long", "half", "bfloat16", "float", "double"]
+LONG, FLOAT, DOUBLE = 3, 6, 7
+KINDS = ["all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "barrier", "send", "recv"]
+NONE = torch_client.NONE
+RANK, SIZE = 1, 3
+
+
+class Recorder:
+    """What the client does, without a coordinator: a call is done when it is let be."""
+
+    def __init__(self):
+        self.calls, self.notes, self.given, self.slots, self.left, self.joined = [], [], 0, [], [], []
+        self.waited, self.woken, self.fails, self.memory = [], [], False, []
+        self.finished = True
+
+    def dtypes(self):
+        return DTYPES
+
+    def kind(self, name):
+        return KINDS.index(name)
+
+    def take(self, size):
+        buffer = ctypes.create_string_buffer(size or 1)
+        self.memory.append(buffer)
+        return torch_client.Region(at=ctypes.addressof(buffer), memory=0 if size else NONE, bytes=size)
+
+    def give(self, region):
+        self.given += 1
+
+    def join(self, identity, ranks, rank, name):
+        self.joined.append((identity, ranks, rank, name))
+        return len(self.joined)
+
+    def leave(self, comm, in_flight):
+        self.left.append((comm, in_flight))
+
+    def issue(self, call):
+        sides = [None if region.memory == NONE and not address else region.bytes
+                 for region, address in ((call.send, call.send_address), (call.recv, call.recv_address))]
+        sent = bytes(ctypes.string_at(call.send.at, call.send.bytes)) if call.send.bytes else b""
+        counts = [list(given[:call.members]) if given else None for given in (call.send_counts, call.recv_counts)]
+        self.calls.append(types.SimpleNamespace(
+            kind=call.kind, dtype=call.dtype, op=call.op, root=call.root, tag=call.tag, count=call.count, counts=counts, sides=sides,
+            sent=sent, collects=call.collects, observed=call.observed, shares=(call.shares, call.shares_sent, *call.shared),
+            comm=call.comm, members=call.members, purpose=call.purpose, stream=call.stream))
+        return len(self.calls)
+
+    def arrived(self, slot):
+        pass
+
+    def collect(self, slot, region, whole):
+        for at, tensor in enumerate(whole):
+            tensor.fill_(10 * slot + at)
+
+    def done(self, slot):
+        return self.finished
+
+    def wait(self, slot, told=True):
+        self.waited.append((slot, told))
+        if self.fails:
+            raise torch_client.Error("lockstep: the run is over")
+
+    def rest(self, slot):
+        pass
+
+    def wake(self, slot):
+        self.woken.append(slot)
+
+    def sender(self, slot):
+        return 2
+
+    def give_slot(self, slot):
+        self.slots.append(slot)
+
+    def note(self, finding, key, about="", members=(), flags=0, step=0, items=()):
+        made = [(item.name.decode(), item.shown.decode(), item.count, item.dtype if item.data or item.count else None) for item in items]
+        self.notes.append(types.SimpleNamespace(finding=finding, key=key, about=about, members=list(members), flags=flags, step=step, items=made))
+
+
+CLIENT = Recorder()
+torch_client.get = lambda: CLIENT
+
+
+def fresh():
+    CLIENT.__init__()
+    return CLIENT
+
+
+def group(rank=RANK, size=SIZE, name="part"):
+    return torch_backend.ProcessGroup(rank, size, name, list(range(size)))
+
+
+def refused(word, call):
+    try:
+        call()
+    except RuntimeError as error:
+        assert word in str(error), (word, str(error))
+        return
+    raise AssertionError(f"{word}: it was not refused")
+
+
+def raw(*tensors):
+    return b"".join(bytes(tensor.contiguous().view(torch.uint8).flatten().tolist()) for tensor in tensors)
+
+
+def calls():
+    """Each method: its kind, counts, root, operation and sides, on a rank that is neither first nor last."""
+    t, u, six = torch.arange(4.0), torch.arange(4.0) + 10, torch.arange(6, dtype=torch.int64)
+    reduce_op, made = dist.ReduceOp, group()
+    blocks = [torch.zeros(4) for _ in range(SIZE)]
+    uneven = [torch.zeros(2), torch.zeros(4), torch.zeros(1)]
+    columns = torch.arange(12.0).view(4, 3)
+    root0, root1 = types.SimpleNamespace(rootRank=0, rootTensor=0), types.SimpleNamespace(rootRank=1, rootTensor=0)
+    both = (16, 72)  # bytes sent, and of the list of what is received
+    table = [
+        (lambda: made.allreduce([t]), [("all_reduce", 4, 0, 0, FLOAT, both, (None, None))]),
+        (lambda: made.allreduce(t, reduce_op.MAX), [("all_reduce", 4, 0, 2, FLOAT, both, (None, None))]),
+        (lambda: made.allreduce([torch.zeros(2, dtype=torch.complex64)], reduce_op.AVG), [("all_reduce", 4, 0, 4, FLOAT, both, (None, None))]),
+        (lambda: made.allreduce([torch.zeros(2, dtype=torch.complex128)]), [("all_reduce", 4, 0, 0, DOUBLE, (32, 72), (None, None))]),
+        (lambda: made.allreduce([torch.zeros(3, dtype=torch.bool)]), [("all_reduce", 3, 0, 2, 1, (3, 72), (None, None))]),
+        (lambda: made.allreduce_coalesced([t, u]), [("all_reduce", 4, 0, 0, FLOAT, both, (None, None))] * 2),
+        (lambda: made.reduce([t], root0, reduce_op.MIN), [("reduce", 4, 0, 3, FLOAT, (16, None), (None, None))]),
+        (lambda: made.reduce([t], root1, reduce_op.SUM), [("reduce", 4, 1, 0, FLOAT, both, (None, None))]),
+        (lambda: made.broadcast([t], root0), [("broadcast", 4, 0, 0, FLOAT, (None, 72), (None, None))]),
+        (lambda: made.broadcast([t], root1), [("broadcast", 4, 1, 0, FLOAT, both, (None, None))]),
+        (lambda: made.broadcast([t], root=2), [("broadcast", 4, 2, 0, FLOAT, (None, 72), (None, None))]),
+        (lambda: made.allgather([blocks], [t]), [("all_gather", 4, 0, 0, FLOAT, both, (None, None))]),
+        (lambda: made.allgather([uneven], [t]), [("all_gather", 4, 0, 0, FLOAT, both, (None, [2, 4, 1]))]),
+        (lambda: made.allgather(blocks, t), [("all_gather", 4, 0, 0, FLOAT, both, (None, None))]),
+        (lambda: made.allgather([blocks, blocks], [t, u]), [("all_gather", 4, 0, 0, FLOAT, both, (None, None))] * 2),
+        (lambda: made._allgather_base(torch.zeros(12), t), [("all_gather", 4, 0, 0, FLOAT, both, (None, None))]),
+        (lambda: made.allgather_into_tensor_coalesced([torch.zeros(12)], [t]), [("all_gather", 4, 0, 0, FLOAT, both, (None, None))]),
+        (lambda: made.allgather_coalesced([[one] for one in blocks], [t]), [("all_gather", 4, 0, 0, FLOAT, both, (None, None))]),
+        (lambda: made.gather([], [t], root0), [("gather", 4, 0, 0, FLOAT, (16, None), (None, None))]),
+        (lambda: made.gather([blocks], [t], root1), [("gather", 4, 1, 0, FLOAT, both, (None, None))]),
+        (lambda: made.scatter([t], [], root0), [("scatter", 4, 0, 0, FLOAT, (None, 72), (None, None))]),
+        (lambda: made.scatter([t], [blocks], root1), [("scatter", 4, 1, 0, FLOAT, (48, 72), (None, None))]),
+        (lambda: made.reduce_scatter([t], [blocks]), [("reduce_scatter", 4, 0, 0, FLOAT, (48, 72), (None, None))]),
+        (lambda: made.reduce_scatter([t], [uneven], reduce_op.PRODUCT), [("reduce_scatter", 4, 0, 1, FLOAT, (28, 72), ([2, 4, 1], None))]),
+        (lambda: made._reduce_scatter_base(t, torch.zeros(12), reduce_op.AVG), [("reduce_scatter", 4, 0, 4, FLOAT, (48, 72), (None, None))]),
+        (lambda: made.reduce_scatter_tensor_coalesced([t], [torch.zeros(12)]), [("reduce_scatter", 4, 0, 0, FLOAT, (48, 72), (None, None))]),
+        (lambda: made.alltoall_base(torch.zeros(6, dtype=torch.int64), six, [], []), [("all_to_all", 2, 0, 0, LONG, (48, 72), (None, None))]),
+        (lambda: made.alltoall_base(torch.zeros(4, 3), columns, [1, 0, 3], [2, 2, 0]), [("all_to_all", 0, 0, 0, FLOAT, (48, 72), ([6, 6, 0], [3, 0, 9]))]),
+        (lambda: made.alltoall_base(torch.zeros(3, 3), torch.zeros(4, 3), [], [2, 2, 0]), [("all_to_all", 0, 0, 0, FLOAT, (48, 72), ([6, 6, 0], [3, 3, 3]))]),
+        (lambda: made.alltoall(uneven, blocks), [("all_to_all", 0, 0, 0, FLOAT, (48, 72), ([4, 4, 4], [2, 4, 1]))]),
+        (lambda: made.barrier(), [("barrier", 0, 0, 0, 1, (None, None), (None, None))]),
+        (lambda: made.send([t], 2, 5), [("send", 4, 2, 0, FLOAT, (16, None), (None, None))]),
+        (lambda: made.recv([t], 0), [("recv", 4, 0, 0, FLOAT, (None, 72), (None, None))]),
+        (lambda: made.recv_anysource([t]), [("recv", 4, -1, 0, FLOAT, (None, 72), (None, None))]),
+        (lambda: made.broadcast([torch.zeros(2, dtype=torch.float8_e5m2)], root0), [("broadcast", 2, 0, 0, 1, (None, 72), (None, None))]),
+        (lambda: made.broadcast([torch.zeros(2, dtype=torch.int16)], root0), [("broadcast", 4, 0, 0, 1, (None, 72), (None, None))]),
+        (lambda: made.broadcast([torch.zeros(0)], root1), [("broadcast", 0, 1, 0, FLOAT, (None, None), (None, None))]),
+        (lambda: made.allreduce([columns[:, 1]]), [("all_reduce", 4, 0, 0, FLOAT, both, (None, None))]),
+    ]
+    for number, (call, expected) in enumerate(table):
+        CLIENT.calls.clear()
+        work = call()
+        got = [(one.kind, one.count, one.root, one.op, one.dtype, tuple(one.sides), tuple(one.counts)) for one in CLIENT.calls]
+        assert got == [(CLIENT.kind(kind), *rest) for kind, *rest in expected], (number, got, expected)
+        assert all(one.members == SIZE and not one.observed and one.stream == torch_client.NO_STREAM for one in CLIENT.calls)
+        assert all(one.collects == (one.sides[1] is not None) or one.count == 0 for one in CLIENT.calls), number
+        work.wait()
+    assert [one.tag for one in CLIENT.calls] == [0]
+    fresh()
+    made.send([columns[:, 1]], 2, 5)
+    made.alltoall([torch.zeros(1)] * 3, [torch.ones(1), torch.zeros(0), torch.ones(2)])
+    assert (CLIENT.calls[0].tag, CLIENT.calls[0].purpose, CLIENT.calls[0].sent) == (5, b"the tag 5", raw(columns[:, 1])), CLIENT.calls[0]
+    assert CLIENT.calls[1].sent == raw(torch.ones(3)) and CLIENT.calls[1].purpose is None and CLIENT.calls[1].shares == (True, False, 0, 1)
+    assert made._get_sequence_number_for_group() == len(table) + 2
+    # What is received lands in each tensor, whatever its strides.
+    made = group()
+    fresh()
+    whole = torch.zeros(4, 3)
+    made.allgather([[whole[:, 0], whole[:, 1], whole[:, 2]]], [t]).wait()
+    assert whole[0].tolist() == [10, 11, 12] and bool((whole == whole[0]).all()), whole
+    assert CLIENT.given == 2 and CLIENT.slots == [1], (CLIENT.given, CLIENT.slots)
+
+
+def refusals():
+    """What cannot be called, each beside what can."""
+    t, made, opts = torch.zeros(4), group(), types.SimpleNamespace
+    blocks = [torch.zeros(4) for _ in range(SIZE)]
+    root = opts(rootRank=1, rootTensor=0)
+    ints = torch.zeros(4, dtype=torch.int32)
+    fresh()
+    for word, call in (
+            ("non-empty tensor list", lambda: made.allreduce([])), ("non-empty tensor list", lambda: made.allreduce_coalesced([])),
+            ("is not reduced", lambda: made.allreduce([torch.zeros(2, dtype=torch.int16)])),
+            ("takes the sum of COO tensors", lambda: made.allreduce([t.to_sparse()], dist.ReduceOp.MAX)),
+            ("invalid root rank: 3", lambda: made.reduce([t], opts(rootRank=3, rootTensor=0))),
+            ("invalid root rank: -1", lambda: made.broadcast([t], opts(rootRank=-1, rootTensor=0))),
+            ("invalid root rank: 3", lambda: made.gather([], [t], opts(rootRank=3))), ("invalid root rank: 3", lambda: made.scatter([t], [], opts(rootRank=3))),
+            ("invalid root tensor: 1", lambda: made.reduce([t], opts(rootRank=0, rootTensor=1))),
+            ("invalid root tensor: 1", lambda: made.broadcast([t], opts(rootRank=0, rootTensor=1))),
+            ("non-empty input tensor list", lambda: made.allgather([], [])), ("same length, not 1 and 2", lambda: made.allgather([blocks, blocks], [t])),
+            ("2 blocks on 3 ranks", lambda: made.allgather([blocks[:2]], [t])), ("4 blocks on 3 ranks", lambda: made.allgather([blocks + [t]], [t])),
+            ("5 elements into blocks of [4, 4, 4]", lambda: made.allgather([blocks], [torch.zeros(5)])),
+            ("torch.float32, torch.int32", lambda: made.allgather([blocks], [ints])),
+            ("all_gather of 4 elements on 3 ranks into 11", lambda: made._allgather_base(torch.zeros(11), t)),
+            ("torch.float32, torch.int32", lambda: made._allgather_base(torch.zeros(12), ints)),
+            ("empty output on non-root", lambda: made.gather([blocks], [t], opts(rootRank=0))),
+            ("empty input on non-root", lambda: made.scatter([t], [blocks], opts(rootRank=0))),
+            ("output list size 2", lambda: made.gather([blocks[:2]], [t], root)), ("input list size 4", lambda: made.scatter([t], [blocks + [t]], root)),
+            ("reduce_scatter of blocks of [4, 4] on 3 ranks into 4", lambda: made.reduce_scatter([t], [blocks[:2]])),
+            ("reduce_scatter of blocks of [4, 4, 4] on 3 ranks into 5", lambda: made.reduce_scatter([torch.zeros(5)], [blocks])),
+            ("torch.float32, torch.int32", lambda: made.reduce_scatter([ints], [blocks])),
+            ("reduce_scatter of 11 elements on 3 ranks into 4", lambda: made._reduce_scatter_base(t, torch.zeros(11))),
+            ("torch.float32, torch.int32", lambda: made._reduce_scatter_base(ints, torch.zeros(12))),
+            ("all_to_all of [4] into [4] on 3 ranks", lambda: made.alltoall_base(torch.zeros(4), t, [], [])),
+            ("all_to_all of [6] into [3] on 3 ranks", lambda: made.alltoall_base(torch.zeros(3), torch.zeros(6), [], [])),
+            ("torch.float32, torch.int32", lambda: made.alltoall_base(ints, t, [], [])),
+            ("all_to_all of 2 into 3 tensors", lambda: made.alltoall(blocks, blocks[:2])), ("all_to_all of 3 into 2 tensors", lambda: made.alltoall(blocks[:2], blocks)),
+            ("torch.float32, torch.int32", lambda: made.alltoall(blocks, [ints] * 3)),
+            ("single-element", lambda: made.send([t, t], 0)), ("single-element", lambda: made.reduce([t, t], root)), ("single-element", lambda: made.broadcast([t, t], root))):
+        refused(word, call)
+    assert not CLIENT.calls and made._get_sequence_number_for_group() == 0
+
+
+def groups():
+    """Members join under one identity for each group of a name, and leave once."""
+    fresh()
+    torch_backend.FIRST_TIME.clear()
+    torch_backend.DESCRIPTIONS["7"] = "tensor parallel"
+    made = [group(0, 2, name) for name in ("", "0", "default_pg", "7", "8", "8")]
+    assert [one.title for one in made] == ["world"] * 3 + ["group 7 (tensor parallel)", "group 8", "group 8"]
+    identities = [joined[0] for joined in CLIENT.joined]
+    assert len(set(identities)) == 6 and all(len(one) == torch_client.ID_BYTES for one in identities)
+    assert CLIENT.joined[3][1:] == (2, 0, "group 7 (tensor parallel)")
+    one = made[4]
+    assert (one.size(), one.rank(), one.name(), one.getBackendName(), one.group_name, one.pg_name) == (2, 0, "lockstep", "lockstep", "8", "8")
+    assert one._get_backend(None) is one and one._device_types == [torch.device("cpu")]
+    one.barrier().wait()
+    one.shutdown()
+    one.shutdown()
+    CLIENT.finished = False
+    made[5].barrier()
+    made[5].abort()
+    assert CLIENT.left == [(5, False), (6, True)], CLIENT.left
+    made[3]._sequence = 9
+    made[3]._set_sequence_number_for_group()
+    assert made[3]._get_sequence_number_for_group() == 0
+
+
+def works():
+    """A call's end: who waits, when its result is copied, what a future and an error give."""
+    made, t = group(), torch.zeros(2)
+    fresh()
+    CLIENT.finished = False
+    work = made.allreduce([t])
+    assert not work.asked and not work.is_completed() and work.asked == ["is_completed"] and t.tolist() == [0, 0]
+    assert not work.is_success() and not CLIENT.waited
+    CLIENT.finished = True
+    assert work.is_completed() and work.is_success() and t.tolist() == [10, 10] and CLIENT.waited == [(1, False)]
+    t.zero_()
+    assert work.wait() and t.tolist() == [0, 0] and CLIENT.slots == [1] and work.exception() is None
+    assert work._source_rank() == 2 and work.result() == [t]
+    work = made.allreduce([t])
+    assert work.wait() and CLIENT.waited[-1] == (2, True) and work.asked == ["wait"] and t.tolist() == [20, 20]
+    assert work.get_future().value() == [t] and work.get_future() is work.get_future()
+    work = made.allreduce([t])
+    assert work.get_future().wait()[0] is t and CLIENT.waited[-1] == (3, False) and CLIENT.slots == [1, 2, 3]
+    assert work.wait() and CLIENT.slots == [1, 2, 3]
+    # A barrier ends what came before it; so does the next call for what is done.
+    CLIENT.finished = False
+    first, second = made.allreduce([t]), made.barrier()
+    assert made._pending == [first, second]
+    second.wait()
+    assert CLIENT.waited[-2:] == [(5, True), (4, False)] and first._complete and t.tolist() == [40, 40]
+    made.barrier()
+    assert len(made._pending) == 1
+    # A run that is over: the error is the client's, at each wait, and no result is copied.
+    CLIENT.finished, CLIENT.fails = False, True
+    t.zero_()
+    work = made.allreduce([t])
+    for _ in range(2):
+        refused("the run is over", work.wait)
+    assert t.tolist() == [0, 0] and not work.is_success() and "the run is over" in str(work.exception())
+    future = work.get_future()
+    refused("the run is over", future.wait)
+    # A sparse sum: the entries of all members.
+    fresh()
+
+
+def sparse():
+    made = group(0, 1, "alone")
+    fresh()
+    parts = made.gather_entries
+    made.gather_entries = lambda tensor: ([torch.tensor([[0], [2]]), torch.tensor([[2]])], [torch.tensor([1.0, 2.0]), torch.tensor([3.0])])
+    tensor = torch.zeros(4).to_sparse()
+    made.allreduce([tensor])
+    assert tensor.to_dense().tolist() == [1, 0, 5, 0], tensor
+    assert callable(parts)
+
+
+def noted_steps():
+    os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
+    assert [step for step in range(1200) if watch.is_noted(step)] == [*range(10), *range(10, 100, 10), *range(100, 1000, 100), 1000]
+    os.environ["LOCKSTEP_EXEC_WATCH"] = "all"
+    assert all(watch.is_noted(step) for step in range(50))
+    os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
+    for value, shown in ((0.5, 0.5), (None, None), ((1, 2), (1, 2)), (torch.tensor(3.0), 3.0), (torch.tensor([1, 2]), None), (object(), None), ("a", "a"), (True, True)):
+        assert watch._setting(value) == shown, value
+    assert watch._plain("_orig_mod.a._fsdp_wrapped_module.b._checkpoint_wrapped_module.c") == "a.b.c"
+    assert watch.hash_of(b"a") == "ca978112"
+
+
+def values():
+    """A tensor of a note: its name, sizes, type and elements; what has none is left out."""
+    items, kept = [], []
+    for name, tensor in (("a", torch.ones(2, 3)), ("c", torch.zeros(2, dtype=torch.complex64)), ("s", torch.ones(2).to_sparse()),
+                         ("m", torch.ones(2, device="meta")), ("i", torch.ones(2, dtype=torch.int16)), ("n", torch.ones(0)),
+                         ("p", nn.Parameter(torch.ones(3)))):
+        watch._value(items, kept, name, tensor)
+    assert [(item.name, item.shown, item.count, item.dtype) for item in items] == [
+        (b"a", b"[2, 3]", 6, FLOAT), (b"c", b"[2]", 4, FLOAT), (b"n", b"[0]", 0, FLOAT), (b"p", b"[3]", 3, FLOAT)], items
+    assert len(kept) == 4
+
+
+class Mesh:
+    def __init__(self, at):
+        self.mesh, self.at = torch.arange(8).view(2, 4), at
+
+    def get_coordinate(self):
+        return self.at
+
+
+def members():
+    """The ranks that hold the same part of a DTensor: along the dimensions in which it is replicated."""
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    def of(at, *placements):
+        return watch._members_of(types.SimpleNamespace(device_mesh=Mesh(at), placements=placements))
+
+    assert of([1, 2], Replicate(), Replicate()) == tuple(range(8)) and of([1, 2], Replicate(), Shard(0)) == (2, 6)
+    assert of([1, 2], Shard(0), Replicate()) == (4, 5, 6, 7) and of([1, 2], Shard(0), Shard(1)) is None
+    assert of(None, Replicate(), Replicate()) is None and of([0, 0], Replicate(), Partial()) is None
+
+
+class Wrapper:
+    """What a watch reads of a DDP model."""
+
+    def __init__(self, module, hooks=()):
+        self.module, self.process_group, self._comm_hooks = module, "group", [(hook, None) for hook in hooks]
+        self.parameters_to_ignore, self.require_backward_grad_sync = ["2.weight"], True
+
+
+def steps():
+    """A model of DDP on two ranks: what is noted before each step, and why its replicas may differ."""
+    os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
+    ranks, dist.get_process_group_ranks = dist.get_process_group_ranks, lambda of: [1, 0]
+    initialized, dist.is_initialized = dist.is_initialized, lambda: True
+    size, dist.get_world_size = dist.get_world_size, lambda: 2
+    try:
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1, bias=False), nn.Linear(2, 2, bias=False))
+        model = Wrapper(module)
+        watch._wrapped(model)
+        optimizer = torch.optim.Adam([{"params": module[0].parameters(), "lr": 0.5, "betas": (0.1, 0.2)}, {"params": module[1].parameters()}], lr=0.25)
+        optimizer.add_param_group({"params": [module[2].weight]})
+
+        def step(summed, local=0, graded=True):
+            fresh()
+            for _ in range(summed):
+                watch._ran(model)
+            model.require_backward_grad_sync = False
+            for _ in range(local):
+                watch._ran(model)
+            model.require_backward_grad_sync = True
+            for parameter in module.parameters():
+                parameter.grad = torch.ones_like(parameter) if graded else None
+            watch._before(optimizer)
+            optimizer.step()
+            watch._after(optimizer)
+            return {note.finding: note for note in CLIENT.notes}
+
+        notes = step(1)
+        settings, noted = notes["optimizer.differs"], notes["replica.diverged"]
+        assert (settings.key, settings.members, settings.step, settings.about) == ("DistributedDataParallel", [0, 1], 0, ""), settings
+        assert [name for name, *_ in settings.items] == ["settings of Adam for 0.weight", "settings of Adam for 1.weight"]
+        assert settings.items[0][1].startswith("amsgrad False, betas (0.1, 0.2), capturable False, ") and ", lr 0.5, " in settings.items[0][1]
+        assert ", lr 0.25, " in settings.items[1][1] and "params" not in settings.items[1][1]
+        assert [item[:3] for item in noted.items] == [("0.weight", "[2, 2]", 4), ("0.bias", "[2]", 2), ("1.weight", "[1, 2]", 2)], noted.items
+        assert (noted.key, noted.members, noted.step, noted.flags, noted.about) == ("DistributedDataParallel", [0, 1], 0, 0, "")
+        # The next steps have the optimizer's state; a step in no_sync is a reason, and its note is excused.
+        notes = step(0, 1)
+        assert [name for name, *_ in notes["replica.diverged"].items][3:5] == ["exp_avg of 0.weight", "exp_avg_sq of 0.weight"]
+        assert notes["replica.diverged"].flags == 0 and notes["replica.diverged"].about == ""
+        why = "no gradient was reduced in step 2: its forward ran in no_sync()"
+        notes = step(1)
+        assert (notes["replica.diverged"].flags, notes["replica.diverged"].about, notes["replica.diverged"].step) == (watch.EXCUSED, why, 2)
+        notes = step(0)
+        assert (notes["replica.diverged"].flags, notes["replica.diverged"].about) == (0, why)
+        notes = step(0, graded=False)
+        assert notes["replica.diverged"].flags == watch.EXCUSED
+        watch._loaded(module, types.SimpleNamespace(f_code=types.SimpleNamespace(co_filename=os.path.abspath("train.py")), f_lineno=7))
+        watch._loaded(nn.Linear(1, 1), types.SimpleNamespace(f_code=types.SimpleNamespace(co_filename="other.py"), f_lineno=8))
+        notes = step(1)
+        assert notes["replica.diverged"].about == f"{why}; loaded a state at train.py:7", notes["replica.diverged"].about
+        for number in range(6, 13):
+            notes = step(1)
+            assert ("replica.diverged" in notes) == (number <= 10), number
+        # At the end the last values are noted, as stale where the program changed them since.
+        for change, flags, at in ((False, 0, 13), (True, watch.STALE, watch.AT_END)):
+            fresh()
+            if change:
+                with torch.no_grad():
+                    module[0].weight.add_(1)
+            watch._steppers[optimizer].at_end()
+            assert [(note.finding, note.flags, note.step) for note in CLIENT.notes] == [("replica.diverged", flags, at)], CLIENT.notes
+        # Several optimizers of the same replicas are numbered; a hook that does not sum promises nothing.
+        other = torch.optim.SGD(module[1].parameters(), lr=0.1)
+        fresh()
+        watch._before(other)
+        assert {note.key for note in CLIENT.notes} == {"DistributedDataParallel, optimizer 2"}, CLIENT.notes
+        model._comm_hooks = [(nn.functional.relu, None)]
+        fresh()
+        watch._before(other)
+        assert not CLIENT.notes
+        assert watch._of(model).promises() is False and watch._of(object()) is None
+        second = Wrapper(nn.Linear(1, 1))
+        watch._wrapped(second)
+        assert watch._of(second).key == "DistributedDataParallel 2"
+        fresh()
+        watch._note_wrapping(module, "group")
+        note = CLIENT.notes[0]
+        assert (note.finding, note.key, note.members) == ("model.differs", "model 1 of DistributedDataParallel", [0, 1])
+        assert note.items[0][:2] == ("0.weight", "float32 [2, 2], trainable") and note.items[-1][:2] == (
+            "the order of parameters", "0.weight, 0.bias, 1.weight, 2.weight"), note.items
+        module[0].weight.requires_grad_(False)
+        watch._note_wrapping(module, "group")
+        assert CLIENT.notes[1].key == "model 2 of DistributedDataParallel" and CLIENT.notes[1].items[0][1].endswith("frozen (requires_grad is False)")
+        dist.get_process_group_ranks = lambda of: [0]
+        watch._note_wrapping(module, "group")
+        assert len(CLIENT.notes) == 2
+        dist.get_world_size = lambda: 1
+        fresh()
+        watch._before(other)
+        assert not CLIENT.notes
+    finally:
+        dist.get_process_group_ranks, dist.is_initialized, dist.get_world_size = ranks, initialized, size
+
+
+def by_hand():
+    """Gradients that a program reduces itself: their order, and those that nobody waits for."""
+    os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
+    initialized, dist.is_initialized = dist.is_initialized, lambda: True
+    size, dist.get_world_size = dist.get_world_size, lambda: 2
+    try:
+        module, made = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), group(0, 2, "hand")
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+
+        def step(order, waits=True):
+            for parameter in module.parameters():
+                parameter.grad = torch.ones_like(parameter)
+            fresh()
+            for at in order:
+                work = made.allreduce([list(module.parameters())[at].grad])
+                work = work.wait() if waits else None
+            watch._before(optimizer)
+            watch._after(optimizer)
+            return CLIENT.notes
+
+        note, = step([3, 2, 0, 1])
+        title = "group hand"
+        assert note.finding == "collective.order_mismatch" and note.members == [0, 1] and note.step == 0, note
+        assert [item[:2] for item in note.items] == [
+            (f"the gradient of {name}", f"is reduced as number {number} of 4 on {title}")
+            for name, number in (("0.bias", 4), ("0.weight", 3), ("1.bias", 1), ("1.weight", 2))], note.items
+        assert note.key == f"order of reductions on {title}#{watch.hash_of(b'0.bias, 0.weight, 1.bias, 1.weight')}"
+        assert [item[1] for item in step([1])[0].items] == [f"is reduced as number 1 of 1 on {title}"]
+        notes = step([0], waits=False)
+        assert [note.finding for note in notes] == ["request.never_waited", "collective.order_mismatch"]
+        assert notes[0].key.startswith("the gradient of 0.weight is used by SGD in step 3 before its all_reduce is waited for"), notes[0].key
+        assert not step([])
+        os.environ["LOCKSTEP_EXEC_WATCH"] = "off"
+        watch._reduced.clear()
+        made.allreduce([module[0].weight.grad])
+        assert not watch._reduced
+    finally:
+        os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
+        dist.is_initialized, dist.get_world_size = initialized, size
+
+
+def main():
+    for test in (calls, refusals, groups, works, sparse, noted_steps, values, members, steps, by_hand):
+        test()
+    gc.collect()
+    assert names and torch_work
+    return 0
+
+
+sys.exit(main())
