@@ -122,7 +122,8 @@ static bool plant(int *status, bool *twice, ls_request *request) {
             (void)pause();
         }
         if (rank->run->remote != NULL) {  // nobody waits here for its program
-            ls_remote__stall(rank);
+            ls_remote__block(rank);
+            rank->state = LS_RANK_STALLED;
             *status = LS_OK;
             return true;
         }
@@ -162,7 +163,7 @@ static int make(ls_request *request) {
         LS_TRY(check_threads(request));
     }
     if (request->front == NULL) {
-        LS_TRY(ls_checks__call(request));
+        LS_TRY(ls_checks__made(request));
         LS_TRY(ls_flight__open(request));
     }
     if (rank->group_depth > 0) {

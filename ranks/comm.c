@@ -44,8 +44,7 @@ int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank
 
 void ls_comm__close(ls_spmd *run) {
     for (ls_shared_comm *at = run->comms; at != NULL; at = at->next) {
-        ls_sites__close(at);
-        ls_redundant__close(at);
+        ls_checks__closed_comm(run, at);
         ls_meet__close(at);
         if (!at->of_axis) {
             ls_comm_free(at->comm);

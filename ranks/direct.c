@@ -6,25 +6,6 @@
 
 #include "ranks/internal.h"
 
-// A call that the backend refused, or could not complete: the run is over.
-static int fail(ls_request *request, int status) {
-    ls_spmd *run = request->rank->run;
-    if (run->status != LS_OK) {
-        return ls_spmd__failed(run, request->rank);
-    }
-    if (ls_check_last()->found) {
-        status = ls_findings__add_check(run, &request, 1);
-        ls_spmd__fail(run, status, ls_finding_name(ls_check_last()->id));
-    } else {
-        ls_spmd__fail(run, status, ls_error_last()->text);
-    }
-    return ls_spmd__failed(run, request->rank);
-}
-
-int ls_direct__fail(ls_request *request, int status) {
-    return fail(request, status);
-}
-
 static bool is_p2p(const ls_request *request) {
     return ls_kind_is_message(request->call.kind);
 }
@@ -42,7 +23,7 @@ static int run_group(ls_request **requests, int count) {
         ls_free(memory, (size_t)count, sizeof(ls_call));
     }
     if (status != LS_OK) {
-        return fail(requests[0], status);
+        return ls_direct__fail(requests[0], status);
     }
     for (int i = 0; i < count; i++) {
         ls_request__done(requests[i], LS_OK);
@@ -143,7 +124,7 @@ static int await(ls_request *request) {
     while (!done) {
         int status = ls_backend_test(&done, rank->run->backend, request->pending, &request->call);
         if (status != LS_OK) {
-            return fail(request, status);
+            return ls_direct__fail(request, status);
         }
         if (done) {
             ls_request__done(request, LS_OK);
@@ -161,7 +142,7 @@ static int await(ls_request *request) {
 static int start(ls_request *request) {
     ls_backend *backend = request->rank->run->backend;
     int status = ls_backend_start(&request->pending, backend, &request->call);
-    return status == LS_OK ? LS_OK : fail(request, status);
+    return status == LS_OK ? LS_OK : ls_direct__fail(request, status);
 }
 
 // All that is open, or all that the rank waits for at the end of a group.
@@ -205,12 +186,4 @@ int ls_direct__wait(ls_request *request) {
 
 int ls_direct__finish(ls_rank *rank) {
     return side_by_side(rank->run) ? await_all(rank, false) : flush(rank, NULL, NULL);
-}
-
-int ls_direct__collective(const ls_request *request, ls_call call) {
-    call.comm = request->call.comm;
-    call.rank = request->call.rank;
-    call.file = request->call.file;
-    call.line = request->call.line;
-    return ls_backend_run(request->rank->run->backend, &call, 1);
 }

@@ -5,6 +5,7 @@
 
 static int open_direct(ls_spmd *run, ls_backend *backend, int id) {
     LS_TRY(ls_arena_create(&run->arena));
+    run->core = &ls_core__run;
     LS_TRY(ls_checks__select(run, run->options.checks));
     run->abi = LS_RANKS_ABI;
     run->direct = true;
@@ -54,7 +55,7 @@ static int run_program(ls_spmd *run, ls_spmd_program program, void *arg) {
     run->result->exit_status[rank->id] = rank->exit_status;
     run->result->calls = run->calls;
     if (run->status == LS_OK) {
-        ls_checks__end(run);
+        return ls_checks__ended(run);
     }
     return LS_OK;
 }
@@ -65,7 +66,7 @@ static void close_direct(ls_spmd *run) {
         ls_memory__close(&run->ranks[0]);
     }
     ls_hooks__run_close(run);
-    ls_replica__close(run);
+    ls_checks__closed(run);
     ls_comm__close(run);
     ls_arena_free(run->arena);
     ls_free(run, 1, sizeof *run);

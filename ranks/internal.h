@@ -3,6 +3,7 @@
 #define LS_RANKS_INTERNAL_H
 
 #include "collectives/check.h"
+#include "ranks/checks/check.h"
 #include "ranks/front.h"
 #include "ranks/hooks.h"
 #include "ranks/remote.h"
@@ -48,6 +49,8 @@ void ls_trap__open(void);                           // of each run
 void ls_trap__close(void);
 void ls_trap__enter_thread(ls_rank *rank);  // on the rank's thread
 void ls_trap__leave_thread(ls_rank *rank);
+
+extern const ls_core ls_core__run;  // in core.c
 
 // ---- run.c --------------------------------------------------------------------------------------
 // Returns the run's status with a sentence that says why; for calls made after the failure.
@@ -104,39 +107,33 @@ void ls_witness__turn(ls_check_failure *failure, ls_text *text, const ls_spmd *r
 // other ranks do: 0, 1, or -1 where nobody can tell.
 int ls_witness__odd(const ls_spmd *run, const int *circle, const ls_call *const *calls);
 
-// ---- checks.c: which are on, and what one call shows -------------------------------------------
+// ---- checks.c: the moments at which checks are called (checks/check.h) --------------------------
+int ls_checks__made(ls_request *request);
+void ls_checks__posted(ls_request *request);
+int ls_checks__agreed(ls_spmd *run, ls_meet *meet);
+void ls_checks__matched(ls_request *request);
+void ls_checks__moving(ls_spmd *run, ls_move *move);
+void ls_checks__moved(ls_spmd *run, ls_move *move);
+void ls_checks__over(ls_spmd *run, ls_move *move);
+void ls_checks__completed(const ls_request *request);
+int ls_checks__asked(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
+void ls_checks__freed(ls_rank *rank, const ls_allocation *allocation);
+bool ls_checks__holds(const ls_rank *rank, const char *start, size_t bytes);
+int ls_checks__ended(ls_spmd *run);
+void ls_checks__closed(ls_spmd *run);
+void ls_checks__closed_comm(ls_spmd *run, ls_shared_comm *shared);
+
+// ---- checks/select.c: which are on --------------------------------------------------------------
 int ls_checks__select(ls_spmd *run, const char *globs);
 // Switches those off that read what is in buffers.
 void ls_checks__without_data(ls_spmd *run);
-// Checks one call by itself. LS_OK, or the status the run failed with.
-int ls_checks__call(ls_request *request);
-int ls_checks__arguments(ls_request *request);    // its arguments and buffers alone
-void ls_checks__hash(ls_request *request);        // buffer.modified_in_flight: at posting
-void ls_checks__hash_check(ls_request *request);  // and before the data moves
-// At the end of a run that has not failed.
-void ls_checks__end(ls_spmd *run);
 
-// ---- values.c: garbage, NaN and Inf -------------------------------------------------------------
-// A call is posted: what it sends may never have been written.
-void ls_values__posted(ls_request *request);
-// NaN and infinities seen in a reduction's results and inputs, before the results took the inputs'
-// place.
-typedef struct ls_value_watch {
-    unsigned results;
-    unsigned *inputs;   // [size] NULL: nobody looked
-    uint64_t *samples;  // [size] a NaN of each
-    size_t element;     // of the first of them
-    ls_dtype dtype;
-    int size;
-    int gone;         // rank with an overwritten input; -1: nobody's
-    bool infinities;  // are of interest
-} ls_value_watch;
+// ---- checks/arguments.c -------------------------------------------------------------------------
+int ls_checks__arguments(ls_request *request);  // LS_OK, or the status the run failed with
+
+// ---- checks/values.c: garbage, NaN and Inf ------------------------------------------------------
 // Whether what the call carries is looked at.
 bool ls_values__on(const ls_spmd *run, const ls_call *call);
-// Around the math of requests [size]; where nothing is to be watched, both do nothing.
-void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *requests, int size);
-void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch);
-void ls_values__unwatch(ls_value_watch *watch);
 // Of ranges by several threads: a watch of a range's own (false: no memory), for the calling
 // thread, and what it saw, taken in the order of the ranges.
 bool ls_values__fork(ls_value_watch *out, const ls_value_watch *of);
@@ -144,7 +141,9 @@ void ls_values__begin(ls_value_watch *watch);
 void ls_values__join(ls_value_watch *into, ls_value_watch *from);
 
 // ---- memory.c -----------------------------------------------------------------------------------
-// The allocation that holds `pointer`, or NULL.
+// The place of the first allocation that starts after `pointer`; the allocation that holds it, or
+// NULL. In memory_find.c.
+int ls_memory__after(const ls_rank *rank, const void *pointer);
 ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer);
 // Whether an earlier call found nothing unwritten in these bytes; and that this one does.
 bool ls_memory__looked_at(const ls_allocation *allocation, const char *at, size_t bytes);
@@ -221,14 +220,17 @@ void ls_place__note(ls_spmd *run);
 
 // ---- call.c -------------------------------------------------------------------------------------
 
-// ---- meet.c: where calls meet -------------------------------------------------------------------
+// ---- meet_room.c --------------------------------------------------------------------------------
 int ls_meet__open(ls_shared_comm *shared);
 void ls_meet__close(ls_shared_comm *shared);
+void ls_meet__free(ls_shared_comm *shared, ls_meet *meet);
+ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: nobody is there yet
+
+// ---- meet.c: where calls meet -------------------------------------------------------------------
 // Hands a request to its communicator; completes what has met.
 int ls_meet__submit(ls_request *request);
 // Checks that all ask for the same of what is no collective of data.
 int ls_meet__check_asks(const ls_meet *meet);
-ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: nobody is there yet
 // Moves the data of requests that have met and agree, and looks at it.
 int ls_meet__move(ls_spmd *run, ls_meet *meet);
 
@@ -243,8 +245,11 @@ int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]);
 
 // ---- remote.c: runs whose ranks' programs are elsewhere -----------------------------------------
 int ls_remote__math(ls_spmd *run, const ls_call *const *calls, int size);
-int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size);
-void ls_remote__stall(ls_rank *rank);  // by a fault
+static inline void ls_remote__block(ls_rank *rank) {
+    rank->state = LS_RANK_BLOCKED;
+    rank->main.state = LS_THREAD_BLOCKED;
+    rank->run->running_count -= 1;
+}
 
 // ---- comm.c -------------------------------------------------------------------------------------
 // Does what a met split or subset asks for. requests [size].
@@ -252,24 +257,10 @@ int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requ
 int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
 void ls_comm__close(ls_spmd *run);
 
-// ---- redundant.c: sums of sums ------------------------------------------------------------------
-// Before what is sent is overwritten, and when the result is there. device: where the data lies;
-// NULL: in ordinary memory.
-void ls_redundant__posted(ls_spmd *run, const ls_meet *meet, ls_device *device);
-void ls_redundant__met(ls_spmd *run, const ls_meet *meet, ls_device *device);
-void ls_redundant__close(ls_shared_comm *shared);
-
-// ---- replica.c ----------------------------------------------------------------------------------
+// ---- checks/replica.c ---------------------------------------------------------------------------
 // A member's copy of memory that must be the same on all; what: buffer, count, dtype, site.
 int ls_replica__declare(ls_rank_comm *comm, const ls_call *what);
 void ls_replica__forget(ls_rank_comm *comm, const void *data);
-// A met check of one buffer, or of the declared ones. requests [size].
-int ls_replica__check(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
-void ls_replica__met(ls_spmd *run, const ls_meet *meet);     // its data is in place
-void ls_replica_marks__complete(const ls_request *request);  // and the rank knows it
-// The rank frees memory; and whether it must be kept, since other copies are still in use.
-void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation);
-bool ls_replica__holds(const ls_rank *rank, const char *start, size_t bytes);
 // Whether all members' requests name the same count and dtype; else the run fails.
 int ls_replica__check_form(ls_spmd *run, const ls_shared_comm *shared, ls_request *const *requests);
 // Members wrong [count] of shared hold other bits than `right`; a, b [elements]: the copies of the
@@ -287,8 +278,6 @@ typedef struct ls_replica_difference {
 void ls_replica__report(ls_spmd *run, const ls_replica_difference *d);
 // The copy that this rank has declared with that number and not forgotten; false: none.
 bool ls_replica__declared(ls_call *out, const ls_rank_comm *comm, uint64_t number);
-void ls_replica__end(ls_spmd *run);  // of a run that has not failed
-void ls_replica__close(ls_spmd *run);
 
 // ---- fault.c ------------------------------------------------------------------------------------
 typedef enum ls_fault_do {
@@ -301,17 +290,9 @@ typedef enum ls_fault_do {
 int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request);
 bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number);
 
-// ---- order.c: orders of calls over communicators ------------------------------------------------
-void ls_order__posted(ls_request *request);
-void ls_order__met(ls_spmd *run, ls_meet *meet);
-void ls_order__close(ls_spmd *run);
-
-// ---- sites.c: lines from which calls meet -------------------------------------------------------
+// ---- checks/sites.c: lines from which calls meet ------------------------------------------------
 // How strict the check is: "collective.order_mismatch=strict" of a list of checks.
 int ls_sites__select(ls_spmd *run, const char *word);
-int ls_sites__met(ls_spmd *run, const ls_meet *meet);
-int ls_sites__end(ls_spmd *run);  // tells of calls in another order; of a run that has not failed
-void ls_sites__close(ls_shared_comm *shared);
 
 // ---- lookahead.c --------------------------------------------------------------------------------
 // After a mismatch of `meet` (the finding is in ls_check_last): goes on without data for a few
@@ -336,7 +317,8 @@ int ls_direct__submit(ls_request *request);
 int ls_direct__wait(ls_request *request);
 int ls_direct__group_end(ls_rank *rank);
 int ls_direct__finish(ls_rank *rank);  // requests without a wait: others may wait for it
-// The run ends with what the last check or error of this thread says of the request.
+// The run ends with what the last check or error of this thread says of the request. In
+// direct_call.c, with the next one.
 int ls_direct__fail(ls_request *request, int status);
 // A call of the library's own on the request's communicator, complete at the end.
 int ls_direct__collective(const ls_request *request, ls_call call);

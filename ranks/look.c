@@ -1,6 +1,6 @@
 // Questions about requests, communicators and sites that change nothing.
 #include <stdio.h>
-#include "ranks/sites.h"
+#include "ranks/checks/sites.h"
 #include <string.h>
 #include "ranks/internal.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ranks/internal.h"
-#include "ranks/sites.h"
+#include "ranks/checks/sites.h"
 
 #define DEPTH_MAX     64
 #define WITNESS_CALLS 16  // of each rank that is no member

@@ -5,50 +5,6 @@
 #include "backends/backend.h"
 #include "ranks/internal.h"
 
-#define ROOM_FIRST 4  // meets open at once: more than one only with asynchronous calls
-
-int ls_meet__open(ls_shared_comm *shared) {
-    void *memory = NULL;
-    size_t size = (size_t)shared->comm->size;
-    LS_TRY(ls_alloc(&memory, size, sizeof(uint64_t)));
-    shared->rounds = memory;
-    LS_TRY(ls_alloc(&memory, ROOM_FIRST, sizeof(ls_meet *)));
-    shared->ring = memory;
-    shared->room = ROOM_FIRST;
-    LS_TRY(ls_alloc(&memory, size, sizeof(ls_request *)));
-    shared->sends = memory;
-    LS_TRY(ls_alloc(&memory, size, sizeof(ls_request *)));
-    shared->recvs = memory;
-    LS_TRY(ls_alloc(&memory, size, sizeof(ls_request *)));
-    shared->any = memory;
-    return LS_OK;
-}
-
-static void free_meet(ls_shared_comm *shared, ls_meet *meet) {
-    size_t size = (size_t)shared->comm->size;
-    ls_free((void *)meet->requests, size, sizeof(ls_request *));
-    ls_free((void *)meet->calls, size, sizeof(ls_call *));
-    ls_free(meet, 1, sizeof *meet);
-}
-
-void ls_meet__close(ls_shared_comm *shared) {
-    size_t size = (size_t)shared->comm->size;
-    for (uint64_t i = 0; shared->ring != NULL && i < shared->count; i++) {
-        free_meet(shared, shared->ring[(shared->base + i) % shared->room]);
-    }
-    while (shared->free_meets != NULL) {
-        ls_meet *next = shared->free_meets->next_free;
-        free_meet(shared, shared->free_meets);
-        shared->free_meets = next;
-    }
-    ls_free(shared->rounds, size, sizeof(uint64_t));
-    ls_free((void *)shared->ring, shared->room, sizeof(ls_meet *));
-    ls_free((void *)shared->sends, size, sizeof(ls_request *));
-    ls_free((void *)shared->recvs, size, sizeof(ls_request *));
-    ls_free((void *)shared->any, size, sizeof(ls_request *));
-    ls_free((void *)shared->keyed, shared->keyed_room, sizeof(ls_request *));
-}
-
 static int make_meet(ls_meet **out, ls_shared_comm *shared) {
     if (shared->free_meets != NULL) {
         *out = shared->free_meets;
@@ -66,7 +22,7 @@ static int make_meet(ls_meet **out, ls_shared_comm *shared) {
         meet->calls = status == LS_OK ? memory : NULL;
     }
     if (status != LS_OK) {
-        free_meet(shared, meet);
+        ls_meet__free(shared, meet);
         return status;
     }
     meet->shared = shared;
@@ -86,13 +42,6 @@ static int grow(ls_shared_comm *shared) {
     shared->ring = ring;
     shared->room *= 2;
     return LS_OK;
-}
-
-ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round) {
-    if (round < shared->base || round >= shared->base + shared->count) {
-        return NULL;
-    }
-    return shared->ring[round % shared->room];
 }
 
 static int meet_for(ls_meet **out, ls_shared_comm *shared, uint64_t round) {
@@ -186,16 +135,16 @@ static int do_meet(ls_spmd *run, ls_meet *meet) {
         return ls_comm__subset(run, shared, meet->requests);
     case LS_CHECK_REPLICA:
     case LS_CHECK_REPLICAS:
-        return ls_replica__check(run, shared, meet->requests);
+        return ls_checks__asked(run, shared, meet->requests);
     default:
         break;
     }
     for (int m = 0; m < size; m++) {
         meet->requests[m]->state = LS_REQUEST_MATCHED;
-        ls_checks__hash_check(meet->requests[m]);
+        ls_checks__matched(meet->requests[m]);
     }
     ls_hooks__met(run->backend, meet->calls, size);
-    return run->remote != NULL ? ls_remote__met(run, meet->requests, size)
+    return run->remote != NULL ? run->remote_met(run, meet->requests, size)
                                : ls_meet__move(run, meet);
 }
 
@@ -204,20 +153,13 @@ int ls_meet__move(ls_spmd *run, ls_meet *meet) {
     for (int m = 0; m < size; m++) {
         meet->calls[m] = ls_flight__call(meet->requests[m]);
     }
-    if (run->checks[LS_FINDING_REDUNDANT_REDUCE] && !run->borrowed) {
-        ls_redundant__posted(run, meet, NULL);
-    }
-    ls_value_watch watch;
-    ls_values__watch(&watch, run, meet->requests, size);
+    ls_move move = {.shared = meet->shared, .requests = meet->requests, .size = size};
+    ls_checks__moving(run, &move);
     int status = meet->requests[0]->collected ? LS_OK : ls_spmd__complete(run, meet->calls, size);
     if (status == LS_OK) {
-        ls_values__met(run, meet->requests, &watch);
-        if (run->checks[LS_FINDING_REDUNDANT_REDUCE]) {
-            ls_redundant__met(run, meet, NULL);
-        }
-        ls_replica__met(run, meet);
+        ls_checks__moved(run, &move);
     }
-    ls_values__unwatch(&watch);
+    ls_checks__over(run, &move);
     return status;
 }
 
@@ -246,15 +188,11 @@ static int complete(ls_spmd *run, ls_meet *meet) {
         shared->free_meets = meet;
         return LS_OK;
     }
-    ls_order__met(run, meet);
+    int status = ls_checks__agreed(run, meet);
     pop(shared, meet);
     const ls_front *front = meet->requests[0]->front;
-    int status = LS_OK;
-    if (front != NULL) {
-        status = front->met(run, meet->requests, size);
-    } else {
-        status = ls_sites__met(run, meet);
-        status = status == LS_OK ? do_meet(run, meet) : status;
+    if (status == LS_OK) {
+        status = front != NULL ? front->met(run, meet->requests, size) : do_meet(run, meet);
     }
     for (int m = 0; m < size; m++) {
         if (status == LS_OK && meet->requests[m]->state == LS_REQUEST_MATCHED &&
@@ -262,7 +200,7 @@ static int complete(ls_spmd *run, ls_meet *meet) {
             continue;  // until its data is there
         }
         if (status == LS_OK && !meet->requests[m]->asynchronous && front == NULL) {
-            ls_replica_marks__complete(meet->requests[m]);
+            ls_checks__completed(meet->requests[m]);
         }
         ls_request__done(meet->requests[m], status);
     }
@@ -300,8 +238,7 @@ int ls_meet__submit(ls_request *request) {
     meet->arrived += 1;
     request->meet = meet;
     if (request->front == NULL) {
-        ls_checks__hash(request);
-        ls_order__posted(request);
+        ls_checks__posted(request);
     }
     return meet->arrived == shared->comm->size ? complete(run, meet) : LS_OK;
 }

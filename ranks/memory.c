@@ -10,31 +10,6 @@
 #define NOT_BESIDE PTRDIFF_MIN
 #define FREED_KEPT 32  // freed allocations of a rank kept, to tell use after free
 
-// The place of the first allocation that starts after `pointer`.
-static int place_after(const ls_rank *rank, const void *pointer) {
-    int low = 0, high = rank->allocation_count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if ((uintptr_t)rank->allocations[middle].start <= (uintptr_t)pointer) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer) {
-    int after = place_after(rank, pointer);
-    if (pointer == NULL || after == 0) {
-        return NULL;
-    }
-    ls_allocation *allocation = &rank->allocations[after - 1];
-    size_t offset = (size_t)((uintptr_t)pointer - (uintptr_t)allocation->start);
-    return offset < allocation->bytes || (offset == 0 && allocation->bytes == 0) ? allocation
-                                                                                 : NULL;
-}
-
 static void drop(ls_rank *rank, int index) {
     ls_allocation *allocation = &rank->allocations[index];
     ls_free(allocation->block, allocation->block_bytes, 1);
@@ -105,7 +80,7 @@ static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
     }
     made.start = shape ? memory : made.start;
     memory = made.start;
-    int at = place_after(rank, memory);
+    int at = ls_memory__after(rank, memory);
     memmove(&rank->allocations[at + 1], &rank->allocations[at],
             (size_t)(rank->allocation_count - at) * sizeof(ls_allocation));
     rank->allocations[at] = made;
@@ -119,11 +94,6 @@ void *ls_rank_alloc_at(const char *file, int line, ls_rank *self, size_t bytes) 
     void *memory = allocate(self, bytes, file, line);
     ls_schedule__leave(self);
     return memory;
-}
-
-bool ls_memory__meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return a_bytes != 0 && b_bytes != 0 && (x < y ? y - x < a_bytes : x - y < b_bytes);
 }
 
 // ---- Red zones ---------------------------------------------------------------------------------
@@ -196,7 +166,7 @@ static void add_memory_finding(ls_rank *rank, ls_finding_id id, const char *file
 static void drop_oldest_freed(ls_rank *rank) {
     for (int i = 0; rank->freed_allocations > FREED_KEPT && i < rank->allocation_count; i++) {
         const ls_allocation *at = &rank->allocations[i];
-        if (at->freed && !ls_replica__holds(rank, at->start, at->bytes)) {
+        if (at->freed && !ls_checks__holds(rank, at->start, at->bytes)) {
             drop(rank, i);
             rank->freed_allocations -= 1;
         }
@@ -249,7 +219,7 @@ static void free_memory(ls_rank *rank, void *pointer, const char *file, int line
     allocation->freed_file = file;
     allocation->freed_line = line;
     rank->freed_allocations += 1;
-    ls_replica__freed(rank, allocation);
+    ls_checks__freed(rank, allocation);
     drop_oldest_freed(rank);
 }
 

@@ -293,19 +293,22 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     check_groups(run, recv, send);
     send->state = LS_REQUEST_MATCHED;
     recv->state = LS_REQUEST_MATCHED;
-    ls_checks__hash_check(send);
-    ls_checks__hash_check(recv);
+    ls_checks__matched(send);
+    ls_checks__matched(recv);
     ls_hooks__met(run->backend, calls, 2);
     ls_request *pair[2] = {send, recv};
-    return run->remote != NULL ? ls_remote__met(run, pair, 2) : ls_p2p__move(run, pair);
+    return run->remote != NULL ? run->remote_met(run, pair, 2) : ls_p2p__move(run, pair);
 }
 
 int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]) {
     const ls_call *calls[2] = {ls_flight__call(pair[0]), ls_flight__call(pair[1])};
+    ls_move move = {.shared = pair[0]->comm->shared, .requests = pair, .size = 2};
+    ls_checks__moving(run, &move);
     int status = pair[0]->collected ? LS_OK : ls_spmd__complete(run, calls, 2);
     if (status == LS_OK) {
-        ls_values__met(run, pair, &(ls_value_watch){.size = 2});
+        ls_checks__moved(run, &move);
     }
+    ls_checks__over(run, &move);
     ls_request__done(pair[0], status);
     ls_request__done(pair[1], status);
     if (status != LS_OK) {
@@ -364,7 +367,7 @@ static int submit_send(ls_spmd *run, ls_request *send) {
 int ls_p2p__submit(ls_request *request) {
     ls_spmd *run = request->rank->run;
     if (request->front == NULL) {
-        ls_checks__hash(request);
+        ls_checks__posted(request);
     }
     if (request->call.kind == LS_SEND) {
         return submit_send(run, request);

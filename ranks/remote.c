@@ -9,6 +9,23 @@
 
 static const char *const off_checks = "-handle.leak";
 
+// Calls have matched; the front moves their data.
+static int wait_for_data(ls_spmd *run, ls_request *const *requests, int size) {
+    for (int m = 0; m < size; m++) {
+        ls_request *request = requests[m];
+        ls_rank *rank = request->rank;
+        if (request->awaited) {
+            request->awaited = NULL;
+            rank->main.waiting -= 1;
+            if (rank->state == LS_RANK_BLOCKED && rank->main.waiting == 0) {
+                ls_schedule__make_ready(rank);
+            }
+        }
+    }
+    run->remote->met(run->remote->arg, requests, size);
+    return LS_OK;
+}
+
 int ls_remote_open(ls_spmd **out, const ls_spmd_options *options, const ls_remote *remote) {
     LS_ASSERT(out != NULL && options != NULL && remote != NULL && remote->met != NULL);
     char checks[512];
@@ -27,6 +44,7 @@ int ls_remote_open(ls_spmd **out, const ls_spmd_options *options, const ls_remot
     *out = NULL;
     LS_TRY(ls_spmd__open(&run, NULL, NULL, &own, remote));
     run->options.checks = options->checks;
+    run->remote_met = wait_for_data;
     run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] = false;
     run->checks[LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT] = false;
     for (int r = 0; r < run->rank_count; r++) {
@@ -154,22 +172,6 @@ static void flip(const ls_request *request) {
     memory[bit / 8] = (unsigned char)(memory[bit / 8] ^ (1u << (bit % 8)));
 }
 
-int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size) {
-    for (int m = 0; m < size; m++) {
-        ls_request *request = requests[m];
-        ls_rank *rank = request->rank;
-        if (request->awaited) {
-            request->awaited = NULL;
-            rank->main.waiting -= 1;
-            if (rank->state == LS_RANK_BLOCKED && rank->main.waiting == 0) {
-                ls_schedule__make_ready(rank);
-            }
-        }
-    }
-    run->remote->met(run->remote->arg, requests, size);
-    return LS_OK;
-}
-
 void ls_remote_receive(ls_request *request, void *recv) {
     request->staged_recv = recv;
 }
@@ -239,12 +241,6 @@ bool ls_remote_stuck(const ls_spmd *run) {
     return run->running_count == 0 && run->status == LS_OK;
 }
 
-static void block(ls_rank *rank) {
-    rank->state = LS_RANK_BLOCKED;
-    rank->main.state = LS_THREAD_BLOCKED;
-    rank->run->running_count -= 1;
-}
-
 void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count) {
     ls_remote_resume(rank);
     if (rank->state != LS_RANK_RUNNING || rank->run->status != LS_OK) {
@@ -257,7 +253,7 @@ void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count) {
         }
     }
     if (rank->main.waiting > 0) {
-        block(rank);
+        ls_remote__block(rank);
     }
 }
 
@@ -287,11 +283,6 @@ void ls_remote_died(ls_rank *rank, const char *how) {
         ls_threads__lost(rank, LS_FINDING_RANK_DIED, "%s", how);
     }
     ls_remote_return(rank, LS_ERR_RANK_DIED);
-}
-
-void ls_remote__stall(ls_rank *rank) {
-    block(rank);
-    rank->state = LS_RANK_STALLED;
 }
 
 bool ls_remote_gone(const ls_rank *rank) {
@@ -342,7 +333,7 @@ void ls_remote_elsewhere(ls_rank *rank, const char *file, int line) {
             return;  // it waits in a call that is known
         }
     }
-    block(rank);
+    ls_remote__block(rank);
     rank->state = LS_RANK_STALLED;
 }
 
@@ -376,7 +367,7 @@ bool ls_remote_explain(ls_spmd *run) {
             }
         }
         if (rank->main.waiting > 0) {
-            block(rank);
+            ls_remote__block(rank);
             waits = true;
         }
     }
@@ -385,7 +376,7 @@ bool ls_remote_explain(ls_spmd *run) {
     }
     for (int r = 0; r < run->rank_count; r++) {
         if (run->ranks[r].state == LS_RANK_RUNNING) {
-            block(&run->ranks[r]);
+            ls_remote__block(&run->ranks[r]);
             run->ranks[r].state = LS_RANK_STALLED;
         }
     }

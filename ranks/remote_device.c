@@ -81,9 +81,12 @@ int ls_remote_move_on(bool *done, ls_spmd *run, ls_request *const *requests, int
     ls_schedule__enter(first);
     int status = move(done, run, &meet, size, device);
     // A remote rank's data is staged: what it sent is there, also of a call in place.
-    if (status == LS_OK && *done && run->checks[LS_FINDING_REDUNDANT_REDUCE]) {
-        ls_redundant__posted(run, &meet, device);
-        ls_redundant__met(run, &meet, device);
+    if (status == LS_OK && *done) {
+        ls_move move = {
+            .shared = meet.shared, .requests = requests, .size = size, .device = device};
+        ls_checks__moving(run, &move);
+        ls_checks__moved(run, &move);
+        ls_checks__over(run, &move);
     }
     for (int m = 0; m < size && status == LS_OK && *done; m++) {
         ls_request__done(requests[m], LS_OK);

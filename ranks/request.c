@@ -156,7 +156,7 @@ int ls_request__poll(bool *hopeless, ls_rank *rank) {
     run->idle_polls = run->idle_since == now ? run->idle_polls + 1 : 0;
     run->idle_since = now;
     if (run->idle_polls > 2 * run->rank_count + 2) {
-        (void)ls_p2p__choose(run);
+        (void)run->core->choose(run);
     }
     if (run->idle_polls > IDLE_POLLS_MAX) {
         *hopeless = !run->has_threads || !ls_turns__await_arrival(run);
@@ -228,7 +228,7 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
     rank->line = line;
     ls_seen__at(rank->id, file, line);
     if (run->direct) {
-        status = ls_direct__wait(request);
+        status = run->core->wait_direct(request);
     } else if (request->state != LS_REQUEST_DONE) {
         ls_thread *me = ls_turns__me(rank);
         me->current = request;
@@ -243,7 +243,7 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
     status = request->status;
     ls_flight__land(request);
     if (status == LS_OK) {
-        ls_replica_marks__complete(request);
+        ls_checks__completed(request);
     }
     ls_request__free(rank, request);
     return status != LS_OK && run->status != LS_OK ? ls_spmd__failed(run, rank) : status;

@@ -6,6 +6,17 @@
 
 #include "ranks/internal.h"
 
+bool ls_stuck__refused(ls_spmd *run) {
+    for (int r = 0; r < run->rank_count; r++) {
+        const ls_rank *rank = &run->ranks[r];
+        if (rank->erred && rank->state == LS_RANK_RETURNED) {
+            ls_spmd__fail(run, LS_ERR_FINDING, ls_finding_name(LS_FINDING_CALL_INVALID));
+            return true;
+        }
+    }
+    return false;
+}
+
 // Collectives of a rank on a communicator, newest last: out [most]; returns how many.
 static int sequence(const ls_history_entry **out, int most, const ls_rank *rank,
                     const ls_comm *comm) {

@@ -146,6 +146,7 @@ int ls_spmd__make_result(ls_spmd *run, int rank_count) {
 static int open_run(ls_spmd *run) {
     LS_TRY(ls_arena_create(&run->arena));
     LS_TRY(ls_spmd__make_result(run, run->rank_count));
+    run->core = &ls_core__run;
     LS_TRY(ls_checks__select(run, run->options.checks));
     if (run->options.shape_only) {
         ls_checks__without_data(run);
@@ -161,8 +162,7 @@ static void close_run(ls_spmd *run) {
         ls_memory__close(&run->ranks[r]);
         ls_turns__close(&run->ranks[r]);
     }
-    ls_order__close(run);
-    ls_replica__close(run);
+    ls_checks__closed(run);
     ls_comm__close(run);
     if (run->borrowed) {
         run->backend->met = NULL;

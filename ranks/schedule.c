@@ -352,11 +352,11 @@ void ls_schedule__give_way(ls_rank *rank) {
 static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     ls_rank *next = choose(run, from);
     while (next == NULL &&
-           (ls_p2p__choose(run) || (run->has_threads && ls_turns__await_arrival(run)))) {
+           (run->core->choose(run) || (run->has_threads && ls_turns__await_arrival(run)))) {
         next = choose(run, from);
     }
     if (next == NULL) {
-        ls_stuck__explain(run);
+        run->core->explain(run);
         next = choose(run, from);
         LS_ASSERT(next != NULL);
     }
@@ -365,7 +365,7 @@ static ls_rank *choose_or_explain(ls_spmd *run, int from) {
 
 // The same of a parallel run.
 static void choose_or_explain_all(ls_spmd *run) {
-    while (run->running_count == 0 && ls_p2p__choose(run)) {
+    while (run->running_count == 0 && run->core->choose(run)) {
     }
     if (run->running_count == 0 && run->has_threads) {
         (void)pthread_mutex_unlock(&run->mutex);
@@ -373,7 +373,7 @@ static void choose_or_explain_all(ls_spmd *run) {
         (void)pthread_mutex_lock(&run->mutex);
     }
     if (run->running_count == 0) {
-        ls_stuck__explain(run);
+        run->core->explain(run);
     }
 }
 

@@ -21,6 +21,7 @@ typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
 typedef struct ls_meet ls_meet;
 typedef struct ls_lookahead ls_lookahead;
+typedef struct ls_rank_check ls_rank_check;
 typedef struct ls_replica_set ls_replica_set;
 typedef struct ls_sites ls_sites;
 typedef struct ls_crossing ls_crossing;
@@ -343,6 +344,16 @@ typedef enum ls_sites_check {
     LS_SITES_STRICT,  // always a finding
 } ls_sites_check;
 
+// Functions that schedule.c, request.c and fail.c call, of files that call those.
+typedef struct ls_core {
+    bool (*choose)(ls_spmd *run);        // p2p.c
+    void (*explain)(ls_spmd *run);       // stuck.c
+    void (*decide_pair)(ls_spmd *run);   // p2p.c, of run->suspects
+    void (*decide_calls)(ls_spmd *run);  // lookahead.c, of run->lookahead
+    int (*wait_direct)(ls_request *request);
+    const ls_rank_check *const *checks;  // with NULL behind the last
+} ls_core;
+
 struct ls_spmd {
     uint32_t abi;  // LS_RANKS_ABI
     int rank_count;
@@ -354,6 +365,8 @@ struct ls_spmd {
     ls_spmd_program program;
     void *arg;
     bool parallel;
+    const ls_core *core;
+    int (*remote_met)(ls_spmd *run, ls_request *const *requests, int size);  // see remote.c
     bool checks[LS_FINDING_COUNT];
     bool moved_values;     // value.*: also in what is only moved
     bool moved_garbage;    // buffer.uninitialised: also in what is only moved

@@ -305,17 +305,6 @@ static bool explain_lost(ls_spmd *run, ls_rank_state state, ls_finding_id id, co
     return true;
 }
 
-bool ls_stuck__refused(ls_spmd *run) {
-    for (int r = 0; r < run->rank_count; r++) {
-        const ls_rank *rank = &run->ranks[r];
-        if (rank->erred && rank->state == LS_RANK_RETURNED) {
-            ls_spmd__fail(run, LS_ERR_FINDING, ls_finding_name(LS_FINDING_CALL_INVALID));
-            return true;
-        }
-    }
-    return false;
-}
-
 void ls_stuck__explain(ls_spmd *run) {
     if (run->suspects[0] != NULL) {
         ls_p2p__decide(run);

@@ -132,7 +132,7 @@ NEAREST = (
     ("runner/compare/compar", "unit/runner: outputs"),
     ("runner/program/program_cells", "unit/runner: cells"),
     ("runner/program/program_oracle", "unit/runner: program_oracle"),
-    ("ranks/replica", "unit/overlap: replica"),
+    ("ranks/checks/replica", "unit/overlap: replica"),
     ("embedding/oracle_range", "unit/embedding: range"),
     ("embedding/oracle_(opt|state|train|expect_train)", "unit/embedding: training"),
     ("embedding/oracle", "unit/embedding: oracle|judge|means"),

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "ranks/replica.h"
+#include "ranks/checks/replica.h"
 
 typedef ls_replica_copy copy;
 
@@ -109,7 +109,7 @@ static void sweep(ls_spmd *run, bool all) {
     }
 }
 
-void ls_replica__close(ls_spmd *run) {
+static void closed(ls_spmd *run) {
     sweep(run, true);
 }
 
@@ -223,54 +223,29 @@ void ls_replica__forget(ls_rank_comm *comm, const void *data) {
 }
 
 // Whether the set can be compared: all copies are declared and none is freed.
-bool ls_replica__whole(const ls_replica_set *set) {
-    bool found = !set->over && set->declared == set->shared->comm->size;
-    for (int m = 0; found && m < set->shared->comm->size; m++) {
-        found = !set->copies[m].freed;
-    }
-    return found;
-}
-
-bool ls_replica__touches(const ls_request *request, const copy *c) {
-    return ls_memory__meets(c->data, ls_replica__bytes(c), request->call.send,
-                            request->send_bytes) ||
-           ls_memory__meets(c->data, ls_replica__bytes(c), request->call.recv, request->recv_bytes);
-}
-
-// A rank may go on after an asynchronous call, and calls in flight may write what is compared.
-bool ls_replica__in_use(const ls_request *now, const copy *c) {
-    for (const ls_request *at = now->rank->open; at != NULL; at = at->next) {
-        if (at != now && (at->state != LS_REQUEST_DONE || at->shadow != NULL) &&
-            ls_replica__touches(at, c)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// Whether `meet`, in which all members of the set's communicator wait, is a time to compare it.
-static bool is_due(const ls_spmd *run, const ls_replica_set *set, const ls_meet *meet) {
+// Whether `move`, in which all members of the set's communicator wait, is a time to compare it.
+static bool is_due(const ls_spmd *run, const ls_replica_set *set, const ls_move *move) {
     const ls_comm *comm = set->shared->comm;
     bool touched = run->replicas_always;
     for (int m = 0; m < comm->size; m++) {
         int member =
-            meet->shared == set->shared ? m : ls_comm_member(meet->shared->comm, comm->ranks[m]);
-        if (member < 0 || meet->requests[member]->asynchronous ||
-            ls_replica__in_use(meet->requests[member], &set->copies[m])) {
+            move->shared == set->shared ? m : ls_comm_member(move->shared->comm, comm->ranks[m]);
+        if (member < 0 || move->requests[member]->asynchronous ||
+            ls_replica__in_use(move->requests[member], &set->copies[m])) {
             return false;
         }
-        touched = touched || ls_replica__touches(meet->requests[member], &set->copies[m]);
+        touched = touched || ls_replica__touches(move->requests[member], &set->copies[m]);
     }
     return touched;
 }
 
 // Part of the members have made a call that gives them all the same: what they hold must be.
-static void compare_part(ls_spmd *run, ls_replica_set *set, const ls_meet *meet,
+static void compare_part(ls_spmd *run, ls_replica_set *set, const ls_move *move,
                          ls_replica_seen at) {
-    const ls_comm *of = meet->shared->comm;
+    const ls_comm *of = move->shared->comm;
     void *memory = NULL;
-    if (ls_kind_is_ask(meet->requests[0]->call.kind) ||
-        !ls_collective_of(meet->requests[0]->call.kind)->replicates ||
+    if (ls_kind_is_ask(move->requests[0]->call.kind) ||
+        !ls_collective_of(move->requests[0]->call.kind)->replicates ||
         ls_alloc(&memory, (size_t)of->size, sizeof(copy)) != LS_OK) {
         return;
     }
@@ -278,41 +253,43 @@ static void compare_part(ls_spmd *run, ls_replica_set *set, const ls_meet *meet,
     bool due = true;
     for (int i = 0; i < of->size && due; i++) {
         int m = ls_comm_member(set->shared->comm, of->ranks[i]);
-        const ls_request *request = meet->requests[i];
+        const ls_request *request = move->requests[i];
         due = m >= 0 && !request->asynchronous && ls_replica__touches(request, &set->copies[m]) &&
               !ls_replica__in_use(request, &set->copies[m]);
         copies[i] = due ? set->copies[m] : copies[i];
     }
     if (due) {
-        set->over = !ls_replica__compare(run, meet->shared, copies, at, meet->requests);
+        set->over = !ls_replica__compare(run, move->shared, copies, at, move->requests);
     }
     ls_free(memory, (size_t)of->size, sizeof(copy));
 }
 
-void ls_replica__met(ls_spmd *run, const ls_meet *meet) {
-    if (run->replicas == NULL || !run->checks[LS_FINDING_REPLICA_DIVERGED]) {
+static void moved(ls_spmd *run, ls_move *move) {
+    if (run->replicas == NULL || move->device != NULL ||
+        !run->checks[LS_FINDING_REPLICA_DIVERGED] ||
+        ls_kind_is_message(move->requests[0]->call.kind)) {
         return;
     }
     char what[256], when[300];
-    ls_call_describe(what, sizeof what, &meet->requests[0]->call);
+    ls_call_describe(what, sizeof what, &move->requests[0]->call);
     (void)snprintf(when, sizeof when, "after %s", what);
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         if (!ls_replica__whole(set)) {
             continue;
         }
-        if (meet->shared->comm->size < set->shared->comm->size) {
-            compare_part(run, set, meet, (ls_replica_seen){.when = when});
+        if (move->shared->comm->size < set->shared->comm->size) {
+            compare_part(run, set, move, (ls_replica_seen){.when = when});
             continue;
         }
-        if (!is_due(run, set, meet)) {
+        if (!is_due(run, set, move)) {
             continue;
         }
-        bool own = set->shared == meet->shared;
+        bool own = set->shared == move->shared;
         const ls_replica_seen at = {.when = when,
-                                    .file = own ? NULL : meet->requests[0]->call.file,
-                                    .line = meet->requests[0]->call.line};
+                                    .file = own ? NULL : move->requests[0]->call.file,
+                                    .line = move->requests[0]->call.line};
         set->over =
-            !ls_replica__compare(run, set->shared, set->copies, at, own ? meet->requests : NULL);
+            !ls_replica__compare(run, set->shared, set->copies, at, own ? move->requests : NULL);
     }
     sweep(run, false);
 }
@@ -328,61 +305,9 @@ static int check_declared(ls_spmd *run, ls_shared_comm *shared, ls_request *cons
     return LS_OK;
 }
 
-int ls_replica__check(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
+static int asked(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     return requests[0]->call.kind == LS_CHECK_REPLICAS ? check_declared(run, shared, requests)
                                                        : check_one(run, shared, requests);
-}
-
-// ---- After asynchronous calls -------------------------------------------------------------------
-void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark *mark,
-                        const ls_request *request) {
-    int size = set->shared->comm->size, right = 0, votes = 0, count = 0;
-    void *memory = NULL;
-    if (ls_alloc(&memory, (size_t)size, sizeof(int)) != LS_OK) {
-        return;
-    }
-    int *wrong = memory;
-    for (int m = 0; m < size; m++) {
-        right = votes == 0 ? m : right;
-        votes += mark->hashes[m] == mark->hashes[right] ? 1 : -1;
-    }
-    for (int attempt = 0; attempt < 2; attempt++, right = 0) {
-        count = 0;
-        for (int m = 0; m < size; m++) {
-            if (mark->hashes[m] != mark->hashes[right]) {
-                wrong[count++] = m;
-            }
-        }
-        if (2 * count < size || right == 0) {
-            break;
-        }
-    }
-    char what[256], when[300];
-    ls_call_describe(what, sizeof what, &request->call);
-    (void)snprintf(when, sizeof when, "after %s", what);
-    const copy *a = &set->copies[wrong[0]], *b = &set->copies[right];
-    // Ranks go on meanwhile: values are shown where they are still what was noted.
-    bool there = ls_hash(LS_HASH_START, a->data, ls_replica__bytes(a)) == mark->hashes[wrong[0]] &&
-                 ls_hash(LS_HASH_START, b->data, ls_replica__bytes(b)) == mark->hashes[right];
-    copy none = *a;
-    none.count = there ? a->count : 0;
-    none.file = a->file;
-    copy *shown = &none;
-    ls_replica__report(run, &(ls_replica_difference){.shared = set->shared,
-                                                     .wrong = wrong,
-                                                     .count = count,
-                                                     .right = right,
-                                                     .a = shown->data,
-                                                     .b = b->data,
-                                                     .elements = shown->count,
-                                                     .dtype = a->dtype,
-                                                     .when = when,
-                                                     .file = request->call.file,
-                                                     .line = request->call.line,
-                                                     .declared = a->file,
-                                                     .declared_line = a->line});
-    ls_free(memory, (size_t)size, sizeof(int));
-    set->over = true;
 }
 
 // ---- The last time ------------------------------------------------------------------------------
@@ -421,7 +346,7 @@ static copy *copy_in(const ls_replica_set *set, const ls_rank *rank, const char 
                                                                                         : NULL;
 }
 
-void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation) {
+static void freed(ls_rank *rank, const ls_allocation *allocation) {
     ls_spmd *run = rank->run;
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         copy *own = copy_in(set, rank, allocation->start, allocation->bytes);
@@ -443,7 +368,7 @@ void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation) {
     sweep(run, false);
 }
 
-bool ls_replica__holds(const ls_rank *rank, const char *start, size_t bytes) {
+static bool holds(const ls_rank *rank, const char *start, size_t bytes) {
     const ls_replica_set *set = rank->run->replicas;
     while (set != NULL && copy_in(set, rank, start, bytes) == NULL) {
         set = set->next;
@@ -467,7 +392,10 @@ bool ls_replica__declared(ls_call *out, const ls_rank_comm *comm, uint64_t numbe
     return false;
 }
 
-void ls_replica__end(ls_spmd *run) {
+static int ended(ls_spmd *run) {
+    if (run->direct) {
+        return LS_OK;  // this process holds one copy
+    }
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         bool there = !set->over && set->declared == set->shared->comm->size;
         for (int m = 0; there && m < set->shared->comm->size; m++) {
@@ -484,4 +412,13 @@ void ls_replica__end(ls_spmd *run) {
             last_look(run, set, "at the end");
         }
     }
+    return LS_OK;
 }
+
+const ls_rank_check ls_rank_check__replica = {.moved = moved,
+                                              .completed = ls_replica_marks__complete,
+                                              .asked = asked,
+                                              .freed = freed,
+                                              .holds = holds,
+                                              .ended = ended,
+                                              .closed = closed};

@@ -26,11 +26,11 @@ static bool reported(const ls_spmd *run, const ls_order_edge *edge) {
     return false;
 }
 
-void ls_order__posted(ls_request *request) {
+static void posted(ls_request *request) {
     ls_rank *rank = request->rank;
     ls_spmd *run = rank->run;
     int looked = 0;
-    if (!run->checks[LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR]) {
+    if (request->meet == NULL || !run->checks[LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR]) {
         return;
     }
     for (const ls_request *at = rank->open; at != NULL && looked < LOOK_MAX; at = at->next) {
@@ -66,7 +66,7 @@ static void free_edge(ls_order_edge *edge) {
     ls_free(edge, 1, sizeof *edge);
 }
 
-void ls_order__close(ls_spmd *run) {
+static void closed(ls_spmd *run) {
     while (run->edges != NULL) {
         ls_order_edge *next = run->edges->next;
         free_edge(run->edges);
@@ -148,9 +148,9 @@ static bool keep_calls(ls_order_edge *edge, int side, const ls_meet *meet) {
     return true;
 }
 
-void ls_order__met(ls_spmd *run, ls_meet *meet) {
+static int agreed(ls_spmd *run, ls_meet *meet) {
     if (meet->edge_count == 0) {
-        return;
+        return LS_OK;
     }
     ls_order_edge **at = &run->edges;
     while (*at != NULL) {
@@ -174,4 +174,7 @@ void ls_order__met(ls_spmd *run, ls_meet *meet) {
         run->edge_count -= 1;
         free_edge(edge);
     }
+    return LS_OK;
 }
+
+const ls_rank_check ls_rank_check__order = {.posted = posted, .agreed = agreed, .closed = closed};

@@ -1,7 +1,9 @@
 // Comparing the copies of a replica, wherever their memory is.
+#include <stdio.h>
 #include <string.h>
 
-#include "ranks/replica.h"
+#include "base/hash.h"
+#include "ranks/checks/replica.h"
 
 typedef ls_replica_copy copy;
 
@@ -117,4 +119,80 @@ bool ls_replica__compare(ls_spmd *run, const ls_shared_comm *shared, const copy 
     }
     ls_free(memory, size, sizeof(ls_view));
     return same;
+}
+
+bool ls_replica__whole(const ls_replica_set *set) {
+    bool found = !set->over && set->declared == set->shared->comm->size;
+    for (int m = 0; found && m < set->shared->comm->size; m++) {
+        found = !set->copies[m].freed;
+    }
+    return found;
+}
+
+bool ls_replica__touches(const ls_request *request, const copy *c) {
+    return ls_memory__meets(c->data, ls_replica__bytes(c), request->call.send,
+                            request->send_bytes) ||
+           ls_memory__meets(c->data, ls_replica__bytes(c), request->call.recv, request->recv_bytes);
+}
+
+// A rank may go on after an asynchronous call, and calls in flight may write what is compared.
+bool ls_replica__in_use(const ls_request *now, const copy *c) {
+    for (const ls_request *at = now->rank->open; at != NULL; at = at->next) {
+        if (at != now && (at->state != LS_REQUEST_DONE || at->shadow != NULL) &&
+            ls_replica__touches(at, c)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark *mark,
+                        const ls_request *request) {
+    int size = set->shared->comm->size, right = 0, votes = 0, count = 0;
+    void *memory = NULL;
+    if (ls_alloc(&memory, (size_t)size, sizeof(int)) != LS_OK) {
+        return;
+    }
+    int *wrong = memory;
+    for (int m = 0; m < size; m++) {
+        right = votes == 0 ? m : right;
+        votes += mark->hashes[m] == mark->hashes[right] ? 1 : -1;
+    }
+    for (int attempt = 0; attempt < 2; attempt++, right = 0) {
+        count = 0;
+        for (int m = 0; m < size; m++) {
+            if (mark->hashes[m] != mark->hashes[right]) {
+                wrong[count++] = m;
+            }
+        }
+        if (2 * count < size || right == 0) {
+            break;
+        }
+    }
+    char what[256], when[300];
+    ls_call_describe(what, sizeof what, &request->call);
+    (void)snprintf(when, sizeof when, "after %s", what);
+    const copy *a = &set->copies[wrong[0]], *b = &set->copies[right];
+    // Ranks go on meanwhile: values are shown where they are still what was noted.
+    bool there = ls_hash(LS_HASH_START, a->data, ls_replica__bytes(a)) == mark->hashes[wrong[0]] &&
+                 ls_hash(LS_HASH_START, b->data, ls_replica__bytes(b)) == mark->hashes[right];
+    copy none = *a;
+    none.count = there ? a->count : 0;
+    none.file = a->file;
+    copy *shown = &none;
+    ls_replica__report(run, &(ls_replica_difference){.shared = set->shared,
+                                                     .wrong = wrong,
+                                                     .count = count,
+                                                     .right = right,
+                                                     .a = shown->data,
+                                                     .b = b->data,
+                                                     .elements = shown->count,
+                                                     .dtype = a->dtype,
+                                                     .when = when,
+                                                     .file = request->call.file,
+                                                     .line = request->call.line,
+                                                     .declared = a->file,
+                                                     .declared_line = a->line});
+    ls_free(memory, (size_t)size, sizeof(int));
+    set->over = true;
 }

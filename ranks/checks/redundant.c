@@ -95,18 +95,19 @@ static int given_by(const ls_sums *sums, uint64_t print) {
     return -1;
 }
 
-void ls_redundant__posted(ls_spmd *run, const ls_meet *meet, ls_device *device) {
-    const ls_call *call = &meet->requests[0]->call;
-    const ls_sums *sums = meet->shared->sums;
-    int size = meet->shared->comm->size;
+static void moving(ls_spmd *run, ls_move *move) {
+    const ls_call *call = &move->requests[0]->call;
+    const ls_sums *sums = move->shared->sums;
+    ls_device *device = move->device;
+    int size = move->size;
     uint64_t print = 0;
-    if (sums == NULL || size < 2 || !is_sum(call)) {
+    if (!run->checks[LS_FINDING_REDUNDANT_REDUCE] || sums == NULL || size < 2 || !is_sum(call)) {
         return;
     }
-    const char *data = ls_flight__send(meet->requests[0]);
+    const char *data = ls_flight__send(move->requests[0]);
     // One rank's samples tell for most calls.
     int at = print_of(&print, call, data, device) == LS_OK ? given_by(sums, print) : -1;
-    if (at < 0 || !all_alike(meet->requests, size, device) || is_constant(call, data, device)) {
+    if (at < 0 || !all_alike(move->requests, size, device) || is_constant(call, data, device)) {
         return;
     }
     char what[256], where[LS_CALL_WHERE_MAX];
@@ -116,18 +117,18 @@ void ls_redundant__posted(ls_spmd *run, const ls_meet *meet, ls_device *device) 
                    "%s at %s reduces what is reduced already: all ranks bring the same bits, "
                    "which the all_reduce at %s:%d gave them\n",
                    what, ls_call__where(where, call), sums->files[at], sums->lines[at]);
-    ls_findings__history(&text, meet->requests[0]->rank, 4);
-    (void)ls_findings__add(run, LS_FINDING_REDUNDANT_REDUCE, meet->shared->comm->ranks, size,
+    ls_findings__history(&text, move->requests[0]->rank, 4);
+    (void)ls_findings__add(run, LS_FINDING_REDUNDANT_REDUCE, move->shared->comm->ranks, size,
                            call->file, call->line, ls_findings__string(run, &text));
     ls_text_free(&text);
 }
 
-void ls_redundant__met(ls_spmd *run, const ls_meet *meet, ls_device *device) {
-    const ls_call *call = &meet->requests[0]->call;
-    ls_shared_comm *shared = meet->shared;
+static void moved(ls_spmd *run, ls_move *move) {
+    const ls_call *call = &move->requests[0]->call;
+    ls_shared_comm *shared = move->shared;
     uint64_t print = 0;
-    if (run->borrowed || !is_sum(call) ||
-        print_of(&print, call, ls_flight__recv(meet->requests[0]), device) != LS_OK) {
+    if (!run->checks[LS_FINDING_REDUNDANT_REDUCE] || run->borrowed || !is_sum(call) ||
+        print_of(&print, call, ls_flight__recv(move->requests[0]), move->device) != LS_OK) {
         return;
     }
     if (shared->sums == NULL) {
@@ -143,6 +144,9 @@ void ls_redundant__met(ls_spmd *run, const ls_meet *meet, ls_device *device) {
     shared->sums->lines[at] = call->line;
 }
 
-void ls_redundant__close(ls_shared_comm *shared) {
+static void closed_comm(ls_shared_comm *shared) {
     ls_free(shared->sums, 1, sizeof(ls_sums));
 }
+
+const ls_rank_check ls_rank_check__redundant = {
+    .moving = moving, .moved = moved, .closed_comm = closed_comm};

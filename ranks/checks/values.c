@@ -93,11 +93,11 @@ static garbage look(const ls_request *request, const ls_allocation *allocation) 
     return found;
 }
 
-void ls_values__posted(ls_request *request) {
+static int made(ls_request *request) {
     ls_spmd *run = request->rank->run;
     const ls_call *call = &request->call;
     if (!run->checks[LS_FINDING_BUFFER_UNINITIALISED] || request->send_bytes == 0) {
-        return;
+        return LS_OK;
     }
     ls_allocation *allocation = ls_memory__find(request->rank, call->send);
     bool used = !ls_kind_is_ask(call->kind) && ls_collective_of(call->kind)->reduces;
@@ -106,11 +106,11 @@ void ls_values__posted(ls_request *request) {
     const size_t bytes = request->send_bytes;
     bool clean = allocation != NULL && ls_memory__looked_at(allocation, call->send, bytes);
     if (allocation == NULL || allocation->origin == 0 || (clean && (used || blocks))) {
-        return;
+        return LS_OK;
     }
     if (!ls_kernel_any_special(call->send, bytes / sizeof(float), LS_F32)) {
         ls_memory__look(allocation, call->send, bytes);
-        return;
+        return LS_OK;
     }
     size_t element = ls_dtype_bytes(call->dtype);
     garbage found = look(request, allocation);
@@ -130,6 +130,7 @@ void ls_values__posted(ls_request *request) {
         request->poisoned = true;
         report_origin(request, found.origin, false, copied, found.first / element);
     }
+    return LS_OK;
 }
 
 // ---- NaN and Inf -------------------------------------------------------------------------------
@@ -197,12 +198,15 @@ static bool grows(const ls_call *call) {
     return call->op != LS_MAX && call->op != LS_MIN;
 }
 
-void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *requests, int size) {
-    const ls_call *call = &requests[0]->call;
+static void moving(ls_spmd *run, ls_move *move) {
+    const ls_call *call = &move->requests[0]->call;
+    ls_value_watch *watch = &move->watch;
+    int size = move->size;
     void *memory = NULL;
     *watch = (ls_value_watch){.dtype = call->dtype, .size = size, .gone = -1};
-    // Where the data moves elsewhere nobody looks at it on the way.
-    if (run->borrowed || !ls_values__on(run, call) || !ls_collective_of(call->kind)->reduces) {
+    // Where the data moves elsewhere, also on a device, nobody looks at it on the way.
+    if (run->borrowed || move->device != NULL || !ls_values__on(run, call) ||
+        !ls_collective_of(call->kind)->reduces) {
         return;
     }
     size_t bytes = sizeof *watch->inputs + sizeof *watch->samples;
@@ -248,7 +252,8 @@ void ls_values__join(ls_value_watch *into, ls_value_watch *from) {
     from->samples = NULL;
 }
 
-void ls_values__unwatch(ls_value_watch *watch) {
+static void over(ls_move *move) {
+    ls_value_watch *watch = &move->watch;
     ls_call_fold__watch(NULL, NULL);
     ls_free(watch->samples, (size_t)watch->size, sizeof *watch->inputs + sizeof *watch->samples);
     watch->samples = NULL;
@@ -386,17 +391,21 @@ static void looked_at_afterwards(ls_spmd *run, ls_request *const *requests, int 
     }
 }
 
-void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch) {
-    if (!ls_values__on(run, &requests[0]->call)) {
+static void moved(ls_spmd *run, ls_move *move) {
+    const ls_value_watch *watch = &move->watch;
+    if (move->device != NULL || !ls_values__on(run, &move->requests[0]->call)) {
         return;
     }
     if (watch->inputs != NULL) {
-        reduced(run, requests, watch);
+        reduced(run, move->requests, watch);
         return;
     }
     void *memory = NULL;
     if (ls_alloc(&memory, (size_t)watch->size, sizeof(unsigned)) == LS_OK) {
-        looked_at_afterwards(run, requests, watch->size, memory);
+        looked_at_afterwards(run, move->requests, watch->size, memory);
         ls_free(memory, (size_t)watch->size, sizeof(unsigned));
     }
 }
+
+const ls_rank_check ls_rank_check__values = {
+    .made = made, .moving = moving, .moved = moved, .over = over};

@@ -71,6 +71,7 @@ bool ls_replica__touches(const ls_request *request, const ls_replica_copy *c);
 // Members wrong [count] noted other bits than `right` after `request`.
 void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark *mark,
                         const ls_request *request);
+void ls_replica_marks__complete(const ls_request *request);  // its rank knows it
 void ls_replica_marks__close(ls_replica_set *set);
 
 #endif

@@ -1,5 +1,5 @@
 // Keeps from which lines the members of each communicator met. crossing.c judges the lines.
-#include "ranks/sites.h"
+#include "ranks/checks/sites.h"
 
 #include <string.h>
 
@@ -129,11 +129,11 @@ static int keep(ls_spmd *run, const ls_meet *meet, bool mixed) {
     return LS_OK;
 }
 
-int ls_sites__met(ls_spmd *run, const ls_meet *meet) {
+static int agreed(ls_spmd *run, ls_meet *meet) {
     const ls_request *first = meet->requests[0];
     // Barriers carry nothing that another one could get.
-    if (run->sites == LS_SITES_OFF || !run->checks[LS_FINDING_ORDER_MISMATCH] ||
-        ls_kind_is_ask(first->call.kind) ||
+    if (first->front != NULL || run->sites == LS_SITES_OFF ||
+        !run->checks[LS_FINDING_ORDER_MISMATCH] || ls_kind_is_ask(first->call.kind) ||
         !ls_collective_has_data(ls_collective_of(first->call.kind))) {
         return LS_OK;
     }
@@ -144,7 +144,7 @@ int ls_sites__met(ls_spmd *run, const ls_meet *meet) {
     return keep(run, meet, mixed);
 }
 
-int ls_sites__end(ls_spmd *run) {
+static int ended(ls_spmd *run) {
     for (const ls_shared_comm *at = run->comms; at != NULL; at = at->next) {
         if (at->sites != NULL) {
             LS_TRY(ls_crossing__find(run, at));
@@ -157,9 +157,12 @@ int ls_sites__end(ls_spmd *run) {
     return LS_OK;
 }
 
-void ls_sites__close(ls_shared_comm *shared) {
+static void closed_comm(ls_shared_comm *shared) {
     for (int i = 0; shared->sites != NULL && i < LS_SITES_ROUNDS; i++) {
         ls_free(shared->sites->rounds[i].sites, (size_t)shared->comm->size, sizeof(ls_site));
     }
     ls_free(shared->sites, 1, sizeof(ls_sites));
 }
+
+const ls_rank_check ls_rank_check__sites = {
+    .agreed = agreed, .ended = ended, .closed_comm = closed_comm};

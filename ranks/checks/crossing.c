@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ranks/internal.h"
-#include "ranks/sites.h"
+#include "ranks/checks/sites.h"
 
 #define CLASSES_MAX   16  // members by what they call; more of them change roles, or go their ways
 #define CROSSINGS_MAX 16  // of a run

@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 #include "ranks/internal.h"
-#include "ranks/replica.h"
+#include "ranks/checks/replica.h"
 
 #define SMALL_BYTES ((size_t)64 << 10)
 
