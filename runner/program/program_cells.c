@@ -73,9 +73,8 @@ int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op
     size_t bytes = ls_dtype_bytes(dtype);
     unsigned bits = 8 * (unsigned)bytes;
     bool is_signed = ls_dtype_is_signed(dtype);
-    uint64_t ones = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
     uint64_t top = UINT64_C(1) << (bits - 1);
-    uint64_t least = is_signed ? top : 0, most = is_signed ? top - 1 : ones;
+    uint64_t least = is_signed ? top : 0, most = is_signed ? top - 1 : UINT64_MAX;
     for (size_t i = 0; i < cells->count; i++) {
         if (cells->exact != NULL) {
             cells->exact[i] = op == LS_PROD  ? 1.0
@@ -88,7 +87,7 @@ int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op
         uint64_t value = op == LS_PROD   ? 1
                          : op == LS_MAX  ? least
                          : op == LS_MIN  ? most
-                         : op == LS_BAND ? ones
+                         : op == LS_BAND ? UINT64_MAX
                                          : 0;
         memcpy(bits_at(cells, i, dtype), &value, bytes);
     }

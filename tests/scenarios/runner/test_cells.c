@@ -1,6 +1,7 @@
 // The arithmetic of the oracle of programs, element by element, against what it must come to.
 #include <criterion/criterion.h>
 #include <math.h>
+#include <string.h>
 
 #include "orders/bound.h"
 #include "runner/program/program_cells.h"
@@ -80,6 +81,71 @@ Test(cells, roundings_count_what_terms_may_be) {
     const ls_cell terms[2] = {{&in, 0}, {&in, 1}};
     cr_assert(ls_cells__fold(&out, 0, terms, 2, LS_F32, LS_SUM) == LS_OK);
     cr_expect(out.bounds[0] >= 2 + 2 * 0x1p-24, "%g", out.bounds[0] - 2);
+    ls_arena_free(arena);
+}
+
+// Of a line that is folded: all of its terms are one rank's, so that not each need show.
+Test(cells, sizes_of_lines) {
+    static const struct {
+        double terms[2];
+        int64_t count;
+        ls_op op;
+        double size;
+    } cases[] = {{{3, -4}, 2, LS_SUM, 5},   {{30, 40}, 2, LS_SUM, 70}, {{3, -4}, 2, LS_AVG, 2.5},
+                 {{3, 4}, 2, LS_AVG, 3.5},  {{3, -4}, 2, LS_MAX, 4},   {{3, -4}, 2, LS_MIN, 4},
+                 {{3, -4}, 2, LS_PROD, 12}, {{3, 0}, 1, LS_SUM, 3}};
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_cells in, out;
+        const ls_shape shape = LS_SHAPE(cases[i].count);
+        cr_assert(ls_cells__new(&in, arena, &shape, LS_F32) == LS_OK);
+        for (int k = 0; k < cases[i].count; k++) {
+            ls_cells__set(&in, (size_t)k, LS_F32, cases[i].terms[k]);
+        }
+        cr_assert(ls_cells__fold_dim(&out, arena, &in, 0, LS_F32, cases[i].op) == LS_OK);
+        cr_expect(out.count == 1 && fabs(out.sizes[0] - cases[i].size) < 1e-9, "%zu: %g", i,
+                  out.sizes[0]);
+    }
+    ls_arena_free(arena);
+}
+
+// The element that changes nothing: of each operation, in the bits of integers of each width.
+Test(cells, neutral_integers) {
+    static const struct {
+        ls_dtype dtype;
+        ls_op op;
+        uint64_t bits;
+    } cases[] = {
+        {LS_I8, LS_MAX, 0x80},
+        {LS_I8, LS_MIN, 0x7f},
+        {LS_U8, LS_MAX, 0},
+        {LS_U8, LS_MIN, 0xff},
+        {LS_U8, LS_BAND, 0xff},
+        {LS_U8, LS_BOR, 0},
+        {LS_I32, LS_MAX, UINT64_C(0x80000000)},
+        {LS_I32, LS_MIN, UINT64_C(0x7fffffff)},
+        {LS_U32, LS_MIN, UINT64_C(0xffffffff)},
+        {LS_I32, LS_BAND, UINT64_C(0xffffffff)},
+        {LS_I64, LS_MAX, UINT64_C(1) << 63},
+        {LS_I64, LS_MIN, UINT64_MAX >> 1},
+        {LS_U64, LS_MIN, UINT64_MAX},
+        {LS_U64, LS_MAX, 0},
+        {LS_I64, LS_PROD, 1},
+        {LS_I64, LS_SUM, 0},
+    };
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_cells cells = {.shape = LS_SHAPE(2)};
+        uint64_t bits[2] = {0};
+        size_t bytes = ls_dtype_bytes(cases[i].dtype);
+        cr_assert(ls_cells__neutral(&cells, arena, cases[i].dtype, cases[i].op) == LS_OK);
+        memcpy(&bits[0], cells.bits, bytes);
+        memcpy(&bits[1], (const char *)cells.bits + bytes, bytes);
+        cr_expect(bits[0] == cases[i].bits && bits[1] == cases[i].bits, "%zu: %llx %llx", i,
+                  (unsigned long long)bits[0], (unsigned long long)bits[1]);
+    }
     ls_arena_free(arena);
 }
 

@@ -1,5 +1,6 @@
 // What a recording says beside its outputs: whose scenario it is of, and which calls were made.
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,18 @@ static void drop(ls_recording *recording, const char *folder) {
     ls_recording_free(recording);
     (void)snprintf(line, sizeof line, "rm -r '%s'", folder);
     cr_assert(system(line) == 0);
+}
+
+// A folder whose path is too long is no folder without a scenario.
+Test(recorded, paths_have_a_limit) {
+    char folder[32], path[PATH_MAX + 1];
+    ls_scenario *scenario = NULL;
+    ls_recording *recording = record("sums", 2, SCENARIO("sums", "4"), folder);
+    memset(path, 'x', PATH_MAX);
+    path[PATH_MAX] = 0;
+    cr_expect(ls_recorded_scenario(&scenario, recording, path, false) == LS_ERR_LIMIT);
+    cr_expect(scenario == NULL && strstr(ls_error_last()->text, "is too long") != NULL);
+    drop(recording, folder);
 }
 
 // A recording's scenario has its name and as many ranks, not more and not fewer.

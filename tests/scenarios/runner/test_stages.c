@@ -1,7 +1,10 @@
 // Tests of the store of stage outputs and of comparing two of them.
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runner/compare/compare.h"
 
@@ -52,6 +55,28 @@ Test(stages, outputs_given_twice_are_refused) {
     cr_expect(put(stages, "a", "v", 1, &value, 1) == LS_ERR_INVALID);
     cr_expect(ls_error_last()->rank == 1);
     cr_expect(put(stages, "a", "v", 2, &value, 1) == LS_ERR_INVALID);
+    ls_stages_free(stages);
+}
+
+// A file of outputs may have any descriptor, also 0; where none can be made, the folder is named.
+Test(stages, outputs_go_to_a_file) {
+    ls_stages *stages = NULL;
+    const float values[] = {1, 2, 3};
+    cr_assert(ls_stages_create(&stages, 1) == LS_OK);
+    (void)close(0);
+    cr_assert(ls_stages_to_file(stages, "/tmp") == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(fcntl(0, F_GETFD) >= 0);
+    cr_assert(put(stages, "a", "v", 0, values, 3) == LS_OK);
+    const ls_stage_array *array = &ls_stages_at(stages, 0)->ranks[0];
+    cr_expect(array->count == 3 && memcmp(array->data, values, sizeof values) == 0);
+    ls_stages_free(stages);
+    cr_assert(ls_stages_create(&stages, 1) == LS_OK);
+    char long_path[2 * PATH_MAX];
+    memset(long_path, 'x', sizeof long_path - 1);
+    long_path[sizeof long_path - 1] = 0;
+    cr_expect(ls_stages_to_file(stages, long_path) == LS_ERR_RESOURCE);
+    cr_expect(ls_stages_to_file(stages, "/no/such/folder") == LS_ERR_RESOURCE);
+    cr_expect(strstr(ls_error_last()->text, "\"/no/such/folder\"") != NULL);
     ls_stages_free(stages);
 }
 

@@ -47,8 +47,7 @@ static void end(fixture *f) {
 }
 
 static void find(fixture *f) {
-    f->run.result.findings = &leak;
-    f->run.result.finding_count = 1;
+    ls_case__add_finding(&f->run, &leak);
     f->run.result.class_ = LS_CLASS_FINDING;
 }
 
@@ -65,6 +64,22 @@ static void put(ls_stages *stages, const char *stage, float a, float b) {
         .stage = stage, .field = "v", .dtype = LS_F32, .shape = LS_SHAPE(2), .data = data};
     ls_stage_sink sink = ls_stages_sink(stages);
     cr_assert(sink.emit(sink.arg, &output) == LS_OK);
+}
+
+// A case keeps all of its findings, in their order.
+Test(verdict, findings_are_kept) {
+    fixture f;
+    ls_finding other = {.id = LS_FINDING_REPLICA_DIVERGED, .text = "another"};
+    begin(&f);
+    find(&f);
+    ls_case__add_finding(&f.run, &other);
+    find(&f);
+    const ls_finding *findings = f.run.result.findings;
+    cr_assert(f.run.result.finding_count == 3);
+    cr_expect_str_eq(findings[0].text, "a leak");
+    cr_expect_str_eq(findings[1].text, "another");
+    cr_expect(findings[1].id == LS_FINDING_REPLICA_DIVERGED && findings[2].id == leak.id);
+    end(&f);
 }
 
 // Each judge has the worst class that the scenario's checks let pass of it, and each reference its
