@@ -122,7 +122,7 @@ static int options_of(ls_mpi_options *out, const cli_args *args) {
         .argc = args->count,
         .argv = args->values,
         .buffering = (ls_mpi_buffering)given.buffering,
-        .keep_images = given.stop.stop || given.stop.wait,
+        .keep_images = given.stop.wait || cli_debugger_has() != 0,
     };
     int code = cli_program_settings(&out->spmd, NULL, &given.program);
     return code == LS_EXIT_OK ? read_choices(out) : code;

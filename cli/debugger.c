@@ -43,7 +43,7 @@ int cli_gdb_exec(const char *const *commands, int command_count, const char *con
     (void)snprintf(source, sizeof source, "source %s", path);
     *strrchr(path, '/') = 0;
     (void)snprintf(safe, sizeof safe, "add-auto-load-safe-path %s", path);
-    size_t room = (size_t)(8 + 2 * command_count + option_count + argc);
+    size_t room = (size_t)(10 + 2 * command_count + option_count + argc);
     const char **words = calloc(room, sizeof *words);
     if (words == NULL) {
         return cli_fail(LS_FAIL(LS_ERR_MEMORY, "cannot start gdb"));
@@ -56,6 +56,8 @@ int cli_gdb_exec(const char *const *commands, int command_count, const char *con
     words[count++] = safe;
     words[count++] = "-iex";
     words[count++] = source;
+    words[count++] = "-iex";  // programs for MPI are loaded by the run
+    words[count++] = "set breakpoint pending on";
     for (int i = 0; i < command_count; i++) {
         words[count++] = "-ex";
         words[count++] = commands[i];

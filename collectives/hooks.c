@@ -99,7 +99,7 @@ static bool fits(const volatile ls_gdb_wish *wish, const ls_call *call) {
     return (wish->kind < 0 || (int)call->kind == wish->kind) &&
            (wish->rank < 0 || call->rank == wish->rank) &&
            (wish->comm_number < 0 || comm->number == wish->comm_number) &&
-           (wish->seq == UINT64_MAX || call->seq == wish->seq) &&
+           (wish->seq == UINT64_MAX || call->seq >= wish->seq) &&
            (wish->comm[0] == 0 || same_name(wish->comm, comm->name, sizeof comm->name));
 }
 
@@ -131,12 +131,16 @@ void ls_hooks__group(const ls_backend *backend, const ls_call *calls, int count)
     }
 }
 
-void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size) {
+void ls_hooks__matched(const ls_backend *backend, const ls_call *const *calls, int size) {
     uint64_t number = __atomic_fetch_add(&ls_gdb_met, 1, __ATOMIC_RELAXED);
     ls_gdb_hook_met(backend, calls, size, number);
     if (number == ls_gdb_stop_at || (ls_gdb_stop_for.on && is_wanted(calls, size))) {
         ls_gdb_hook_reached(backend, calls, size, number);
     }
+}
+
+void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size) {
+    ls_hooks__matched(backend, calls, size);
     if (backend->met != NULL) {
         backend->met(backend->met_arg, calls, size);
     }

@@ -29,8 +29,8 @@ typedef struct ls_gdb_wish {
     int rank;         // a rank that makes one of them; -1: any
     int comm_number;  // ls_comm.number of its communicator; -1: any
     char comm[48];    // the communicator's name; "": any
-    uint64_t seq;     // a call of it is its rank's call of this number on the communicator;
-                      // UINT64_MAX: any
+    uint64_t seq;     // a call of it is its rank's call of this number on the communicator, or a
+                      // later one: some calls are of no set; UINT64_MAX: any
 } ls_gdb_wish;
 extern volatile ls_gdb_wish ls_gdb_stop_for;
 
@@ -80,7 +80,9 @@ void ls_hooks__before_stop(void);
 
 // For those who make a controller's calls: calls the hooks.
 void ls_hooks__group(const ls_backend *backend, const ls_call *calls, int count);
-// For those who match calls: counts the set, calls the hooks and the backend's observer of sets.
+// For those who match calls: counts the set and calls the hooks; and, where the backend moves its
+// data, calls the backend's observer of sets.
+void ls_hooks__matched(const ls_backend *backend, const ls_call *const *calls, int size);
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size);
 
 #ifdef __cplusplus

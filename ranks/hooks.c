@@ -59,6 +59,10 @@ LS_HOOK void ls_gdb_hook_finding(const ls_spmd *run, const ls_finding *finding) 
     __asm__ volatile("" ::"r"(run), "r"(finding) : "memory");
 }
 
+LS_HOOK void ls_gdb_hook_mismatch(const ls_spmd *run, const ls_finding *finding) {
+    __asm__ volatile("" ::"r"(run), "r"(finding) : "memory");
+}
+
 LS_HOOK void ls_gdb_hook_deadlock(const ls_spmd *run, const char *text) {
     __asm__ volatile("" ::"r"(run), "r"(text) : "memory");
 }

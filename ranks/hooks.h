@@ -26,6 +26,9 @@ void ls_hooks__enter(const ls_spmd *run, const ls_rank *rank, const ls_request *
 void ls_gdb_hook_complete(const ls_spmd *run, const ls_rank *rank, const ls_request *request);
 // run NULL: found outside of an SPMD run.
 void ls_gdb_hook_finding(const ls_spmd *run, const ls_finding *finding);
+// The calls of a set do not fit together, and no rank has gone on. ls_gdb_hook_finding follows, and
+// may name the defect better by the calls that come next.
+void ls_gdb_hook_mismatch(const ls_spmd *run, const ls_finding *finding);
 void ls_gdb_hook_deadlock(const ls_spmd *run, const char *text);
 // A rank is about to wait: for the run token, or, its program over, for the end of the run.
 void ls_gdb_hook_parked(const ls_spmd *run, const ls_rank *rank);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ranks/hooks.h"
 #include "ranks/internal.h"
 #include "ranks/checks/sites.h"
 
@@ -267,6 +268,22 @@ static int open_lookahead(ls_lookahead **out, ls_spmd *run, ls_meet *meet) {
     return LS_OK;
 }
 
+// A debugger stops here, while every rank is still in its call: what follows moves them on.
+static void stop_before(const ls_spmd *run, const ls_lookahead *look) {
+    char where[LS_CALL_WHERE_MAX];
+    ls_text text = {0};
+    ls_text_printf(&text, "%s\n%s", look->error, look->sides);
+    const ls_call at = {.file = look->failure.file, .line = look->failure.line};
+    const ls_finding finding = {.id = look->failure.id,
+                                .ranks = look->failure.ranks,
+                                .rank_count = look->failure.rank_count,
+                                .where = ls_call__where(where, &at),
+                                .text = text.failed ? look->error : ls_text_string(&text)};
+    ls_hooks__before_stop();
+    ls_gdb_hook_mismatch(run, &finding);
+    ls_text_free(&text);
+}
+
 int ls_lookahead__start(ls_spmd *run, ls_meet *meet) {
     ls_lookahead *look = NULL;
     int status = open_lookahead(&look, run, meet);
@@ -278,6 +295,9 @@ int ls_lookahead__start(ls_spmd *run, ls_meet *meet) {
     if (!look->found) {
         ls_lookahead__end(run);
         return run->status;
+    }
+    if (run->checks[look->failure.id]) {
+        stop_before(run, look);
     }
     if (run->options.lookahead == 0) {
         for (int r = 0; look->met != NULL && r < run->rank_count; r++) {

@@ -191,8 +191,11 @@ static int complete(ls_spmd *run, ls_meet *meet) {
     int status = ls_checks__agreed(run, meet);
     pop(shared, meet);
     const ls_front *front = meet->requests[0]->front;
-    if (status == LS_OK) {
-        status = front != NULL ? front->met(run, meet->requests, size) : do_meet(run, meet);
+    if (status == LS_OK && front != NULL) {
+        ls_hooks__matched(run->backend, meet->calls, size);
+        status = front->met(run, meet->requests, size);
+    } else if (status == LS_OK) {
+        status = do_meet(run, meet);
     }
     for (int m = 0; m < size; m++) {
         if (status == LS_OK && meet->requests[m]->state == LS_REQUEST_MATCHED &&

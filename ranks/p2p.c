@@ -232,6 +232,8 @@ void ls_p2p__decide(ls_spmd *run) {
 
 static int meet_front(ls_spmd *run, ls_request *send, ls_request *recv) {
     recv->found = send;
+    const ls_call *const calls[2] = {&send->call, &recv->call};
+    ls_hooks__matched(run->backend, calls, 2);
     int status = send->front->message(run, send, recv);
     ls_request__done(recv, status);
     ls_request__done(send, status);

@@ -238,13 +238,15 @@ def finding_name(number):
     return f"{head}.{rest}" if head in _DOTTED else f"collective.{name}"
 
 
-class FindingCatch(memory.Stop):
-    """Where a check has found something: ls_gdb_hook_finding, or a controller's refused group."""
+FINDING_HOOKS = ("ls_gdb_hook_mismatch", "ls_gdb_hook_finding", "ls_gdb_hook_refused")
 
-    def __init__(self, glob, hook):
-        super().__init__(hook)
-        self.glob = glob
-        self.hook = hook
+
+class FindingCatch(memory.Stop):
+    """Where a check has found something: one of FINDING_HOOKS."""
+
+    def __init__(self, glob, hook, internal=False):
+        super().__init__(hook, internal=internal)
+        self.glob, self.hook, self.silent = glob, hook, internal
 
     def hit(self):
         frame = gdb.newest_frame()
@@ -261,17 +263,40 @@ class FindingCatch(memory.Stop):
             where = memory.text(int(found["where"]))
             body = memory.text(int(found["text"]))
         name = finding_name(int(found["id"]))
+        number, run = ranks_[0] if ranks_ else None, address_of(frame)
+        if FindingCatch.stopped_at == run and self.hook == "ls_gdb_hook_finding":
+            return self.name_better(run, name, body)
+        if FindingCatch.shown == (self.hook, name, where, body):
+            return True  # by another catch
         if not fnmatch.fnmatchcase(name, self.glob):
             return False
+        FindingCatch.shown = (self.hook, name, where, body)
         who = f" of rank{'s' if len(ranks_) > 1 else ''} {memory.rank_list(ranks_)}" if ranks_ else ""
         print(f"finding {name}{who} at {model.short_file(where)}\n{body.rstrip()}")
         gdb.set_convenience_variable("finding_name", name)
-        gdb.set_convenience_variable("finding_rank", ranks_[0] if ranks_ else -1)
-        ranks.State.chosen = ranks_[0] if ranks_ else None
-        FindingCatch.guilty = ranks_[0] if ranks_ else None
+        gdb.set_convenience_variable("finding_rank", -1 if number is None else number)
+        ranks.State.chosen = FindingCatch.guilty = number
+        if self.hook == "ls_gdb_hook_mismatch":
+            FindingCatch.stopped_at, FindingCatch.named = run, name
         return True
 
     guilty = None
+    stopped_at = None  # the run whose mismatch the program stopped at; its finding comes later
+    named = None
+    shown = None
+
+    @classmethod
+    def name_better(cls, run, name, body):
+        """The calls after a mismatch may name it better. The program has stopped for it already."""
+        if name != cls.named:
+            print(f"by the calls that came next the finding is {name}\n{body.rstrip()}")
+            gdb.set_convenience_variable("finding_name", name)
+        cls.stopped_at = None
+        return False
+
+    @classmethod
+    def forget(cls, *_):
+        cls.stopped_at = cls.shown = None
 
     @staticmethod
     def stopped(event):
@@ -293,6 +318,14 @@ class FindingCatch(memory.Stop):
             print(ranks.go_to(run, number))
 
 
+def address_of(frame):
+    """The run of a hook; None for that of a controller."""
+    try:
+        return int(frame.read_var("run")) or None
+    except ValueError:
+        return None
+
+
 def last_error():
     value = memory.variable("last_error")
     return value["text"].string() if value is not None else ""
@@ -307,9 +340,8 @@ $finding_name and $finding_rank say what was found, and the first rank at fault.
         super().__init__("catch finding", gdb.COMMAND_BREAKPOINTS)
 
     def run(self, argument, from_tty):
-        glob = argument.strip() or "*"
-        FindingCatch(glob, "ls_gdb_hook_finding")
-        FindingCatch(glob, "ls_gdb_hook_refused")
+        for hook in FINDING_HOOKS:
+            FindingCatch(argument.strip() or "*", hook)
 
     def choices(self, text):
         return [finding_name(number) for number, name in
@@ -358,6 +390,7 @@ $divergence_rank, $divergence_element: where; $divergence_ours, $divergence_thei
 def register():
     gdb.events.breakpoint_deleted.connect(Slots.forget)
     gdb.events.stop.connect(lambda event: memory.told(FindingCatch.stopped, event))
+    gdb.events.exited.connect(FindingCatch.forget)
     gdb.events.before_prompt.connect(lambda: memory.told(FindingCatch.select))
     for command in (CatchCollective, CatchFinding, CatchDivergence):
         command()

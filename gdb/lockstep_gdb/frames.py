@@ -21,7 +21,7 @@ class Filter:
         for decorated in frames:
             frame = decorated.inferior_frame()
             begun = begun or frame == program
-            if begun and frame.name() == model.RANK_BEGINS:
+            if begun and frame.name() in model.BEGINS:
                 return
             if begun:
                 yield decorated

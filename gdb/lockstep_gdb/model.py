@@ -78,6 +78,18 @@ def need_program():
     check_abi()
 
 
+MPI_PEERS = {-1: "MPI_PROC_NULL", -2: "MPI_ANY_SOURCE", -3: "MPI_ROOT"}
+
+
+def _constant(table, handle, field=None):
+    """The name of one of MPI's constants by its handle; None where it is none."""
+    table, number = memory.variable(table), handle & 0x7ffff
+    if table is None or not 0 < number <= table.type.range()[1]:
+        return None
+    name = table[number] if field is None else table[number][field]
+    return name.string() if int(name) != 0 else None
+
+
 class Calls:
     """Reads calls; remembers communicators while one command lasts."""
 
@@ -93,9 +105,12 @@ class Calls:
             self._comms[address] = Comm(address)
         return self._comms[address]
 
-    def comm_name(self, address):
+    def comm_name(self, address, say=0):
+        """say: as of a call. MPI's world has MPI's name."""
         comm = self.comm(address)
-        return comm.name if comm is not None else "no communicator"
+        if comm is None:
+            return "no communicator"
+        return "MPI_COMM_WORLD" if say != 0 and comm.name == "world" else comm.name
 
     def verb(self, found, prefix=""):
         return memory.enum_name("ls_kind", "LS_", found[prefix + "kind"])
@@ -108,6 +123,8 @@ class Calls:
 
     def describe(self, found, prefix=""):
         """"all_reduce sum of 1024 f32" from a record that holds an ls_call under `prefix`."""
+        if found[prefix + "say"] != 0:
+            return self._of_front(found, prefix)
         verb = self.verb(found, prefix)
         dtype = memory.enum_name("ls_dtype", "LS_", found[prefix + "dtype"])
         count = found[prefix + "count"]
@@ -126,11 +143,29 @@ class Calls:
         root = ""
         if of is not None and of["root_word"] != 0:
             root = f", root {found[prefix + 'root']}"
+        purpose = memory.static_text(found[prefix + "purpose"])
+        root += f" for {purpose}" if purpose else ""
         uneven = found[prefix + "send_counts"] != 0 or found[prefix + "recv_counts"] != 0
         splits = self._splits(found, prefix) if uneven else ""
         if verb == "all_to_all" and uneven:
-            return f"{verb} of {dtype}{splits}"
+            return f"{verb} of {dtype}{splits}{root}"
         return f"{verb}{op} of {count} {dtype}{splits}{root}"
+
+    @staticmethod
+    def _of_front(found, prefix):
+        """"MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM": mpi/request.c has the words."""
+        count, type_, peer, tag, op, form = found.integers(prefix + "words", 4)[:6]
+        out = [memory.static_text(found[prefix + "purpose"])]
+        if form & 1:
+            out += [f"count {count}", _constant("'type.c'::constants", type_, "constant") or "a derived datatype"]
+        if form & 16:
+            out.append(_constant("'op.c'::names", op) or "an operation of the program's own")
+        if form & (2 | 4 | 8):
+            word = "root" if form & 2 else "dest" if form & 4 else "source"
+            out.append(f"{word} {MPI_PEERS.get(peer, peer)}")
+        if form & (4 | 8) and not form & 2:
+            out.append("MPI_ANY_TAG" if tag == -1 else f"tag {tag}")
+        return ", ".join(out)
 
     def _splits(self, found, prefix):
         """", sends {1, 2}, receives {3, 4}": what an uneven call says of each member."""
@@ -232,7 +267,8 @@ class Rank:
         """How many of its calls are complete or not waited for: where it stands."""
         return self.call_count - sum(
             memory.enum_name("ls_request_state", "LS_REQUEST_", w["state"]) != "done"
-            for w in self.waits_in() if w["awaited"])
+            for w in self.waits_in()
+            if w["awaited"] or (w.address == self.record["main.current"] and not w["asynchronous"]))
 
     def thread(self):
         """Its gdb thread; None when it has none."""
@@ -311,12 +347,21 @@ def met():
     return int(value) if value is not None else 0
 
 
+def newest_of_world():
+    """The number of the newest call of world that all its ranks have made; -1: none."""
+    run = find_run() if has_memory() else None
+    worlds = [c for c in comms() if c.string("name") == "world"
+              and (run is None or c["backend"] == run.record["backend"])]
+    return min(Comm(worlds[0].address).next_calls()) - 1 if worlds else -1
+
+
 def met_text():
     count = met()
     return f"{count} set{'' if count == 1 else 's'} of calls met"
 
 
 RANK_BEGINS = "run_program"  # of a rank's thread, in ranks/threads.c: calls the user's function
+BEGINS = (RANK_BEGINS, "ls_mpi_image_main")  # and what calls the main of an MPI program
 
 
 def program_frame():
@@ -328,7 +373,7 @@ def program_frame():
         name = frame.name()
         if name == "rank_main":
             return frame
-        if name == RANK_BEGINS:
+        if name in BEGINS:
             break
         if name is not None and name.startswith("ls_"):
             inside = frame
@@ -350,7 +395,9 @@ def is_of_program(frame):
     """Whether a frame outside of one of the library's is surely the user's, not a static function of
 ours or another library's. Where this is wrong the whole stack is read, with the same result."""
     symtab = frame.find_sal().symtab
-    return symtab is not None and not any(folder in "/" + symtab.filename for folder in _OWN_FOLDERS)
+    if symtab is None or short_file(symtab.objfile.filename or "").startswith(("liblockstep", "lockstep")):
+        return False
+    return not any(folder in "/" + symtab.filename for folder in _OWN_FOLDERS)
 
 
 def frame_text(frame):

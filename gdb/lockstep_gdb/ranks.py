@@ -43,7 +43,7 @@ def _row(rank, calls, frame_of):
     if wait:
         verb = "wait for" if first["asynchronous"] else "end of group:"
         what = f"{verb} {what}, made at {where}"
-    return (rank.state, what, calls.comm_name(first["call.comm"]), str(first["call.seq"]),
+    return (rank.state, what, calls.comm_name(first["call.comm"], first["call.say"]), str(first["call.seq"]),
             wait or where)
 
 
@@ -99,7 +99,7 @@ def _show_group(wanted, all_lines):
     if not group:
         print(f"no SPMD run and no group of calls is going on; {model.met_text()}")
         return
-    pairs = [(c["rank"], ("calls", calls.describe(c), calls.comm_name(c["comm"]), str(c["seq"]),
+    pairs = [(c["rank"], ("calls", calls.describe(c), calls.comm_name(c["comm"], c["say"]), str(c["seq"]),
                           calls.where(c)))
              for c in group if wanted is None or c["rank"] in wanted]
     print(f"a controller makes {len(group)} calls for its ranks; {model.met_text()}")
@@ -312,7 +312,7 @@ class CallsCommand(memory.Command):
             done = ", ".join(w for w in ("" if entry["done"] else "not complete",
                                          pending.get(number, "")) if w)
             rows.append(("", str(number), calls.describe(entry, "call."),
-                         calls.comm_name(entry["call.comm"]), calls.where(entry, "call."), done))
+                         calls.comm_name(entry["call.comm"], entry["call.say"]), calls.where(entry, "call."), done))
         return "\n".join([f"{rank.call_count} call{'' if rank.call_count == 1 else 's'}"] +
                          _aligned(rows))
 
@@ -328,7 +328,8 @@ def _edges(run, calls):
         for found in rank.waits_in():
             comm = calls.comm(found["call.comm"])
             where = calls.where(found, "call.")
-            what = f"{calls.describe(found, 'call.')} on {comm.name}, {where}"
+            name = calls.comm_name(found["call.comm"], found["call.say"])
+            what = f"{calls.describe(found, 'call.')} on {name}, {where}"
             if calls.verb(found, "call.") in ("send", "recv"):
                 yield number, what, (comm.ranks[found["call.root"]],)
             elif found["meet"] != 0:
@@ -414,13 +415,14 @@ def selected_fast():
 
 
 class SeqFunction(gdb.Function):
-    """$seq(): the number of the set of calls that met last, as goto-collective takes it; -1: none."""
+    """$seq(): the number of the newest call of world that all its ranks have made, as goto-collective
+takes it; -1: none."""
 
     def __init__(self):
         super().__init__("seq")
 
     def invoke(self):
-        return memory.guarded(lambda: model.met() - 1)
+        return memory.guarded(model.newest_of_world)
 
 
 def register():

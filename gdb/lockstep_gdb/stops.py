@@ -1,7 +1,8 @@
 """Going on to a collective, the next or a numbered one, and going back.
 
-Collectives are numbered in the order in which they met, through the whole process. A run with a
-schedule of its own repeats these numbers exactly, so going back is running again up to one.
+Users name a collective by its number among the calls of its communicator. The library also counts all
+sets of calls that have met; a run with a schedule repeats both numbers exactly, so going back is
+running again up to one. On the way a finding stops the program, and so does the end of a run.
 """
 import gdb
 
@@ -44,6 +45,20 @@ class Reached(memory.Stop):
             gdb.execute("set var ls_gdb_stop_for.on = 0")
 
 
+class Ended(memory.Stop):
+    """At the end of a run, whose ranks are still there."""
+    seen = False
+
+    def __init__(self):
+        super().__init__("ls_gdb_hook_run", internal=True)
+        self.silent = True
+
+    @staticmethod
+    def hit():
+        Ended.seen = bool(gdb.newest_frame().read_var("ended"))
+        return Ended.seen
+
+
 class Wish:
     """What to go on to: the set of a number, or the first with such a call."""
 
@@ -59,7 +74,7 @@ class Wish:
 
     def __str__(self):
         if self.number != NONE:
-            return f"set {self.number}"
+            return f"set {self.number} of all"
         what = f"call {self.seq}" if self.seq != NONE else \
             "another " + ("call" if self.kind is None else catches.kinds()[self.kind])
         return what + (f" on {self.comm.text}" if self.comm is not None else "")
@@ -91,13 +106,13 @@ def group_of_frame():
 
 
 def describe_met():
-    found, number = group_of_frame()
+    found, _ = group_of_frame()
     calls = model.Calls()
     groups = {}
     for call in found:
         groups.setdefault(calls.where(call), []).append(call["rank"])
-    name = calls.comm_name(found[0]["comm"])
-    if calls.verb(found[0]) == "send":
+    name = calls.comm_name(found[0]["comm"], found[0]["say"])
+    if calls.verb(found[0]) == "send" and found[0]["say"] == 0:
         what = (f"message of {found[0]['count']} "
                 f"{memory.enum_name('ls_dtype', 'LS_', found[0]['dtype'])} "
                 f"from rank {found[0]['rank']} to rank {found[1]['rank']}")
@@ -105,10 +120,7 @@ def describe_met():
         what = calls.describe(found[0])
     places = "; ".join(f"ranks {memory.rank_list(sorted(ids))} at {where}"
                        for where, ids in sorted(groups.items(), key=lambda item: item[1]))
-    # The communicator's own count, where it is another one and the same for all.
-    own = {call["seq"] for call in found}
-    count = f", its call {own.pop()}" if len(own) == 1 and number not in own else ""
-    print(f"#{number}: {what} on {name}{count}, {places}")
+    print(f"#{min(call['seq'] for call in found)}: {what} on {name}, {places}")
     show_program({where.rsplit(':', 1)[0] for where in groups})
 
 
@@ -121,29 +133,36 @@ def show_program(files=()):
     if rank is None and (sal.symtab is None or model.short_file(sal.symtab.filename) not in files):
         return
     frame.select()
-    who = f"[rank {rank.id}] " if rank is not None else ""
-    print(f"{who}{model.frame_text(frame)}")
+    place = model.frame_text(frame) if rank is None or model.is_of_program(frame) else f"at {rank.where()}"
+    print((f"[rank {rank.id}] " if rank is not None else "") + place)
 
 
 def go_on(wish):
     """Continues up to a wish. Returns whether it was reached; if not, tells why it stopped."""
     Reached.arm(wish)
+    Ended.seen, catches.FindingCatch.shown = False, None
+    others = [Ended()] + [catches.FindingCatch("*", hook, internal=True) for hook in catches.FINDING_HOOKS]
     try:
         out = gdb.execute("continue", to_string=True)
     finally:
         Reached.disarm()
+        for other in others:
+            if other.is_valid():
+                other.delete()
     if Reached.seen and alive():
         return True
     lines = [line for line in out.split("\n")
              if line and not line.startswith(("[New Thread", "[Switching", "[Thread", "Continuing"))]
     if lines:
         print("\n".join(lines))
-    if alive():
+    if not alive():
+        print(f"the program ended before {wish} met")
+    elif catches.FindingCatch.shown is not None:
+        print(f"the program stopped at the finding, before {wish} met")
+    elif Ended.seen:
+        print(f"the run ended before {wish} met; its ranks are still here")
+    else:
         print("the program stopped elsewhere")
-        return False
-    print(f"the program ended before {wish} met")
-    if wish.seq != NONE:
-        print("calls that make communicators or check replicas have numbers, too, but are no sets")
     return False
 
 
@@ -171,8 +190,8 @@ Stops before its data moves, with the rank selected whose call completed it."""
 
 
 class UntilCollective(memory.Command):
-    """until-collective SEQ: goes on until the set of calls number SEQ has met, which $seq() then is.
-until-collective SEQ on COMM: until call SEQ of a communicator has met, as `ranks` counts them.
+    """until-collective SEQ [on COMM]: goes on until call SEQ of a communicator has met, as findings and
+`ranks` count them. Without COMM: of world. A finding on the way stops it.
 
 COMM is the communicator's name, or #NUMBER where several share it."""
 
@@ -182,14 +201,9 @@ COMM is the communicator's name, or #NUMBER where several share it."""
     def run(self, argument, from_tty):
         need_own_process()
         wish = wish_of(argument)
-        if wish.comm is None and wish.number < model.met():
-            raise Failure(f"{model.met()} sets have met already; 'goto-collective {wish.number}' "
-                          "goes back")
-        if wish.comm is not None:
-            comm = wish.comm.found()
-            if comm is not None and min(comm.next_calls()) > wish.seq:
-                raise Failure(f"{wish} was made by all its ranks already; 'goto-collective {argument}'"
-                              " goes back")
+        comm = wish.comm.found()
+        if comm is not None and min(comm.next_calls()) > wish.seq:
+            raise Failure(f"{wish} was made by all its ranks already; 'goto-collective {argument}' goes back")
         if go_on(wish):
             describe_met()
 
@@ -199,9 +213,43 @@ COMM is the communicator's name, or #NUMBER where several share it."""
         return catches.call_choices(text, ())
 
 
+class breakpoints_off:
+    """The user's breakpoints are passed over."""
+
+    def __enter__(self):
+        self.kept = [b for b in gdb.breakpoints() or () if b.enabled and b.is_valid() and b.number > 0]
+        for breakpoint_ in self.kept:
+            breakpoint_.enabled = False
+
+    def __exit__(self, *_):
+        for breakpoint_ in self.kept:
+            if breakpoint_.is_valid():
+                breakpoint_.enabled = True
+
+
+def start_again():
+    if alive() and gdb.selected_inferior().was_attached:
+        raise Failure("gdb was attached to this process, so it cannot start it again")
+    if gdb.lookup_global_symbol("main") is None:
+        raise Failure(memory.no_information("main"))
+    confirm = gdb.parameter("confirm")
+    gdb.execute("set confirm off")
+    main = gdb.Breakpoint("main", internal=True, temporary=True)
+    main.silent = True
+    try:
+        gdb.execute("run", to_string=True)
+    finally:
+        gdb.execute(f"set confirm {'on' if confirm else 'off'}")
+        if main.is_valid():
+            main.delete()
+    if not alive():
+        raise Failure("the program did not start again")
+    model.need_program()
+
+
 class GotoCollective(memory.Command):
-    """goto-collective SEQ: goes to where set SEQ met, forward or back.
-goto-collective SEQ on COMM: to where call SEQ of a communicator met (#NUMBER where several share a name).
+    """goto-collective SEQ [on COMM]: goes to where call SEQ of a communicator met, forward or back, or to
+the finding before it. Without COMM: of world (#NUMBER where several share a name).
 
 Back means that the program is run again in this gdb: its schedule repeats itself. Breakpoints are
 kept, and passed over on the way."""
@@ -213,51 +261,53 @@ kept, and passed over on the way."""
         if alive():
             need_own_process()
         wish = wish_of(argument)
-        kept = [b for b in gdb.breakpoints() or () if b.enabled and b.is_valid() and b.number > 0]
-        for breakpoint_ in kept:
-            breakpoint_.enabled = False
-        try:
-            if not alive() or self._is_behind(wish):
-                self._start()
+        comm = wish.comm.found() if alive() else None
+        behind = comm is not None and max(comm.next_calls()) > wish.seq
+        with breakpoints_off():
+            if not alive() or behind:
+                start_again()
             reached = go_on(wish)
-        finally:
-            for breakpoint_ in kept:
-                if breakpoint_.is_valid():
-                    breakpoint_.enabled = True
         if reached:
             describe_met()
-
-    @staticmethod
-    def _is_behind(wish):
-        if wish.comm is None:
-            return wish.number < model.met()
-        comm = wish.comm.found()
-        return comm is not None and max(comm.next_calls()) > wish.seq
-
-    @staticmethod
-    def _start():
-        if alive() and gdb.selected_inferior().was_attached:
-            raise Failure("gdb was attached to this process, so it cannot start it again")
-        if gdb.lookup_global_symbol("main") is None:
-            raise Failure(memory.no_information("main"))
-        confirm = gdb.parameter("confirm")
-        gdb.execute("set confirm off")
-        main = gdb.Breakpoint("main", internal=True, temporary=True)
-        main.silent = True
-        try:
-            gdb.execute("run", to_string=True)
-        finally:
-            gdb.execute(f"set confirm {'on' if confirm else 'off'}")
-            if main.is_valid():
-                main.delete()
-        if not alive():
-            raise Failure("the program did not start again")
-        model.need_program()
 
     typed = staticmethod(catches.call_typed)
 
     def choices(self, text):
         return catches.call_choices(text, ())
+
+
+class ReverseNextCollective(memory.Command):
+    """reverse-next-collective [KIND] [on COMM]: goes back to the set before, of a kind or on a communicator.
+
+The program is run again in this gdb up to there, as `goto-collective` does it."""
+
+    def __init__(self):
+        super().__init__("reverse-next-collective", gdb.COMMAND_RUNNING)
+
+    def run(self, argument, from_tty):
+        need_own_process()
+        where, here = catches.Where(argument), model.met() - 1
+        with breakpoints_off():
+            target = here - 1 if where.kind is None and where.comm is None else self._last(where, here)
+            if target < 0:
+                raise Failure("no such set has met before this one")
+            start_again()
+            if go_on(Wish(number=target)):
+                describe_met()
+
+    @staticmethod
+    def _last(where, here):
+        """The number of the newest such set before set `here`; -1: none, and the program is at `here`."""
+        last = -1
+        start_again()
+        while go_on(Wish(kind=where.kind, comm=where.comm)) and model.met() - 1 < here:
+            last = model.met() - 1
+        return last
+
+    typed = staticmethod(catches.call_typed)
+
+    def choices(self, text):
+        return catches.call_choices(text, catches.kind_names())
 
 
 def wish_of(argument):
@@ -266,12 +316,12 @@ def wish_of(argument):
     try:
         number = int(gdb.parse_and_eval(text.strip()))
     except (gdb.error, ValueError):
-        raise Failure(f"'{text.strip()}' is no number of a set of calls") from None
+        raise Failure(f"'{text.strip()}' is no number of a call") from None
     if not 0 <= number < NONE:
-        raise Failure(f"{number} is no number of a set of calls")
+        raise Failure(f"{number} is no number of a call")
     if on and not comm.strip():
         raise Failure("'on' needs the name of a communicator")
-    return Wish(seq=number, comm=catches.CommName(comm.strip())) if on else Wish(number=number)
+    return Wish(seq=number, comm=catches.CommName(comm.strip() or "world"))
 
 
 class OutOfLibrary(memory.Command):
@@ -304,6 +354,6 @@ def hook_steps():
 
 
 def register():
-    for command in (NextCollective, UntilCollective, GotoCollective, OutOfLibrary):
+    for command in (NextCollective, UntilCollective, GotoCollective, ReverseNextCollective, OutOfLibrary):
         command()
     hook_steps()

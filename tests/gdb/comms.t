@@ -12,7 +12,7 @@ no communicator pair exists yet; there is none
 #0: all_reduce sum of 1 i32 on pair, ranks 0, 1 at comms.c:100
 controller () at comms.c:36
 (gdb) next-collective on #1
-#1: all_reduce sum of 1 i32 on pair, its call 0, ranks 2, 3 at comms.c:101
+#0: all_reduce sum of 1 i32 on pair, ranks 2, 3 at comms.c:101
 controller () at comms.c:36
 (gdb) next-collective on pair
 2 communicators are named pair: write #0 (ranks 0, 1), #1 (ranks 2, 3)
@@ -25,13 +25,13 @@ a controller makes 2 calls for its ranks; 2 sets of calls met
    2     calls  all_reduce sum of 1 i32  pair          0    comms.c:101
    3     calls  all_reduce sum of 1 i32  pair          0    comms.c:101
 (gdb) until-collective 1 on #0
-#2: all_reduce sum of 1 i32 on pair, its call 1, ranks 0, 1 at comms.c:102
+#1: all_reduce sum of 1 i32 on pair, ranks 0, 1 at comms.c:102
 controller () at comms.c:36
 (gdb) until-collective 0 on #0
 call 0 on #0 was made by all its ranks already; 'goto-collective 0 on #0' goes back
 (gdb) until-collective 1 on world
 no communicator world exists yet; there is pair
-#4: all_reduce max of 1 i32 on world, its call 1, ranks 0-3 at comms.c:55
+#1: all_reduce max of 1 i32 on world, ranks 0-3 at comms.c:55
 [rank 2] program () at comms.c:55
 (gdb) complete until-collective 2 on h
 (gdb) complete until-collective 2 on world/
@@ -46,26 +46,24 @@ next-collective broadcast on
 catch collective broadcast on gpu[0]
 catch collective broadcast on gpu[1]
 (gdb) next-collective broadcast on gpu[1]
-#5: broadcast of 1 i32, root 0 on gpu[1], its call 0, ranks 2, 3 at comms.c:57
+#0: broadcast of 1 i32, root 0 on gpu[1], ranks 2, 3 at comms.c:57
 [rank 3] program () at comms.c:57
 (gdb) until-collective 0 on gpu[1]
 call 0 on gpu[1] was made by all its ranks already; 'goto-collective 0 on gpu[1]' goes back
 (gdb) goto-collective 0 on gpu[1]
-#5: broadcast of 1 i32, root 0 on gpu[1], its call 0, ranks 2, 3 at comms.c:57
+#0: broadcast of 1 i32, root 0 on gpu[1], ranks 2, 3 at comms.c:57
 [rank 3] program () at comms.c:57
 (gdb) goto-collective 2 on gpu[0]
-#13: broadcast of 1 i32, root 0 on gpu[0], its call 2, ranks 0, 1 at comms.c:57
+#2: broadcast of 1 i32, root 0 on gpu[0], ranks 0, 1 at comms.c:57
 [rank 1] program () at comms.c:57
 (gdb) next-collective recv
-#17: message of 1 i32 from rank 2 to rank 3 on gpu[1], its call 3, ranks 2, 3 at comms.c:66
+#3: message of 1 i32 from rank 2 to rank 3 on gpu[1], ranks 2, 3 at comms.c:66
 [rank 2] program () at comms.c:66
 (gdb) goto-collective 0 on world
-ended with 0
-[Inferior 1 (process ...) exited normally]
-the program ended before call 0 on world met
-calls that make communicators or check replicas have numbers, too, but are no sets
+#1: all_reduce max of 1 i32 on world, ranks 0-3 at comms.c:55
+[rank 2] program () at comms.c:55
 (gdb) goto-collective 1 on world
-#4: all_reduce max of 1 i32 on world, its call 1, ranks 0-3 at comms.c:55
+#1: all_reduce max of 1 i32 on world, ranks 0-3 at comms.c:55
 [rank 2] program () at comms.c:55
 (gdb) catch collective broadcast on gpu[0] if $rank() == 1
 Breakpoint 2 at 0x...: file ranks/hooks.c, line ....
@@ -95,22 +93,18 @@ Num     Type           Disp Enb Address            What
 5       breakpoint     keep y   0x... in ls_gdb_hook_group_caught at collectives/hooks.c: ...
 (gdb) delete
 (gdb) until-collective on world
-'on world' is no number of a set of calls
+'on world' is no number of a call
 (gdb) until-collective 2 on
 'on' needs the name of a communicator
 (gdb) until-collective -1 on world
--1 is no number of a set of calls
+-1 is no number of a call
 (gdb) until-collective 0 on a name of a communicator that is longer than any can be
 'a name of a communicator that is longer than any can be' is too long for the name of a communicator
 (gdb) next-collective sideways on world
 'sideways' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
 (gdb) until-collective 9 on wolrd
-...
 no communicator wolrd exists yet; there is world, gpu[0], gpu[1], world/0 #3, world/1 #4
-...
-[Inferior 1 (process ...) exited normally]
-the program ended before call 9 on wolrd met
-calls that make communicators or check replicas have numbers, too, but are no sets
+the run ended before call 9 on wolrd met; its ranks are still here
 # Catches set before the program runs hold in each of its runs; a deleted one frees its place.
 $ lockstep gdb -- comms
 (gdb) catch collective on pair if $rank() == 3
@@ -145,10 +139,12 @@ Function "ls_gdb_hook_loaded" not defined.
 Function "ls_gdb_hook_caught" not defined.
 Breakpoint 1 (ls_gdb_hook_caught) pending.
 (gdb) catch finding
+Function "ls_gdb_hook_mismatch" not defined.
+Breakpoint 2 (ls_gdb_hook_mismatch) pending.
 Function "ls_gdb_hook_finding" not defined.
-Breakpoint 2 (ls_gdb_hook_finding) pending.
+Breakpoint 3 (ls_gdb_hook_finding) pending.
 Function "ls_gdb_hook_refused" not defined.
-Breakpoint 3 (ls_gdb_hook_refused) pending.
+Breakpoint 4 (ls_gdb_hook_refused) pending.
 (gdb) run
 Thread 4 "rank 2" hit Breakpoint 1, ls_gdb_hook_caught ...
 (gdb) print *request

@@ -94,10 +94,17 @@ def bless(path, replies):
         stream.write("\n".join(out))
 
 
-def program_path(build, source, words):
-    """The command line with its program or scenario found."""
+def program_path(build, source, words, scratch):
+    """The command line with its program or scenario found; a program for MPI is built."""
     out = []
     for word in words:
+        if word == "lockstep":
+            word = os.path.join(build, word)
+        if "mpi" in words and os.path.exists(os.path.join(source, "tests/gdb", word + ".c")):
+            built = os.path.join(scratch, word)
+            subprocess.run([os.path.join(build, "lockstep-cc"), "-g", "-O0", "-fopenmp",
+                            os.path.join(source, "tests/gdb", word + ".c"), "-o", built], check=True)
+            word = built
         for folder in ("examples", "tests/gdb"):
             if os.access(os.path.join(build, folder, word), os.X_OK) and "/" not in word:
                 word = os.path.join(build, folder, word)
@@ -125,7 +132,7 @@ exec {shutil.which('gdb')} -nx -batch "${{before[@]}}" {quoted} "$@"
     os.chmod(wrapper, 0o755)
     environment = dict(os.environ, LOCKSTEP_GDB=wrapper, LC_ALL="C.UTF-8", HOME=scratch)
     environment.pop("ASAN_OPTIONS", None)
-    words = program_path(build, source, session.command.split()[1:])
+    words = program_path(build, source, session.command.split()[1:], scratch)
     done = subprocess.run([os.path.join(build, "lockstep")] + words, cwd=scratch, env=environment,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)

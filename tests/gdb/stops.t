@@ -53,14 +53,13 @@ $12 = all_reduce avg of 2 f32 on world (rank 1, call 2, data_parallel.c:30), pos
 (gdb) catch collective nonsense
 'nonsense' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
 (gdb) goto-collective 99
-after 5 steps on 4 ranks: weight 1.55490053, bias 1.81154966
-[Inferior 1 (process ...) exited normally]
-the program ended before set 99 met
+the run ended before call 99 on world met; its ranks are still here
 # A message, and a finding of an SPMD program.
 $ lockstep gdb -- pipeline --bug
 (gdb) catch finding deadlock.*
 Breakpoint 1 at 0x...: file ranks/hooks.c, line ....
-Breakpoint 2 at 0x...: file collectives/hooks.c, line ....
+Breakpoint 2 at 0x...: file ranks/hooks.c, line ....
+Breakpoint 3 at 0x...: file collectives/hooks.c, line ....
 (gdb) run
 finding deadlock.cycle of ranks 1, 2 at pipeline.c:29
 deadlock: 2 ranks wait for each other in a circle
@@ -75,7 +74,7 @@ last calls of rank 1, newest last:
   recv of 4 f32 from rank 2 on world (not complete) at examples/pipeline.c:29
 last calls of rank 2, newest last:
   recv of 4 f32 from rank 1 on world (not complete) at examples/pipeline.c:18
-Thread 2 "rank 0" hit Breakpoint 1, ls_gdb_hook_finding ...
+Thread 2 "rank 0" hit Breakpoint 2, ls_gdb_hook_finding ...
 [rank 1, blocked] micro_batch () at pipeline.c:29
 (gdb) print $finding_name
 $1 = "deadlock.cycle"
@@ -124,6 +123,4 @@ Temporary breakpoint 1, main (argc=1, argv=0x...) at examples/moe.c:70
    2     blocked  reduce sum of 1 f64, root 0  world         3    moe.c:62
    3     blocked  reduce sum of 1 f64, root 0  world         3    moe.c:62
 (gdb) next-collective
-rank 0: 12 tokens came to its expert; all outputs add up to 15000
-[Inferior 1 (process ...) exited normally]
-the program ended before another call met
+the run ended before another call met; its ranks are still here
