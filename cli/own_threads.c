@@ -51,7 +51,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *out,
     rank->run->observed += 1;
     int status = next(out, attributes, run_own, own);
     if (status != 0) {
-        ls_turns__never_began(thread);
+        ls_outside__never_began(thread);
         free(own);
     }
     return status;

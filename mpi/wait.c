@@ -459,6 +459,7 @@ int MPI_Grequest_complete(MPI_Request handle) {
                              request == NULL ? why : "none of MPI_Grequest_start");
     }
     request->general_done = true;
+    ls_mpi__state.run->completed += 1;  // a thread that polls for it may continue
     int result = MPI_SUCCESS;
     if (request->freed) {
         result = release_general(me, request);

@@ -48,7 +48,7 @@ LS_API_BACKENDS bool ls_turns__other(ls_rank *rank, const char **file, int *line
 // made, at its end.
 LS_API_BACKENDS ls_thread *ls_turns__make(ls_rank *rank);
 LS_API_BACKENDS void ls_turns__begin(ls_thread *thread);
-LS_API_BACKENDS void ls_turns__never_began(ls_thread *thread);
+LS_API_BACKENDS void ls_outside__never_began(ls_thread *thread);
 LS_API_BACKENDS void ls_turns__end(void);
 // The rank that the calling thread runs; NULL outside of programs.
 LS_API_BACKENDS ls_rank *ls_schedule__current(void);

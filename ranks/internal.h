@@ -38,8 +38,15 @@ bool ls_turns__stop(ls_thread *me, ls_thread_state state);
 void ls_turns__start(ls_rank *rank);  // lets a thread that could continue do so
 bool ls_turns__wake(ls_rank *rank);   // threads whose calls are complete could continue: any
 void ls_turns__wait(ls_thread *me);   // until it is INSIDE
-// No rank could run: whether a thread outside of the library comes to a call.
-bool ls_turns__await_arrival(ls_spmd *run);
+
+// ---- outside.c: the threads of a rank that are outside of the library ---------------------------
+// Waits until the other threads of a rank sleep or are in calls: none has run between two looks.
+void ls_outside__settle(ls_rank *rank, const ls_thread *me);
+// No rank could run: whether a thread comes to a call.
+bool ls_outside__await_arrival(ls_spmd *run);
+// All polls were in vain: whether a thread may have changed what they see since the last question,
+// within the deadline.
+bool ls_outside__may_change(ls_spmd *run);
 
 // ---- trap.c: what signals tell ------------------------------------------------------------------
 #define LS_STACK_GUARD_BYTES   ((size_t)256 << 10)  // below each rank's stack

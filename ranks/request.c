@@ -1,4 +1,5 @@
 // Requests: calls on their way, and how a rank waits for them.
+#include "base/time.h"
 #include "ranks/internal.h"
 
 #define POLLS_MAX      10000  // in a row, while no rank made or completed a call
@@ -153,14 +154,19 @@ int ls_request__poll(bool *hopeless, ls_rank *rank) {
     ls_spmd *run = rank->run;
     *hopeless = false;
     uint64_t now = run->calls + run->completed;
-    run->idle_polls = run->idle_since == now ? run->idle_polls + 1 : 0;
-    run->idle_since = now;
+    if (run->idle_since != now || run->idle_polls == 0) {
+        run->idle_since = now;
+        run->idle_polls = 0;
+        run->idle_from = ls_time_now();
+        run->outside_known = false;
+    }
+    run->idle_polls += 1;
     if (run->idle_polls > 2 * run->rank_count + 2) {
         (void)run->core->choose(run);
     }
     if (run->idle_polls > IDLE_POLLS_MAX) {
-        *hopeless = !run->has_threads || !ls_turns__await_arrival(run);
-        run->idle_polls = 0;
+        *hopeless = !run->has_threads || !ls_outside__may_change(run);
+        run->idle_polls = 1;
     }
     if (run->status == LS_OK) {
         ls_schedule__give_way(rank);

@@ -352,7 +352,7 @@ void ls_schedule__give_way(ls_rank *rank) {
 static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     ls_rank *next = choose(run, from);
     while (next == NULL &&
-           (run->core->choose(run) || (run->has_threads && ls_turns__await_arrival(run)))) {
+           (run->core->choose(run) || (run->has_threads && ls_outside__await_arrival(run)))) {
         next = choose(run, from);
     }
     if (next == NULL) {
@@ -369,7 +369,7 @@ static void choose_or_explain_all(ls_spmd *run) {
     }
     if (run->running_count == 0 && run->has_threads) {
         (void)pthread_mutex_unlock(&run->mutex);
-        (void)ls_turns__await_arrival(run);
+        (void)ls_outside__await_arrival(run);
         (void)pthread_mutex_lock(&run->mutex);
     }
     if (run->running_count == 0) {

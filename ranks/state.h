@@ -220,6 +220,7 @@ struct ls_rank {
     ls_thread *warden;     // which waits until the others sleep, and then chooses; NULL: none
     bool holds;            // it has the run token
     bool calls_at_once;    // its threads may be in calls at once: their order is chosen
+    int spins;             // times that it waited in vain for a thread that computed
     atomic_bool arrived;   // a thread has come to a call while another rank had the run token
     bool waits;            // in the library, for the run token
     bool parted;           // a debugger took the run token from it while it ran its program
@@ -421,6 +422,10 @@ struct ls_spmd {
     int passed_over;  // polls since a delayed rank has run
     int idle_polls;   // in a row, by all ranks, while nothing happened
     uint64_t idle_since;
+    double idle_from;        // when that was
+    bool outside_known;      // since then, these: of the threads outside of calls
+    uint64_t outside_times;  // that they had begun to run
+    int outside_count;
     ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
     ls_crossing *crossings;   // [crossing_count] to be reported at the end, see sites.c

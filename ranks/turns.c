@@ -6,23 +6,12 @@
 // Invariant: one thread of a rank is INSIDE at most, and only while the rank has the run token (or
 // where nobody passes one on: parallel and direct runs). States change under `turn`.
 #define _GNU_SOURCE  // gettid
-#include <fcntl.h>
-#include <inttypes.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/time.h"
 #include "ranks/internal.h"
 
-#define CHOICE_STREAM 0x74687264u          // of random draws
-#define SPINS_NS      UINT64_C(250000000)  // of computing, after which a rank waits no longer
-#define SPINS_TIMES   200                  // that it began to run: it yields a busy machine
-#define YIELDS        50                   // looks before the first nap
-#define NAP_NS_MAX    1000000L
+#define CHOICE_STREAM 0x74687264u  // of random draws
 
 static _Thread_local ls_thread *own;
 
@@ -94,186 +83,11 @@ void ls_turns__begin(ls_thread *thread) {
     thread->tid = (int)gettid();
 }
 
-// Call these two with `turn` locked.
-static ls_thread *find(ls_rank *rank, int number) {
-    ls_thread *at = &rank->main;
-    while (at != NULL && at->number != number) {
-        at = at->next;
-    }
-    return at;
-}
-
-static void forget(ls_thread *thread) {
-    ls_rank *rank = thread->rank;
-    ls_thread **at = &rank->main.next;
-    while (*at != NULL && *at != thread) {
-        at = &(*at)->next;
-    }
-    if (*at == thread) {
-        *at = thread->next;
-        rank->thread_count -= 1;
-        (void)sem_destroy(&thread->go);
-        free(thread);
-    }
-}
-
-void ls_turns__never_began(ls_thread *thread) {
-    ls_rank *rank = thread->rank;
-    (void)pthread_mutex_lock(&rank->turn);
-    forget(thread);
-    (void)pthread_mutex_unlock(&rank->turn);
-}
-
 // It is forgotten once the kernel has ended it, since until then it may wake the thread that joins
 // it.
 void ls_turns__end(void) {
     own->left = true;
     ls_schedule__set_current(NULL);
-}
-
-// ---- Threads outside of the library -------------------------------------------------------------
-typedef enum doing {
-    DOING_GONE,
-    DOING_SLEEPS,   // until another thread wakes it
-    DOING_RETURNS,  // sleeps until a time, or until something outside of the process happens
-    DOING_RUNS,
-} doing;
-
-// out [bytes]: what the file of that name of a thread says. False: there is no such thread.
-static bool read_about(char *out, size_t bytes, int tid, const char *name) {
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file >= 0 ? read(file, out, bytes - 1) : -1;
-    if (file >= 0) {
-        (void)close(file);
-    }
-    out[length > 0 ? length : 0] = 0;
-    return length > 0;
-}
-
-// cpu_ns: that it has used; times: it has begun to run so often.
-static doing look_at(int tid, uint64_t *cpu_ns, uint64_t *times) {
-    char text[256];
-    unsigned long waited, args[4] = {0};
-    long number = -1;
-    if (read_about(text, sizeof text, tid, "schedstat")) {
-        (void)sscanf(text, "%" SCNu64 " %lu %" SCNu64, cpu_ns, &waited, times);
-    }
-    if (!read_about(text, sizeof text, tid, "syscall")) {
-        (void)snprintf(text, sizeof text, "/proc/self/task/%d", tid);
-        bool there = access(text, F_OK) == 0;
-        return !there ? DOING_GONE
-                      : (access("/proc/self/syscall", R_OK) == 0 ? DOING_RUNS : DOING_SLEEPS);
-    }
-    if (sscanf(text, "%ld %lx %lx %lx %lx", &number, &args[0], &args[1], &args[2], &args[3]) < 5 ||
-        number < 0) {
-        return DOING_RUNS;
-    }
-    return number == SYS_futex && args[3] == 0 ? DOING_SLEEPS : DOING_RETURNS;
-}
-
-typedef struct looks {
-    uint64_t times;  // that the threads have begun to run, all together
-    int count;
-    bool runs, returns;
-} looks;
-
-static void add_look(looks *out, ls_thread *at, doing what, uint64_t cpu_ns, uint64_t times) {
-    if (at->cpu_ns == 0) {
-        at->cpu_ns = cpu_ns;
-        at->times = times;
-    }
-    at->spins = at->spins || cpu_ns - at->cpu_ns > SPINS_NS || times - at->times > SPINS_TIMES;
-    out->count += at->spins ? 0 : 1;
-    out->times += at->spins ? 0 : times;
-    out->runs = out->runs || (what == DOING_RUNS && !at->spins);
-    out->returns = out->returns || what == DOING_RETURNS || at->spins;
-}
-
-// Looks at the threads of a rank that are outside of the library but `me`. Not under `turn`: a
-// thread that waits for it to come to a call would look asleep.
-static void look_at_rank(looks *out, ls_rank *rank, const ls_thread *me) {
-    int number = -1;
-    while (true) {
-        uint64_t cpu_ns = 0, times = 0;
-        (void)pthread_mutex_lock(&rank->turn);
-        ls_thread *at = &rank->main;
-        while (at != NULL &&
-               (at->number <= number || at == me || at->ended || at->state != LS_THREAD_OUT)) {
-            at = at->next;
-        }
-        int tid = at != NULL ? at->tid : 0;
-        (void)pthread_mutex_unlock(&rank->turn);
-        if (at == NULL) {
-            return;
-        }
-        number = at->number;
-        doing what = tid == 0 ? DOING_RUNS : look_at(tid, &cpu_ns, &times);
-        (void)pthread_mutex_lock(&rank->turn);
-        at = find(rank, number);
-        if (at != NULL && what == DOING_GONE && number > 0) {
-            forget(at);
-        } else if (at != NULL && at->state == LS_THREAD_OUT) {
-            add_look(out, at, what, cpu_ns, times);
-        } else {
-            out->runs = true;  // it has come to a call: look again
-        }
-        (void)pthread_mutex_unlock(&rank->turn);
-    }
-}
-
-static void nap(int looked) {
-    long ns = looked < YIELDS ? 0 : 20000L * (looked - YIELDS);
-    if (ns == 0) {
-        (void)sched_yield();
-    } else {
-        ls_time_sleep(1e-9 * (double)(ns < NAP_NS_MAX ? ns : NAP_NS_MAX));
-    }
-}
-
-// Waits until the other threads of a rank sleep or are in calls: none has run between two looks.
-static void settle(ls_rank *rank, const ls_thread *me) {
-    looks before = {.runs = true};
-    for (int i = 0; rank->calls_at_once && rank->run->status == LS_OK; i++) {
-        looks now = {0};
-        look_at_rank(&now, rank, me);
-        bool same = now.times == before.times && now.count == before.count;
-        if (!now.runs && (now.count == 0 || (!before.runs && same))) {
-            return;
-        }
-        before = now;
-        // The watch of the deadline sees that the rank is not stuck: how fast its threads get on
-        // is the machine's affair.
-        atomic_fetch_add_explicit(&rank->run->beat, 1, memory_order_relaxed);
-        nap(i);
-    }
-}
-
-// The same of all ranks that have threads; whether one of them comes to a call. Waits for those
-// that sleep until a time, for the deadline at most.
-bool ls_turns__await_arrival(ls_spmd *run) {
-    double from = ls_time_now();
-    looks before = {.runs = true};
-    for (int i = 0; !run->arrivals; i++) {
-        looks all = {0};
-        for (int r = 0; r < run->rank_count; r++) {
-            ls_rank *rank = &run->ranks[r];
-            bool lives = rank->state != LS_RANK_RETURNED && rank->state != LS_RANK_DIED;
-            if (lives && rank->thread_count > 1) {
-                look_at_rank(&all, rank, NULL);
-            }
-        }
-        bool late = run->deadline_seconds > 0 && ls_time_now() - from > run->deadline_seconds;
-        bool quiet = !all.runs && !all.returns && !before.runs && all.times == before.times &&
-                     all.count == before.count;
-        if (late || quiet) {
-            break;
-        }
-        before = all;
-        nap(i);
-    }
-    return run->arrivals;
 }
 
 // ---- Choosing -----------------------------------------------------------------------------------
@@ -319,7 +133,7 @@ ls_thread *ls_turns__take(ls_rank *rank) {
 bool ls_turns__stop(ls_thread *me, ls_thread_state state) {
     ls_rank *rank = me->rank;
     if (state == LS_THREAD_BLOCKED && rank->thread_count > 1) {
-        settle(rank, me);
+        ls_outside__settle(rank, me);
     }
     (void)pthread_mutex_lock(&rank->turn);
     bool ready = false;
@@ -360,7 +174,7 @@ bool ls_turns__wake(ls_rank *rank) {
 // The rank has the run token and no thread inside: waits for its threads and chooses one, or gives
 // the run token on.
 static void guard(ls_rank *rank, ls_thread *me) {
-    settle(rank, me);
+    ls_outside__settle(rank, me);
     (void)pthread_mutex_lock(&rank->turn);
     rank->warden = NULL;
     ls_thread *chosen = choose(rank);

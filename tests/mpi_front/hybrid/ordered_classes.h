@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -42,14 +43,41 @@ static int ways() {
     return used;
 }
 
+// A request of the program's own, which a thread completes while another one waits for it.
+static int query(void *, MPI_Status *status) {
+    MPI_Status_set_elements(status, MPI_INT, 0);
+    return MPI_Status_set_cancelled(status, 0);
+}
+
+static int release(void *) {
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *, int) {
+    return MPI_SUCCESS;
+}
+
+static void completed_late() {
+    MPI_Request request;
+    MPI_Grequest_start(query, release, cancel, nullptr, &request);
+    std::thread thread([handle = request] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        MPI_Grequest_complete(handle);
+    });
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    thread.join();
+}
+
 int main(int argc, char **argv) {
-    int rank, provided;
+    int rank, size, provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Win_allocate(2 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
     memory[0] = memory[1] = 0;
     MPI_Barrier(MPI_COMM_WORLD);
-    int used = rank == 0 ? ways() : 0;
+    int used = rank == 0 && size > 1 ? ways() : 0;
+    completed_late();
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_free(&win);
     MPI_Finalize();

@@ -313,6 +313,111 @@ static void general(void) {
     pthread_join(thread, NULL);
 }
 
+// The rank polls in a call while another thread of it is outside of MPI for long, and then makes
+// the call that the poll waits for.
+static void *completes_late(void *arg) {
+    usleep(300000);
+    MPI_Grequest_complete(*(MPI_Request *)arg);
+    return NULL;
+}
+
+static void *completes_when_told(void *arg) {
+    pthread_mutex_lock(&mutex);
+    while (flag == 0) {
+        pthread_cond_wait(&changed, &mutex);
+    }
+    flag = 0;
+    pthread_mutex_unlock(&mutex);
+    MPI_Grequest_complete(*(MPI_Request *)arg);
+    return NULL;
+}
+
+static void *tells_late(void *arg) {
+    usleep(300000);
+    pthread_mutex_lock(&mutex);
+    flag = 1;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&mutex);
+    return arg;
+}
+
+static void wait_late(int way, void *(*first)(void *), void *(*second)(void *)) {
+    pthread_t threads[2];
+    int index, done = 0, count;
+    MPI_Request request, handle;
+    MPI_Grequest_start(query, release, cancel, NULL, &request);
+    handle = request;
+    pthread_create(&threads[0], NULL, first, &handle);
+    pthread_create(&threads[1], NULL, second, &handle);
+    switch (way) {
+    case 0:
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        break;
+    case 1:
+        MPI_Waitany(1, &request, &index, MPI_STATUS_IGNORE);
+        break;
+    case 2:
+        MPI_Waitsome(1, &request, &count, &index, MPI_STATUSES_IGNORE);
+        break;
+    default:
+        while (done == 0) {
+            MPI_Testall(1, &request, &done, MPI_STATUSES_IGNORE);
+        }
+    }
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+}
+
+static void *nothing(void *arg) {
+    return arg;
+}
+
+static void general_late(void) {
+    for (int way = 0; way < 4; way++) {
+        wait_late(way, completes_late, nothing);
+    }
+    wait_late(0, completes_when_told, tells_late);
+}
+
+static void general_sections(void) {
+    MPI_Request request, handle;
+    MPI_Grequest_start(query, release, cancel, NULL, &request);
+    handle = request;
+#pragma omp parallel num_threads(2)
+    {
+        if (omp_get_thread_num() == 0) {
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            completes_late(&handle);
+        }
+    }
+}
+
+// A thread without calls ends the rank's polls: it sleeps, or it computes.
+static void *sets_flag(void *arg) {
+    if (arg == NULL) {
+        usleep(300000);
+    } else {
+        for (clock_t from = clock(); clock() - from < CLOCKS_PER_SEC / 2;) {
+        }
+    }
+    flag = 1;
+    return NULL;
+}
+
+static void flag_late(void) {
+    for (int way = 0; way < 2; way++) {
+        pthread_t thread;
+        int there;
+        flag = 0;
+        pthread_create(&thread, NULL, sets_flag, way == 0 ? NULL : &there);
+        while (flag == 0) {
+            MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        }
+        pthread_join(thread, NULL);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *way = argv[1];
     int level = strcmp(way, "serialized") == 0 ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
@@ -339,6 +444,9 @@ int main(int argc, char **argv) {
         {"funneled", NULL, funneled, 0},
         {"order", NULL, order, 0},
         {"general", NULL, general, 0},
+        {"general_late", NULL, general_late, 0},
+        {"general_sections", NULL, general_sections, 0},
+        {"flag_late", NULL, flag_late, 0},
     };
     int found = 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {

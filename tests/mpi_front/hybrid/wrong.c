@@ -83,6 +83,43 @@ static void *endless(void *arg) {
     return arg;
 }
 
+// The thread that would complete a request waits for a lock that the waiting one holds.
+static int query(void *state, MPI_Status *status) {
+    MPI_Status_set_elements(status, MPI_INT, 0);
+    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static int release(void *state) {
+    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static int cancel(void *state, int complete) {
+    return state == NULL && complete ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static void *completes(void *arg) {
+    pthread_mutex_lock(&mutex);
+    MPI_Grequest_complete(*(MPI_Request *)arg);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+static void *never_complete(void *arg) {
+    static MPI_Request request, handle;
+    pthread_t thread;
+    int t = (int)(intptr_t)arg;
+    if (t == 0) {
+        MPI_Grequest_start(query, release, cancel, NULL, &request);
+        handle = request;
+        pthread_mutex_lock(&mutex);
+        pthread_create(&thread, NULL, completes, &handle);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);  // wrong: never complete
+        pthread_mutex_unlock(&mutex);
+        pthread_join(thread, NULL);
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     const char *way = argv[1];
     static const struct {
@@ -94,7 +131,8 @@ int main(int argc, char **argv) {
                 {"at_once", at_once},
                 {"both_complete", both_complete},
                 {"too_many", too_many},
-                {"endless", endless}};
+                {"endless", endless},
+                {"never_complete", never_complete}};
     begin(&argc, &argv, MPI_THREAD_MULTIPLE);
     int got = 0;
     MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
