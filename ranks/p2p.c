@@ -3,8 +3,9 @@
 // (rendezvous), so a program that counts on buffering shows.
 //
 // A message that has not met is in two lists, each in the order of posting. One has all sends or
-// all receives of its receiver. The other has the messages of one key (receiver, sender, tag), or
-// the receives that name no sender or no tag: a message looks only at those that it may meet.
+// all receives of its receiver. The other has the sends or the receives of one key (receiver,
+// sender, tag), or the receives that name no sender or no tag: a message looks only at those that
+// it may meet.
 // Messages meet as if there were only the first list.
 #include "ranks/internal.h"
 
@@ -31,11 +32,15 @@ static bool names_any(const ls_request *request) {
 }
 
 // ---- The lists ----------------------------------------------------------------------------------
-static ls_request **keyed_at(const ls_shared_comm *shared, int receiver, int sender, int tag) {
+// The list of the key of a send or of a receive that names its sender and its tag: with `own` the
+// request's own list, else that of the messages that it may meet.
+static ls_request **keyed_at(const ls_request *key, bool own) {
+    const ls_shared_comm *shared = key->comm->shared;
     LS_ASSERT(shared->keyed_room > 0);
-    uint64_t hash =
-        ((uint64_t)(uint32_t)receiver << 32 | (uint32_t)sender) * UINT64_C(0x9e3779b97f4a7c15);
-    hash = (hash ^ hash >> 29 ^ (uint32_t)tag) * UINT64_C(0xbf58476d1ce4e5b9);
+    uint64_t hash = ((uint64_t)(uint32_t)receiver_of(key) << 32 | (uint32_t)sender_of(key)) *
+                    UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ hash >> 29 ^ (uint32_t)key->tag) * UINT64_C(0xbf58476d1ce4e5b9);
+    hash ^= is_send(key) == own ? 1 : 0;
     return &shared->keyed[(hash ^ hash >> 32) & (shared->keyed_room - 1)];
 }
 
@@ -45,8 +50,7 @@ static ls_request **list_of(const ls_request *request, int which) {
     if (which == LS_P2P_ALL) {
         return is_send(request) ? &shared->sends[receiver] : &shared->recvs[receiver];
     }
-    return names_any(request) ? &shared->any[receiver]
-                              : keyed_at(shared, receiver, sender_of(request), request->tag);
+    return names_any(request) ? &shared->any[receiver] : keyed_at(request, true);
 }
 
 static void append_to(ls_request *request, int which) {
@@ -128,10 +132,8 @@ typedef struct recv_walk {
 
 static recv_walk walk_recvs(const ls_request *send) {
     const ls_shared_comm *shared = send->comm->shared;
-    int receiver = receiver_of(send);
-    return (recv_walk){
-        .send = send,
-        .at = {*keyed_at(shared, receiver, sender_of(send), send->tag), shared->any[receiver]}};
+    return (recv_walk){.send = send,
+                       .at = {*keyed_at(send, false), shared->any[receiver_of(send)]}};
 }
 
 static ls_request *next_recv(recv_walk *walk) {
@@ -172,7 +174,7 @@ static ls_request *find_send(const ls_request *recv, int member) {
     ls_request *at = shared->sends[recv->comm->member];
     int which = names_any(recv) ? LS_P2P_ALL : LS_P2P_KEY;
     if (at != NULL && which == LS_P2P_KEY) {
-        at = *keyed_at(shared, receiver_of(recv), sender_of(recv), recv->tag);
+        at = *keyed_at(recv, false);
     }
     for (; at != NULL; at = at->next_p2p[which]) {
         if (is_send(at) && meets(at, recv) && (member < 0 || at->comm->member == member)) {
