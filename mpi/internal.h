@@ -446,8 +446,8 @@ bool ls_mpi__owned_in_epoch(mpi_rank *me, const mpi_win *win, int target, const 
 // An access by a call to what another call owns is a finding.
 void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
                          bool writes, const char *function);
-extern _Thread_local mpi_rank
-    *ls_mpi__watched;  // the thread's rank while it owns or exposes memory
+// The thread's rank while it owns or exposes memory. Each access of the program reads it.
+extern _Thread_local __attribute__((tls_model("initial-exec"))) mpi_rank *ls_mpi__watched;
 void ls_mpi__watch(mpi_rank *me);
 
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code);

@@ -86,6 +86,7 @@ void ls_mpi__interval_add(mpi_intervals *set, mpi_interval *node) {
     drawn = drawn * 1664525 + 1013904223;
     node->priority = drawn;
     set->low = set->root == NULL || node->low < set->low ? node->low : set->low;
+    set->high = set->root == NULL || node->high > set->high ? node->high : set->high;
     set->root = add(set->root, node);
 }
 
@@ -115,7 +116,7 @@ static mpi_interval *search(mpi_interval *tree, const char *low, const char *hig
 
 mpi_interval *ls_mpi__interval_search(const mpi_intervals *set, const char *low, const char *high,
                                       const mpi_interval *after) {
-    return low < high && !ls_mpi__interval_far(set, low, high) ? search(set->root, low, high, after)
+    return low < high && ls_mpi__interval_near(set, low, high) ? search(set->root, low, high, after)
                                                                : NULL;
 }
 

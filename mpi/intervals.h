@@ -16,7 +16,7 @@ typedef struct mpi_interval {
 
 typedef struct mpi_intervals {
     mpi_interval *root;
-    const char *low;  // none of them starts below it
+    const char *low, *high;  // none of them starts below it, ends behind it
 } mpi_intervals;
 
 void ls_mpi__interval_add(mpi_intervals *set, mpi_interval *node);
@@ -28,9 +28,10 @@ mpi_interval *ls_mpi__interval_search(const mpi_intervals *set, const char *low,
 mpi_interval *ls_mpi__interval_first(const mpi_intervals *set);
 mpi_interval *ls_mpi__interval_after(const mpi_intervals *set, const mpi_interval *node);
 
-static inline bool ls_mpi__interval_far(const mpi_intervals *set, const char *low,
-                                        const char *high) {
-    return set->root == NULL || high <= set->low || low >= set->root->reach;
+// False: [low, high) meets none. Needs no lock.
+static inline bool ls_mpi__interval_near(const mpi_intervals *set, const char *low,
+                                         const char *high) {
+    return set->root != NULL && high > set->low && low < set->high;
 }
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "mpi/rma.h"
 
-_Thread_local mpi_rank *ls_mpi__watched;
+_Thread_local __attribute__((tls_model("initial-exec"))) mpi_rank *ls_mpi__watched;
 
 static bool owns(const mpi_rank *me) {
     return me->owned[0].root != NULL || me->owned[1].root != NULL;
@@ -81,11 +81,18 @@ static void look_away(mpi_rank *me, bool alone) {
 
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code) {
     const char *low = at, *high = low + bytes;
-    mpi_race race = {0};
-    bool alone;
-    if ((me->window_count == 0 && !owns(me)) || !look(me, &alone)) {
+    bool alone, near = ls_mpi__interval_near(&me->owned[1], low, high) ||
+                       (writes && ls_mpi__interval_near(&me->owned[0], low, high));
+    // Most accesses end here, without a lock. A call that is inside may be about to own memory.
+    if (me->window_count == 0 &&
+        (!owns(me) || (!near && __atomic_load_n(&me->rank->in, __ATOMIC_SEQ_CST) == NULL))) {
         return;
     }
+    if (ls_mpi__state.run->status != LS_OK || ls_schedule__inside() || !look(me, &alone)) {
+        return;
+    }
+    mpi_race race;
+    race.me = NULL;
     mpi_owned *owned = ls_mpi__owner(me, low, high, writes);
     if (me->window_count > 0 && !(me->unordered && me->rank->thread_count > 1)) {
         ls_mpi__win_access(&race, me, low, high, writes, code);

@@ -467,7 +467,7 @@ void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool wri
 void ls_mpi__win_access(mpi_race *out, mpi_rank *me, const char *low, const char *high, bool writes,
                         const void *code) {
     int target;
-    *out = (mpi_race){0};
+    out->me = NULL;
     if (window_at(me, me->windows, low, high, &target) != NULL) {
         local(out, me, &(mpi_range){low, high},
               &(mpi_access){.writes = writes,

@@ -25,8 +25,7 @@ void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *lin
 
 static inline void watched_at(const void *at, size_t bytes, bool writes, const void *code) {
     mpi_rank *me = ls_mpi__watched;
-    if (__builtin_expect(me != NULL, 0) && bytes > 0 && ls_mpi__state.run->status == LS_OK &&
-        !ls_schedule__inside()) {
+    if (__builtin_expect(me != NULL, 0) && bytes > 0) {
         ls_mpi__accessed(me, at, bytes, writes, code);
     }
 }
