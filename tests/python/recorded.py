@@ -1,4 +1,4 @@
-"""The backend and the watches beside a client that keeps what it is given, in one process: recorded.py PYTHON_FOLDER."""
+"""The backend and the watches beside a client that keeps what it is given, in one process: recorded.py PYTHON_FOLDER CLIENT_LIBRARY."""
 import ctypes
 import gc
 import os
@@ -292,8 +292,12 @@ def works():
     assert t.tolist() == [0, 0] and not work.is_success() and "the run is over" in str(work.exception())
     future = work.get_future()
     refused("the run is over", future.wait)
-    # A sparse sum: the entries of all members.
+    # Where no thread may start any more, the future waits itself, as the program does.
     fresh()
+    CLIENT.finished, torch_work.Waiter._ending = False, True
+    work = made.allreduce([t])
+    assert work.get_future().done() and CLIENT.waited == [(1, True)] and CLIENT.slots == [1]
+    torch_work.Waiter._ending = False
 
 
 def sparse():
@@ -422,6 +426,17 @@ def steps():
                     module[0].weight.add_(1)
             watch._steppers[optimizer].at_end()
             assert [(note.finding, note.flags, note.step) for note in CLIENT.notes] == [("replica.diverged", flags, at)], CLIENT.notes
+        # Until the end, of optimizers before the last only those are kept whose last step summed no gradients.
+        second_ = torch.optim.SGD(module[1].parameters(), lr=0.1)
+        for excused in (True, False):
+            watch._steppers[optimizer].sets[0].excused = excused
+            watch._latest[:] = [(watch._steppers[optimizer], optimizer)]
+            watch._steppers[second_] = watch._Stepper(second_)
+            watch._after(second_)
+            watch._after(second_)
+            assert [entry[1] for entry in watch._latest] == ([optimizer, second_] if excused else [second_]), watch._latest
+        del watch._steppers[second_]
+        watch._latest.clear()
         # Several optimizers of the same replicas are numbered; a hook that does not sum promises nothing.
         other = torch.optim.SGD(module[1].parameters(), lr=0.1)
         fresh()
@@ -496,8 +511,26 @@ def by_hand():
         dist.is_initialized, dist.get_world_size = initialized, size
 
 
+def clients():
+    """The connection by ctypes: without a coordinator each step that fails says why."""
+    refused("was not started by lockstep exec", torch_client.Client)
+    library = ctypes.CDLL(sys.argv[2], ctypes.RTLD_GLOBAL)
+    torch_client.check_layout(library)
+    refused("lockstep: ", torch_client.Client)
+    refused("of different versions", lambda: torch_client.check_layout(types.SimpleNamespace()))
+    bare = object.__new__(torch_client.Client)
+    bare._functions, bare._self = {"said": lambda: b"lockstep: it is over", "dtype": lambda number: [b"int8", b"float", None][number]}, 1
+    assert bare.dtypes() == ["int8", "float"]
+    for status, said in ((-1, "lockstep: it is over"), (3, "lockstep: it is over")):
+        refused(said, lambda status=status: bare._check(status))
+    bare._functions["said"] = lambda: None
+    refused("lockstep: ", lambda: bare._check(1))
+    bare._check(0)
+    assert list(torch_client.counts([3, 0])) == [3, 0]
+
+
 def main():
-    for test in (calls, refusals, groups, works, sparse, noted_steps, values, members, steps, by_hand):
+    for test in (clients, calls, refusals, groups, works, sparse, noted_steps, values, members, steps, by_hand):
         test()
     gc.collect()
     assert names and torch_work
