@@ -247,7 +247,8 @@ int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *hand
         ls_request proto;
         own_sides(me, none, record, false);
         ls_mpi__collective_proto(&proto, &own);
-        int status = ls_call__post(ls_mpi__file, ls_mpi__line, own.comm->inner, &proto, NULL);
+        ls_rank_comm *comm = own.channel != NULL ? own.channel : own.comm->inner;
+        int status = ls_call__post(ls_mpi__file, ls_mpi__line, comm, &proto, NULL);
         return ls_mpi__leave(me, status);
     }
     mpi_request *request = make_request(me, record);
@@ -350,7 +351,7 @@ static int request_of(mpi_where at, const collective_args *args, bool persistent
     mpi_request *made = make_request(at.me, &record);
     made->persistent = true;
     *out = made->handle;
-    return ls_mpi__comm_channel(&made->channel, record.comm);
+    return ls_mpi__comm_channel(&made->channel, record.comm, "a persistent collective");
 }
 
 // ---- The functions ------------------------------------------------------------------------------

@@ -237,13 +237,13 @@ int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks,
 }
 
 // Persistent collectives match in the order in which members make them, and may be started in any:
-// the calls of each meet at a place of their own.
-int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm) {
+// the calls of each meet at a place of their own. So do the collectives of each window.
+int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm, const char *of) {
     mpi_rank *me = comm->owner;
     const ls_comm *inner = comm->inner->shared->comm;
     const pending wanted = {.parent = comm->inner->shared,
                             .family = inner->family,
-                            .function = "a persistent collective",
+                            .function = of,
                             .tag = comm->channels++,
                             .count = inner->size};
     ls_schedule__enter(me->rank);

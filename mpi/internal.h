@@ -79,7 +79,7 @@ typedef struct mpi_topology {
 struct mpi_comm {
     int handle;
     ls_rank_comm *inner;
-    int channels;  // persistent collectives made so far
+    int channels;  // persistent collectives and windows made so far
     bool inter;
     int size, rank;  // of the own group
     int first;       // member of the own group's first
@@ -115,6 +115,7 @@ typedef struct mpi_collective mpi_collective;
 typedef struct mpi_record {
     const mpi_collective *collective;  // NULL: a message
     mpi_comm *comm;
+    ls_rank_comm *channel;  // where a window's collectives meet; NULL: on `comm`
     const char *function;
     mpi_side send, recv;
     const mpi_op *op;
@@ -364,7 +365,7 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size);
 int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks, int count,
                          int first_size, int tag, const char *function, int *out);
 // Where the next persistent collective of the communicator meets.
-int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm);
+int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm, const char *of);
 mpi_group *ls_mpi__group_make(int size);
 int ls_mpi__group_rank(const mpi_group *group, int world_rank);
 mpi_group *ls_mpi__group_of(const mpi_comm *comm, bool remote);

@@ -52,6 +52,7 @@ typedef struct mpi_window {
 struct mpi_win {
     int handle;
     mpi_comm *comm;
+    ls_rank_comm *channel;  // where its collectives meet
     mpi_rank *owner;
     mpi_window *shared;
     int member;

@@ -112,6 +112,7 @@ static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
     const mpi_record record = {
         .collective = &making, .comm = of, .function = at.function, .win = win};
     MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
+    MPI_TRY(ls_mpi__comm_channel(&win->channel, of, "a window"));
     *out = win->handle = ls_mpi__handle_add(at.me, MPI_KIND_WIN, win);
     ls_mpi__handle_slot(at.me, *out)->function = at.function;
     win->made_at = at.me->entered;
@@ -248,8 +249,10 @@ int MPI_Win_free(MPI_Win *handle) {
             win->epoch_file, win->epoch_line);
     }
     MPI_TRY(ls_mpi__attributes_free(at.me, *handle, &win->attributes));
-    const mpi_record record = {
-        .collective = &ls_mpi__barrier, .comm = win->comm, .function = __func__};
+    const mpi_record record = {.collective = &ls_mpi__barrier,
+                               .comm = win->comm,
+                               .channel = win->channel,
+                               .function = __func__};
     MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
     ls_mpi__race_close(win);
     mpi_win **list = &at.me->windows;
@@ -302,8 +305,10 @@ int MPI_Win_fence(int assertion, MPI_Win handle) {
             win->epoch_line);
     }
     ls_mpi__race_complete(win, -1, true);
-    const mpi_record record = {
-        .collective = &ls_mpi__barrier, .comm = win->comm, .function = __func__};
+    const mpi_record record = {.collective = &ls_mpi__barrier,
+                               .comm = win->comm,
+                               .channel = win->channel,
+                               .function = __func__};
     MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
     win->fence_open = (assertion & MPI_MODE_NOSUCCEED) == 0;
     win->ops_in_fence = false;

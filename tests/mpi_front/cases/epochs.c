@@ -92,6 +92,18 @@ static void never_unlocked(void) {
     MPI_Win_free(&window);
 }
 
+static void fences_in_another_order(void) {
+    MPI_Win other;
+    int of_other[2];
+    open_window();
+    MPI_Win_create(of_other, sizeof of_other, sizeof(int), MPI_INFO_NULL, WORLD, &other);
+    // wrong: deadlock.cross_communicator
+    MPI_Win_fence(0, wrong && rank == 0 ? other : window);
+    MPI_Win_fence(0, wrong && rank == 0 ? window : other);
+    MPI_Win_free(&other);
+    MPI_Win_free(&window);
+}
+
 static void fence_in_a_lock(void) {
     open_window();
     MPI_Win_lock_all(0, window);
@@ -379,6 +391,7 @@ CASES({"lock_of_no_kind", lock_of_no_kind}, {"post_to_who_is_outside", post_to_w
       {"no_fence_at_the_end", no_fence_at_the_end}, {"a_rank_without_fence", a_rank_without_fence},
       {"unlock_of_another", unlock_of_another}, {"lock_in_a_lock", lock_in_a_lock},
       {"never_unlocked", never_unlocked}, {"fence_in_a_lock", fence_in_a_lock},
+      {"fences_in_another_order", fences_in_another_order},
       {"flush_under_no_lock", flush_under_no_lock},
       {"request_in_a_fence_epoch", request_in_a_fence_epoch},
       {"put_to_who_has_not_posted", put_to_who_has_not_posted},

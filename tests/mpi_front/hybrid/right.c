@@ -228,6 +228,37 @@ static void *windows(void *arg) {
     return NULL;
 }
 
+// Windows of one communicator: each thread fences its own, another one calls on the communicator.
+static MPI_Win wins[THREADS];
+static int *win_memory[THREADS];
+
+static void *fences(void *arg) {
+    int t = (int)(intptr_t)arg, sum = 0;
+    for (int i = 0; i < 3 && t < THREADS - 1; i++) {
+        int value = 100 * i + 10 * rank + t;
+        MPI_Win_fence(0, wins[t]);
+        MPI_Put(&value, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, wins[t]);
+        MPI_Win_fence(0, wins[t]);
+        CHECK(*win_memory[t] == 100 * i + 10 * ((rank + size - 1) % size) + t);
+    }
+    for (int i = 0; i < 3 && t == THREADS - 1; i++) {
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        CHECK(sum == size * (size - 1) / 2);
+    }
+    return NULL;
+}
+
+static void windows_of_one(void) {
+    for (int t = 0; t < THREADS; t++) {
+        MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win_memory[t],
+                         &wins[t]);
+    }
+    on_threads(fences, THREADS);
+    for (int t = 0; t < THREADS; t++) {
+        MPI_Win_free(&wins[t]);
+    }
+}
+
 // OpenMP under the lower levels.
 static void serialized(void) {
     int next = 0;
@@ -440,6 +471,7 @@ int main(int argc, char **argv) {
         {"spin", spin, NULL, 0},
         {"poll", poll, NULL, 0},
         {"windows", windows, NULL, 1},
+        {"windows_of_one", NULL, windows_of_one, 0},
         {"serialized", NULL, serialized, 0},
         {"funneled", NULL, funneled, 0},
         {"order", NULL, order, 0},
