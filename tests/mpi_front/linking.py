@@ -1,5 +1,6 @@
 """How programs are built for `lockstep mpi`: with a tool that stands in for MPI's functions, by
-CMake's FindMPI, in C++ (with its own operator new), and with calls that lockstep has not. linking.py BUILD SOURCES"""
+CMake's FindMPI, in C++ (with its own operator new), with names of the C library, and with calls
+that lockstep has not. linking.py BUILD SOURCES"""
 import os
 import shutil
 import subprocess
@@ -56,6 +57,15 @@ def main():
         subprocess.run([os.path.join(build, "lockstep-c++"), "-O2", pool, "-o", tool], check=True)
         code, text = run(build, tool)
         assert code == 0 and "sum" in text, text
+
+        names = os.path.join(sources, "names.c")
+        here = os.path.join(folder, "here.o")
+        subprocess.run([os.path.join(build, "lockstep-cc"), "-fno-builtin", "-w", "-DHERE", "-c",
+                        names, "-o", here], check=True)
+        subprocess.run([os.path.join(build, "lockstep-cc"), "-fno-builtin", "-w", names, here,
+                        "-o", tool], check=True)
+        code, text = run(build, tool)
+        assert code == 0 and "10 22 2 -1 3 0.5 4;" in text and "11 22 2 -1 4 0.5 4;" in text, text
 
         project = os.path.join(folder, "project")
         subprocess.run(["cmake", "-G", "Ninja", "-S", sources, "-B", project,
