@@ -46,4 +46,19 @@ static void begin(int *argc, char ***argv, int level) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
 }
 
+// Functions of generalized requests without a state.
+static inline int query(void *state, MPI_Status *status) {
+    MPI_Status_set_elements(status, MPI_INT, 0);
+    MPI_Status_set_cancelled(status, 0);
+    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static inline int release(void *state) {
+    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static inline int cancel(void *state, int complete) {
+    return state == NULL && complete ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
 #endif

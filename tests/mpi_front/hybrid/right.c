@@ -314,20 +314,6 @@ static void order(void) {
 }
 
 // A request of the program's own, which a thread completes that sleeps first.
-static int query(void *state, MPI_Status *status) {
-    MPI_Status_set_elements(status, MPI_INT, 0);
-    MPI_Status_set_cancelled(status, 0);
-    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
-}
-
-static int release(void *state) {
-    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
-}
-
-static int cancel(void *state, int complete) {
-    return state == NULL && complete ? MPI_SUCCESS : MPI_ERR_OTHER;
-}
-
 static void *completes(void *arg) {
     usleep(50000);
     MPI_Grequest_complete(*(MPI_Request *)arg);

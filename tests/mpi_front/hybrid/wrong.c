@@ -84,19 +84,6 @@ static void *endless(void *arg) {
 }
 
 // The thread that would complete a request waits for a lock that the waiting one holds.
-static int query(void *state, MPI_Status *status) {
-    MPI_Status_set_elements(status, MPI_INT, 0);
-    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
-}
-
-static int release(void *state) {
-    return state == NULL ? MPI_SUCCESS : MPI_ERR_OTHER;
-}
-
-static int cancel(void *state, int complete) {
-    return state == NULL && complete ? MPI_SUCCESS : MPI_ERR_OTHER;
-}
-
 static void *completes(void *arg) {
     pthread_mutex_lock(&mutex);
     MPI_Grequest_complete(*(MPI_Request *)arg);
