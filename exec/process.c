@@ -295,6 +295,9 @@ int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
             return LS_OK;
         }
+        if (got < 0 && errno == ECONNRESET) {
+            continue;  // it ended before it read the last question; what it sent is still there
+        }
         if (got <= 0) {
             hang_up(process);
             return LS_OK;

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 VERSION, CONTROL_BYTES = 4, 1 << 20
-RUN_FAILED, SLOT_DONE = 4, 8 + 2048 + 4  # offsets in ls_wire_control
+SLOT_DONE = 8 + 2048 + 4  # its offset in ls_wire_control
 HELLO, SITE, COMM_INIT, SPLIT, SUBSET, DESTROY, CALL, WAIT, RESUME, BYE, PLACE, STAGING, NOTE = range(1, 14)
 # The least that a message of a type is long.
 LEAST = {HELLO: 40, SITE: 32, COMM_INIT: 232, SPLIT: 96, SUBSET: 92, DESTROY: 24, CALL: 120, WAIT: 32, RESUME: 16, BYE: 16, PLACE: 1040,
@@ -180,33 +180,87 @@ OWN = {
 GREETINGS = {"rank": (RANKS_MAX, 1, CONTROL_BYTES), "ranks": (0, RANKS_MAX + 1, CONTROL_BYTES), "memory": (0, 1, 4096), "no memory": (0, 1, None)}
 
 
-def differ(rank):
-    """Notes of two steps, in which a text differs between ranks."""
+FLOAT, AT_END, EXCUSED, STALE = 7, 2**64 - 1, 1, 2
+
+
+def value(name, hash_=1, shown="[2, 3, 4]", samples=(1.0,) * 8, count=24, dtype=FLOAT):
+    """A tensor by its hash and eight of its elements; of no dtype: a text."""
+    elements = bytes(128) if dtype == NONE else b"".join(struct.pack("=f", one) + bytes(12) for one in samples)
+    return struct.pack("=QQIIII", hash_, count, dtype, len(name) + 1, len(shown) + 1, 0) + elements + f"{name}\0{shown}\0".encode()
+
+
+def word(name, shown):
+    return value(name, sum(shown.encode()), shown, dtype=NONE)
+
+
+def changed(at):
+    return [7.0 if i == at else 1.0 for i in range(8)]
+
+
+def compared(items, step=1, key="k", about="", flags=0):
+    """A note of values that three ranks share."""
+    body = struct.pack("=iii", 0, 1, 2) + f"{key}\0{about}\0".encode() + b"".join(items)
+    return struct.pack("=IIIIIIIIIIQ", NOTE, 48 + len(body), 0, 0, flags, 3, 0, len(items), len(key) + 1, len(about) + 1, step) + body
+
+
+ONE = [value("w")]
+# The notes of each of three ranks; the ranks at fault and the lines of the finding, or None.
+NOTES = {
+    "same": ([[compared(ONE)]] * 3, None),
+    "element": ([[compared(ONE)], [compared(ONE)], [compared([value("w", 2, samples=changed(3))])]],
+                ([2], "k: w differs on rank 2 after step 1\n  element [0, 2, 1]: 7 on rank 2, 1 on rank 0\n")),
+    "last": ([[compared(ONE)], [compared([value("w", 2, samples=changed(7))])], [compared(ONE)]], ([1], "  element [1, 2, 3]: 7 on rank 1, 1 on rank 0\n")),
+    "few": ([[compared([value("w", 1, "[5]", count=5)])]] * 2 + [[compared([value("w", 2, "[5]", changed(4), 5)])]], ([2], "  element [4]: 7 on rank 2, 1 on rank 0\n")),
+    "eight": ([[compared([value("w", 1, "[8]", count=8)])]] * 2 + [[compared([value("w", 2, "[8]", changed(7), 8)])]], ([2], "  element [7]: 7 on rank 2, 1 on rank 0\n")),
+    "equal": ([[compared(ONE)], [compared(ONE)], [compared([value("w", 2)])]], ([2], "  the 8 elements that were looked at are equal\n")),
+    "counts": ([[compared(ONE)], [compared(ONE)], [compared([value("w", 2, "[2]", changed(0), 2)])]], ([2], "  the 8 elements that were looked at are equal\n")),
+    "text": ([[compared([word("t", text)])] for text in "aab"], ([2], "k: t differs on rank 2 after step 1\n  rank 2: b\n  rank 0: a\n")),
+    "majority": ([[compared([word("t", text)])] for text in "abb"], ([0], "k: t differs on rank 0 after step 1\n  rank 0: a\n  rank 1: b\n")),
+    "none alike": ([[compared([word("t", text)])] for text in "abc"], ([1, 2], "k: t differs on ranks 1, 2 after step 1\n  rank 1: b\n  rank 0: a\n")),
+    "first": ([[compared([word("t", text)], 0, "k#3")] for text in "aab"], ([2], "k: t differs on rank 2 before the first step\n")),
+    "end": ([[compared([word("t", text)], AT_END)] for text in "aab"], ([2], "k: t differs on rank 2 at the end\n")),
+    "two": ([[compared([word(name, text if name in "bd" else "x") for name in "abcd"])] for text in "xxy"], ([2], "  2 of 4 values differ: d\n")),
+    "four": ([[compared([word(name, text) for name in "abcd"])] for text in "xxy"], ([2], "  4 of 4 values differ: b, c, d\n")),
+    "five": ([[compared([word(name, text) for name in "abcde"])] for text in "xxy"], ([2], "  5 of 5 values differ: b, c, e, ...\n")),
+    "abouts": ([[compared([word("t", text)], about=about)] for text, about in zip("aab", ("loaded", "", "loaded"))], ([2], "  ranks 0, 2: loaded\n")),
+    "one about": ([[compared([word("t", text)], about=about)] for text, about in zip("aab", ("x", "y", "z"))], ([2], "  rank 0: x\n  rank 1: y\n  rank 2: z\n")),
+    "order": ([[compared([word("s", "x"), word("t", "a")])], [compared([word("t", "a"), word("s", "x")])], [compared([word("t", "b"), word("s", "x")])]],
+              ([2], "k: t differs on rank 2 after step 1\n")),
+    "lacking": ([[compared([word("t", "a")])], [compared([word("t", "b")])], [compared([word("s", "a")])]], None),
+    "other keys": ([[compared([word("t", text)], key=text)] for text in "aab"], None),
+    "other steps": ([[compared([word("t", text)], step)] for text, step in zip("aab", (1, 1, 2))], None),
+    "stale": ([[compared([word("t", text)], flags=flags)] for text, flags in zip("aab", (0, STALE, 0))], None),
+    "excused": ([[compared([word("t", text)], flags=EXCUSED)] for text in "aab"], ([2], "k: t differs on rank 2 after step 1\n")),
+    "excused by two": ([[compared([word("t", text)], flags=flags)] for text, flags in zip("aab", (EXCUSED, EXCUSED, 0))], ([2], "k: t differs on rank 2 after step 1\n")),
+    "equal again": ([[compared([word("t", text)], flags=EXCUSED), compared([word("t", "a")], 2)] for text in "aab"], None),
+    "lasting": ([[compared([word("t", text)], flags=EXCUSED), compared([word("t", text)], 2)] for text in "aab"], ([2], "k: t differs on rank 2 after step 2\n")),
+    "twice": ([[compared([word("t", text)]), compared([word("t", text)], 2)] for text in "aab"], ([2], "k: t differs on rank 2 after step 1\n")),
+}
+
+
+def be_noting(rank, case):
+    """A rank of three, which says what it has and ends when it has joined."""
     memory = memory_of_front()
-    made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, rank, 2, memory)
+    made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, rank, 3, memory)
     control = mmap.mmap(memory, CONTROL_BYTES)
-
-    def wait_for(offset):
-        while control[offset] == 0:
-            time.sleep(0.01)
-
-    body = struct.pack("=ii", 0, 1) + b"k\0\0" + struct.pack("=QQIIII", rank, 1, NONE, 2, 2, 0) + bytes(128) + b"n\0t\0"
-    send(made, *(struct.pack("=IIIiIIII", SITE, 36, site, 7 + site, 2, 1, 1, 0) + b"f\0\0\0" for site in (0, 1)),
-         struct.pack("=IIIiiiIIII", COMM_INIT, 232, 1, 2, rank, 0, 0, 0, 0, 0) + bytes(192))
-    wait_for(SLOT_DONE)
-    send(made, *(struct.pack("=IIIIIIIIIIQ", NOTE, 48 + len(body), 0, site, 0, 2, 0, 1, 2, 1, 1 + site) + body for site in (0, 1)))
-    wait_for(RUN_FAILED)
-    sys.exit(1)
+    send(made, site(0, (b"f\0", b"\0", b"\0")), struct.pack("=IIIiiiIIII", COMM_INIT, 232, 1, 3, rank, 0, 0, 0, 0, 0) + bytes(192))
+    while control[SLOT_DONE] == 0:
+        time.sleep(0.01)
+    send(made, *NOTES[case][0][rank])
+    send(made, struct.pack("=IIiI", BYE, 16, 0, 0))  # and leaves the answer to its greeting unread
+    sys.exit(0)
 
 
-def two_notes(lockstep, folder):
-    """A difference that lasts is one finding."""
-    done = subprocess.run([lockstep, "exec", "-n", "2", "--json", f"{folder}/two.json", "--",
-                           sys.executable, os.path.abspath(__file__), "differ"], capture_output=True, text=True)
-    with open(f"{folder}/two.json", encoding="utf-8") as file:
-        found = json.load(file)["cases"][0].get("findings", "")
-    right = done.returncode == 1 and [(one["ranks"], one["text"].split("\n")[0]) for one in found] == [([1], "k: n differs on rank 1 after step 1")]
-    return [] if right else [f"two notes: {done.returncode}, {found}, {done.stdout}"]
+def notes(lockstep, folder, case):
+    """What three ranks note is one finding at most, whose text says which of them have what."""
+    expected, report = NOTES[case][1], f"{folder}/{case}.json"
+    done = subprocess.run([lockstep, "exec", "-n", "3", "--json", report, "--", sys.executable, os.path.abspath(__file__), "note", case],
+                          capture_output=True, text=True)
+    with open(report, encoding="utf-8") as file:
+        found = [(one["ranks"], one["text"]) for case_ in json.load(file)["cases"] for one in case_["findings"]]
+    right = (done.returncode, found) == (5, []) if expected is None else (
+        done.returncode == 1 and len(found) == 1 and found[0][0] == expected[0] and expected[1] in found[0][1])
+    return [] if right else [f"{case}: {done.returncode}, {found}, {done.stdout}{done.stderr}"]
 
 
 def own_rank(lockstep, folder, case):
@@ -251,15 +305,16 @@ def connect_slowly():
 def main():
     if sys.argv[1] == "slow":
         return connect_slowly()
-    if sys.argv[1] == "differ":
-        differ(int(os.environ["RANK"]))
+    if sys.argv[1] == "note":
+        be_noting(int(os.environ["RANK"]), sys.argv[2])
     if sys.argv[1] == "rank":
         be_rank(sys.argv[2])
     lockstep, host, stand_in = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        wrong = strangers(lockstep, host, stand_in, folder) + two_notes(lockstep, folder)
+        wrong = strangers(lockstep, host, stand_in, folder)
         with ThreadPoolExecutor(12) as pool:
             wrong += sum(pool.map(lambda case: own_rank(lockstep, folder, case), [*OWN, *GREETINGS]), [])
+            wrong += sum(pool.map(lambda case: notes(lockstep, folder, case), NOTES), [])
     print(*wrong, sep="\n")
     return len(wrong)
 

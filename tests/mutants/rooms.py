@@ -101,7 +101,7 @@ ROOMS = (
     ("report", "report/", REPORTS, ("cli/recordings", "cli/false_passes", "unit/runner")),
     ("exec", "exec/", EXEC, ("exec/replay", "exec/ends_rank", "exec/flight", "exec/python_op",
                              "exec/join", "exec/early", "exec/apart", "exec/ends_left",
-                             "exec/ended", "exec/strangers", "exec/start_fails", "exec/start_slow",
+                             "exec/ended", "exec/strangers", "exec/start_sleeps", "exec/start_fails", "exec/start_slow",
                              "exec/start_stderr", "exec/restart", "exec/queues", "exec/large",
                              "exec/device_bits", "exec/device_redundant")),
     ("mpi", "mpi/", ("mpi_front/mistakes", "mpi_front/cases"),
