@@ -15,32 +15,37 @@
 #include "process/child.h"
 #include "process/processes.h"
 
-static void set(const char *name, const char *value) {
-    (void)setenv(name, value, 1);
+// out: for a process that has been forked; NULL: in this process, which becomes the program.
+static void set(ls_text *out, const char *name, const char *value) {
+    if (out != NULL) {
+        ls_text_printf(out, "\n%s=%s", name, value);
+    } else {
+        (void)setenv(name, value, 1);
+    }
 }
 
-static void set_number(const char *name, int value) {
+static void set_number(ls_text *out, const char *name, int value) {
     char text[16];
     (void)snprintf(text, sizeof text, "%d", value);
-    set(name, text);
+    set(out, name, text);
 }
 
 // Before what a list of paths has already.
-static void set_first(const char *name, const char *path) {
+static void set_first(ls_text *out, const char *name, const char *path) {
     const char *before = getenv(name);
     char list[8192];
     (void)snprintf(list, sizeof list, "%s%s%s", path, before != NULL && before[0] != 0 ? ":" : "",
                    before != NULL ? before : "");
-    set(name, list);
+    set(out, name, list);
 }
 
 // Behind what a list of words has already.
-static void add_word(const char *name, const char *word) {
+static void add_word(ls_text *out, const char *name, const char *word) {
     const char *before = getenv(name);
     char list[8192];
     (void)snprintf(list, sizeof list, "%s%s%s", before != NULL ? before : "",
                    before != NULL ? " " : "", word);
-    set(name, list);
+    set(out, name, list);
 }
 
 // A port that nobody has now, for programs that meet at one.
@@ -63,36 +68,39 @@ static int free_port(void) {
 }
 
 // The environment of every process of the program. rank < 0: of a launcher.
-static void set_environment(const ls_exec *exec, const char *dir, int rank, int port) {
+static void set_environment(ls_text *out, const ls_exec *exec, const char *dir, int rank,
+                            int port) {
     const ls_exec_options *options = exec->options;
-    set_first("LD_PRELOAD", options->preload);
+    set_first(out, "LD_PRELOAD", options->preload);
     if (options->python != NULL) {
-        set_first("PYTHONPATH", options->python);
-        add_word("PYTEST_ADDOPTS", "-p lockstep_pytest");
+        set_first(out, "PYTHONPATH", options->python);
+        add_word(out, "PYTEST_ADDOPTS", "-p lockstep_pytest");
     }
-    set(LS_PROCESSES_VARIABLE, dir);
-    set(LS_WIRE_SOCKET, exec->socket);
-    set(LS_WIRE_SIMULATED, options->observe ? "0" : "1");
+    set(out, LS_PROCESSES_VARIABLE, dir);
+    set(out, LS_WIRE_SOCKET, exec->socket);
+    set(out, LS_WIRE_SIMULATED, options->observe ? "0" : "1");
     bool kept = options->kept != LS_EXEC_KEPT_NOTHING;
     if (options->observe && options->real != NULL) {
-        set(LS_WIRE_REAL, options->real);
+        set(out, LS_WIRE_REAL, options->real);
     } else {
         (void)unsetenv(LS_WIRE_REAL);
     }
-    set(LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
-    set(LS_WIRE_WATCH, options->watch != NULL ? options->watch : "off");
-    ls_exec__set_device(options);
+    set(out, LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
+    set(out, LS_WIRE_WATCH, options->watch != NULL ? options->watch : "off");
+    if (out == NULL) {
+        ls_exec__set_device(options);
+    }
     if (rank < 0) {
         return;
     }
-    set_number(LS_WIRE_RANK, rank);
-    set_number(LS_WIRE_RANKS, options->processes);
-    set_number("RANK", rank);
-    set_number("LOCAL_RANK", rank);
-    set_number("WORLD_SIZE", options->processes);
-    set_number("LOCAL_WORLD_SIZE", options->processes);
-    set("MASTER_ADDR", "127.0.0.1");
-    set_number("MASTER_PORT", port);
+    set_number(out, LS_WIRE_RANK, rank);
+    set_number(out, LS_WIRE_RANKS, options->processes);
+    set_number(out, "RANK", rank);
+    set_number(out, "LOCAL_RANK", rank);
+    set_number(out, "WORLD_SIZE", options->processes);
+    set_number(out, "LOCAL_WORLD_SIZE", options->processes);
+    set(out, "MASTER_ADDR", "127.0.0.1");
+    set_number(out, "MASTER_PORT", port);
 }
 
 _Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port,
@@ -101,7 +109,7 @@ _Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int
     if (exec->options->quiet_stdout) {
         (void)dup2(2, 1);
     }
-    set_environment(exec, dir, rank, port);
+    set_environment(NULL, exec, dir, rank, port);
     if (ends[1] >= 0) {
         (void)fcntl(ends[1], F_SETFD, 0);
         ls_exec__set_starter(exec, ends[1]);
@@ -153,6 +161,19 @@ static int start_by_forks(ls_exec *exec, const char *dir, int port, int starters
     return status;
 }
 
+static int start_forked(ls_exec *exec, const char *dir, int port) {
+    ls_exec_forked forked = {0};
+    for (int r = 0; r < exec->child_count && ls_exec__next_forked(&forked); r++) {
+        ls_text settings = {0};
+        set_environment(&settings, exec, dir, r, port);
+        int status = ls_exec__adopt(exec, r, &forked, ls_text_string(&settings));
+        ls_text_free(&settings);
+        LS_TRY(status);
+    }
+    (void)unsetenv(LS_WIRE_FORKED);
+    return LS_OK;
+}
+
 int ls_exec__start(ls_exec *exec, const char *dir) {
     int count = exec->options->processes > 0 ? exec->options->processes : 1, port = free_port();
     exec->children = ls_arena_alloc(exec->arena, (size_t)count, sizeof *exec->children);
@@ -161,8 +182,9 @@ int ls_exec__start(ls_exec *exec, const char *dir) {
         exec->children[i] = (ls_exec_child){.pid = -1, .watch = -1, .errors = -1};
     }
     exec->child_count = count;
+    LS_TRY(start_forked(exec, dir, port));
     int starters = ls_exec__starters(exec);
-    if (starters > 0) {
+    if (starters > 0 && exec->forked == 0) {
         LS_TRY(start_by_forks(exec, dir, port, starters));
     }
     for (int i = 0; i < count; i++) {

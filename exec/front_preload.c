@@ -311,12 +311,6 @@ static void share_devices(void) {
     }
 }
 
-// For a rank that was forked, and has its own environment now.
-LS_NCCL_EXPORT void ls_client_forked(void);
-LS_NCCL_EXPORT void ls_client_forked(void) {
-    share_devices();
-}
-
 __attribute__((constructor)) static void begin(void) {
     share_devices();
     (void)on_exit(on_end, NULL);
@@ -332,4 +326,19 @@ LS_NCCL_EXPORT __attribute__((noreturn)) void _exit(int status) {
 
 LS_NCCL_EXPORT __attribute__((noreturn)) void _Exit(int status) {
     _exit(status);
+}
+
+static void end_here(int status, void *arg) {
+    (void)arg;
+    (void)fflush(NULL);
+    _exit(status);
+}
+
+// For a rank that shares the memory of its imports with others, and has its own environment now.
+// The destructors of libraries that were loaded before would write to, and so copy, that memory:
+// handlers run in the opposite order of their registration, so the process ends before those.
+LS_NCCL_EXPORT void ls_client_forked(void);
+LS_NCCL_EXPORT void ls_client_forked(void) {
+    share_devices();
+    (void)on_exit(end_here, NULL);
 }

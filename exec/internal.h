@@ -232,6 +232,15 @@ int ls_exec__starters(const ls_exec *exec);
 void ls_exec__set_starter(const ls_exec *exec, int socket);  // in the environment
 // Has them fork the other ranks; closes their sockets. A rank without a process is to be started.
 int ls_exec__fork(ls_exec *exec, const int *sockets, int starters);
+// A child that waits at a socket to become a rank: another program forked it, and became this one.
+typedef struct ls_exec_forked {
+    pid_t pid;
+    int socket;
+    const char *next;
+} ls_exec_forked;
+bool ls_exec__next_forked(ls_exec_forked *forked);  // of the environment; false: there is none
+// settings: lines NAME=VALUE, each behind a line's end. Closes the socket.
+int ls_exec__adopt(ls_exec *exec, int rank, const ls_exec_forked *forked, const char *settings);
 
 // ---- early.c ------------------------------------------------------------------------------------
 bool ls_exec__any_ended_early(const ls_exec *exec);  // before it joined a communicator

@@ -350,6 +350,14 @@ static int strangers(ls_exec *exec) {
     return count;
 }
 
+static bool is_child(const ls_exec *exec, pid_t pid) {
+    int i = 0;
+    while (i < exec->child_count && exec->children[i].pid != pid) {
+        i += 1;
+    }
+    return i < exec->child_count;
+}
+
 int ls_exec__accept(ls_exec *exec) {
     int made = accept4(exec->listening, NULL, NULL, SOCK_CLOEXEC);
     if (made < 0) {
@@ -359,7 +367,7 @@ int ls_exec__accept(ls_exec *exec) {
     socklen_t bytes = sizeof who;
     (void)getsockopt(made, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
     bool own = who.uid == geteuid();  // nobody else's
-    bool of_job = own && ls_processes_has(exec->dir, who.pid);
+    bool of_job = own && (is_child(exec, who.pid) || ls_processes_has(exec->dir, who.pid));
     if (!own || (!of_job && strangers(exec) >= STRANGERS_MAX)) {
         (void)close(made);
         return LS_OK;

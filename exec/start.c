@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/time.h"
 #include "exec/internal.h"
 #include "process/child.h"
+
+#define SETTINGS_BYTES 49152
 
 // ---- The program --------------------------------------------------------------------------------
 // A wrapper in another language may change options and the environment, so that only a binary
@@ -121,10 +124,14 @@ static ssize_t hear_starter(ls_exec *exec, int socket, char *out, size_t bytes) 
     return -1;
 }
 
-static int send_rank(const ls_exec *exec, int socket, int rank, int errors) {
-    char text[256];
-    int length = snprintf(text, sizeof text, "%ld\n%d\n" LS_WIRE_RANK "=%d\nRANK=%d\nLOCAL_RANK=%d",
-                          (long)getpid(), exec->options->quiet_stdout, rank, rank, rank);
+// Has the process become a rank: the last of its lines are settings of its environment.
+static int send_rank(const ls_exec *exec, int socket, const char *settings, int errors) {
+    char text[SETTINGS_BYTES];
+    int length = snprintf(text, sizeof text, "%ld\n%d%s", (long)getpid(),
+                          exec->options->quiet_stdout, settings);
+    if (length >= (int)sizeof text) {
+        return LS_ERR_LIMIT;
+    }
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
@@ -142,8 +149,8 @@ static int send_rank(const ls_exec *exec, int socket, int rank, int errors) {
     return sendmsg(socket, &packet, MSG_NOSIGNAL) == length ? LS_OK : LS_ERR_RESOURCE;
 }
 
-static int fork_rank(ls_exec *exec, int socket, int rank) {
-    char text[32];
+// Opens the stderr of a rank, and sends its other end with the settings.
+static int settle(ls_exec *exec, int socket, int rank, const char *settings) {
     ls_exec_child *child = &exec->children[rank];
     int errors[2];
     if (pipe2(errors, O_CLOEXEC) != 0) {
@@ -151,17 +158,55 @@ static int fork_rank(ls_exec *exec, int socket, int rank) {
     }
     (void)fcntl(errors[0], F_SETFL, O_NONBLOCK);
     child->errors = errors[0];
-    int status = send_rank(exec, socket, rank, errors[1]);
+    int status = send_rank(exec, socket, settings, errors[1]);
     (void)close(errors[1]);
-    if (status != LS_OK || hear_starter(exec, socket, text, sizeof text) <= 0) {
-        return LS_FAIL(LS_ERR_RESOURCE,
-                       "no process was forked for rank %d; --start exec forks none", rank);
-    }
-    child->pid = (pid_t)strtol(text, NULL, 10);
-    child->watch = ls_child_open(child->pid);
+    return status;
+}
+
+static int watch(ls_exec_child *child, int rank, pid_t pid) {
+    child->pid = pid;
+    child->watch = ls_child_open(pid);
     return child->watch >= 0
                ? LS_OK
                : LS_FAIL(LS_ERR_RESOURCE, "rank %d cannot be watched: %s", rank, strerror(errno));
+}
+
+static int fork_rank(ls_exec *exec, int socket, int rank) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "\n" LS_WIRE_RANK "=%d\nRANK=%d\nLOCAL_RANK=%d", rank, rank,
+                   rank);
+    if (settle(exec, socket, rank, text) != LS_OK ||
+        hear_starter(exec, socket, text, sizeof text) <= 0) {
+        return LS_FAIL(LS_ERR_RESOURCE,
+                       "no process was forked for rank %d; --start exec forks none", rank);
+    }
+    return watch(&exec->children[rank], rank, (pid_t)strtol(text, NULL, 10));
+}
+
+bool ls_exec__next_forked(ls_exec_forked *forked) {
+    const char *list = getenv(LS_WIRE_FORKED);
+    const char *at = forked->next != NULL ? forked->next : list;
+    char *end = NULL;
+    if (at == NULL || *at == 0) {
+        return false;
+    }
+    forked->pid = (pid_t)strtol(at, &end, 10);
+    forked->socket = *end == ':' ? (int)strtol(end + 1, &end, 10) : -1;
+    forked->next = *end == ',' ? end + 1 : "";
+    return forked->pid > 0 && forked->socket >= 0;
+}
+
+int ls_exec__adopt(ls_exec *exec, int rank, const ls_exec_forked *forked, const char *settings) {
+    int how = 0;
+    bool own = waitpid(forked->pid, &how, WNOHANG) == 0;
+    int status = own ? settle(exec, forked->socket, rank, settings) : LS_ERR_RESOURCE;
+    (void)close(forked->socket);
+    if (status != LS_OK) {
+        return LS_FAIL(LS_ERR_RESOURCE, "process %ld, forked for rank %d, does not answer",
+                       (long)forked->pid, rank);
+    }
+    exec->forked += 1;
+    return watch(&exec->children[rank], rank, forked->pid);
 }
 
 // Of two, neighbours at distances 1, 2, 4, ... differ, so that a group has ranks of both.

@@ -18,11 +18,12 @@
 #define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
 #define LS_WIRE_STARTER      "LOCKSTEP_EXEC_STARTER"    // of a rank that may fork others
 #define LS_WIRE_MODULES      "LOCKSTEP_EXEC_MODULES"    // that it imports before
-#define LS_WIRE_FORKS        "forks"                    // its answer
-#define LS_WIRE_MESSAGE_MAX  ((uint32_t)128 << 10)      // bytes, the head with them
-#define LS_WIRE_RANKS_MAX    4096                       // of a run, and members of a communicator
-#define LS_WIRE_SLOTS        16384u                     // of a process
-#define LS_WIRE_NONE         UINT32_MAX                 // no slot, no memory, no site
+#define LS_WIRE_FORKED       "LOCKSTEP_EXEC_FORKED"  // children that become ranks, "PID:SOCKET,..."
+#define LS_WIRE_FORKS        "forks"                 // its answer
+#define LS_WIRE_MESSAGE_MAX  ((uint32_t)128 << 10)   // bytes, the head with them
+#define LS_WIRE_RANKS_MAX    4096                    // of a run, and members of a communicator
+#define LS_WIRE_SLOTS        16384u                  // of a process
+#define LS_WIRE_NONE         UINT32_MAX              // no slot, no memory, no site
 #define LS_WIRE_SHARED       0u  // in the memory of the job (memory.h); from 1 on in a staging
 #define LS_WIRE_NO_STREAM    UINT64_MAX  // of a call that goes on at once
 #define LS_WIRE_ID_BYTES     128         // of a communicator: NCCL's unique id

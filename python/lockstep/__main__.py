@@ -5,25 +5,25 @@ import shutil
 import sys
 
 
-def _found(name="lockstep"):
+def found(name="lockstep"):
     own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)  # of a wheel
-    found = own if os.path.exists(own) else shutil.which(name)
-    if found is None:
+    path = own if os.path.exists(own) else shutil.which(name)
+    if path is None:
         sys.exit(f"lockstep: {name} is neither in the wheel nor in PATH; install lockstep's .deb, or build it from source")
-    return found
+    return path
 
 
 def program():
     """Runs the program of the wheel (lockstep, lockstep-cc, lockstep-c++) that has the script's name."""
     name = os.path.basename(sys.argv[0])
-    os.execv(_found(name), [name, *sys.argv[1:]])
+    os.execv(found(name), [name, *sys.argv[1:]])
 
 
 def main():
     words = sys.argv[1:]
     first = next((i for i, word in enumerate(words) if word.endswith(".py") or word == "-m"), len(words))
-    found = _found()
-    os.execv(found, [found, "exec", *words[:first], "--", sys.executable, *words[first:]])
+    path = found()
+    os.execv(path, [path, "exec", *words[:first], "--", sys.executable, *words[first:]])
 
 
 if __name__ == "__main__":

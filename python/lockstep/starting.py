@@ -4,6 +4,7 @@ The interpreter calls this from sitecustomize. The rank and the forked ones then
 __main__, sys.path and tracebacks are the interpreter's own. A rank that may not fork says why, and is as if nothing was tried.
 """
 
+import atexit
 import importlib
 import os
 import re
@@ -13,6 +14,7 @@ VARIABLE, MODULES, FORKS = "LOCKSTEP_EXEC_STARTER", "LOCKSTEP_EXEC_MODULES", b"f
 FRAMEWORKS = {"torch", "torchrec", "torchvision", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning",
               "megatron", "torchtitan"}
 FILES_MAX = 500
+C10D = "torch.distributed.distributed_c10d"  # ends with its process groups
 IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([^\n#;]+))", re.M)
 DYNAMO = re.compile(r"\boptim\b|Parallel|fully_shard|\bcompile\b")  # these import it when they are used
 
@@ -101,13 +103,24 @@ def _observed():
     return other or sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules
 
 
-def _threads():
+def threads():
     """Of this process, without those that their library ends before a fork."""
     child = os.fork()
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
     return len(os.listdir("/proc/self/task"))
+
+
+def _spare(imported):
+    """At the interpreter's end, the last atexit callback. To free the imported objects one by one would write to, and so
+    copy, nearly all of their memory, and takes longer than the rest of a small program."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(imported))
+    for name, module in imported.items():
+        if sys.modules.get(name) is module and name != C10D:
+            del sys.modules[name]
 
 
 def _import(modules):
@@ -117,14 +130,15 @@ def _import(modules):
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return "CUDA is initialised by an import"
-    return "an import starts threads" if _threads() > 1 else None
+    return "an import starts threads" if threads() > 1 else None
 
 
 def serve(other):
     """Forks the ranks that the coordinator asks for. other: the program's environment has its own sitecustomize."""
     number, kind, place, forced = os.environ.pop(VARIABLE).split()
     modules = [name for name in os.environ.pop(MODULES, "").split(",") if name]
-    socket, before = int(number), set(sys.modules)
+    socket, before, imported = int(number), set(sys.modules), {}
+    atexit.register(_spare, imported)
     os.set_inheritable(socket, False)
     with open("/proc/self/cmdline", encoding="utf-8", errors="surrogateescape") as file:
         words = file.read().split("\0")[:-1]
@@ -150,10 +164,12 @@ def serve(other):
     if why is not None:  # begin again without these imports
         os.write(socket, why.encode())
         os.execvp(words[0], words)
+    imported.update((name, module) for name, module in sys.modules.items() if name not in before)
     _fork_all(socket)
 
 
 def _fork_all(number):
+    import ctypes
     import gc
     import socket
 
@@ -164,6 +180,7 @@ def _fork_all(number):
         while True:
             message, files, _, _ = socket.recv_fds(connection, 1 << 12, 1)
             if not message:
+                ctypes.CDLL(None).ls_client_forked()
                 return
             reader, writer = os.pipe()
             middle = os.fork()
@@ -187,22 +204,35 @@ def _fork_all(number):
 
 def _become(message, errors, middle):
     """What an exec of this rank would have given it."""
-    import ctypes
-    import signal
     import time
 
-    coordinator, quiet, *settings = message
-    library = ctypes.CDLL(None)
     while os.getppid() == middle:
         time.sleep(0.0002)
-    library.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != int(coordinator):
+    end_with(int(message[0]))
+    become(message, errors)
+
+
+def end_with(parent):
+    """This process is killed when its parent ends."""
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def become(message, errors, preload=None):
+    """Makes this process a rank, by the coordinator's message. preload: has the library's path where it is not loaded yet."""
+    import ctypes
+
+    _, quiet, *settings = message
     os.dup2(errors, 2)
     os.close(errors)
     if quiet == "1":
         os.dup2(2, 1)
     os.environ.update(setting.split("=", 1) for setting in settings)
+    library = ctypes.CDLL(preload and os.environ[preload].split(":")[0], ctypes.RTLD_GLOBAL)
     library.ls_client_forked()
     library.getenv.restype = ctypes.c_char_p
     os.environ["LOCAL_RANK"] = library.getenv(b"LOCAL_RANK").decode()
@@ -212,3 +242,4 @@ def _become(message, errors, middle):
         sys.modules["numpy.random"].seed()
     if "multiprocessing.process" in sys.modules:
         sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
+    return library

@@ -47,6 +47,10 @@ def ends(lockstep, folder):
         _, case = run(lockstep, folder, "fork", 3, ["program.py", word], code)
         assert text in case["findings"][0]["text"], case["findings"]
         assert "the last line that rank 2 wrote to stderr: rank 2 ends" in case["findings"][0]["text"]
+    # Buffers are written at the end.
+    told, case = run(lockstep, folder, "fork", 3, ["program.py", "late"])
+    assert "2 of 3 ranks were forked" in case["start"], case
+    assert sorted((at["RANK"], at["late"]) for at in told) == [(rank, of) for rank in range(3) for of in ("c", "python")], told
 
 
 def refused(lockstep, folder):

@@ -2,6 +2,8 @@
 
 import os
 
+pytest_plugins = ["lockstep.pytest_plugin"]
+
 
 def pytest_configure(config):
     rank, path = int(os.environ.get("RANK") or 0), getattr(config.option, "xmlpath", None)

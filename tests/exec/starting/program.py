@@ -1,4 +1,6 @@
 """A rank that reports what it sees of itself, and ends as its first argument says."""
+import atexit
+import ctypes
 import json
 import os
 import random
@@ -16,6 +18,11 @@ if sys.argv[1:] in (["exits"], ["signal"]) and rank == 2:
 dist.init_process_group("gloo")
 tensor = torch.ones(4) * rank
 dist.all_reduce(tensor)
+if sys.argv[1:] == ["late"]:  # behind the end of the program
+    libc = ctypes.CDLL(None)
+    atexit.register(print, json.dumps({"RANK": rank, "late": "python"}))
+    atexit.register(libc.printf, b"%s\n", json.dumps({"RANK": rank, "late": "c"}).encode())
+    sys.exit(0)
 main = sys.modules["__main__"]
 told = {
     "argv": sys.argv, "path": sys.path[:2], "main": main.__name__, "file": getattr(main, "__file__", None),
