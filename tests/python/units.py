@@ -407,6 +407,58 @@ def capture_ends():
         assert "end buffer 1.running_mean" not in read(folder)[0]
 
 
+def capture_outputs():
+    """What a module gives is kept by its place or name where there are several; what is no tensor is left out."""
+    class Gives(nn.Module):
+        def __init__(self, given):
+            super().__init__()
+            self.given = given
+
+        def forward(self, x):
+            return self.given(x)
+
+    for given, expected in ((lambda x: x, [""]), (lambda x: (x, x), [" [0]", " [1]"]), (lambda x: [x], [""]), (lambda x: (None, x, 3), [" [1]"]),
+                            (lambda x: {"a": x, "b": x, "c": "no"}, [" [a]", " [b]"]), (lambda x: {"a": x}, [" [a]"]), (lambda x: None, [])):
+        with tempfile.TemporaryDirectory() as folder:
+            model = Gives(given)
+            with lockstep.capture(model, folder):
+                model(torch.ones(2))
+            entries, _, not_kept = read(folder)
+            assert [name for name in entries if " forward " in name] == [f"step 0 forward model{which}" for which in expected], entries.keys()
+            assert not not_kept
+
+
+def capture_limit():
+    """Of the steps after the limit only the weights at the end are kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with lockstep.capture(model, folder, steps=1):
+            for _ in range(3):
+                model(torch.ones(1)).sum().backward()
+                optimizer.step()
+        entries, values, not_kept = read(folder)
+        assert "step 0 gradient weight" in entries and "step 0 parameter weight" in entries and not [name for name in entries if name.startswith(("step 1", "step 2"))]
+        assert floats(values["end parameter weight"]) == model.weight.flatten().tolist()
+        assert not_kept == {"steps from 1 on": "the first 1 steps are kept, and the weights at the end"}
+
+
+def user_placements():
+    """Placements that a user gives: for a tensor by its name or its last word, or for the module that it is of."""
+    kept = object.__new__(capturing.Capture)
+    kept._hooks, kept._mesh, kept._ranks = None, [2, 2], 4
+    kept._placements = {"head": "P(sum), S(1)", "*backward tail": "P, R", "tail": "S(0), P", "w*": "R, R"}
+    for name, of, placements in (("step 0 forward head", "head", "P(sum), S(1)"), ("step 0 backward head", "head", "R, S(1)"), ("step 1 gradient w1", None, "R, R"),
+                                 ("step 0 forward tail", "tail", "S(0), P"), ("step 0 backward tail", "tail", "P, R"), ("step 0 forward other", "other", None),
+                                 ("step 0 forward x", "head", "P(sum), S(1)")):
+        entry = {}
+        kept._placed(entry, name, of)
+        assert entry == ({} if placements is None else {"placements": placements, "mesh": [2, 2]}), (name, entry)
+    kept._mesh, entry = None, {}
+    kept._placed(entry, "step 0 forward head", "head")
+    assert entry["mesh"] == [4]
+
+
 def capture_ddp():
     """DDP's gradients have their parts, unless they are of several backwards or a hook rounds them."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -460,7 +512,7 @@ def capture_stages():
 
 def main():
     for test in (backends, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, splits, lists,
-                 lists_of_blocks, refusals, captures, capture_ends, capture_ddp, capture_stages):
+                 lists_of_blocks, refusals, captures, capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages):
         test()
     return 0
 
