@@ -86,11 +86,6 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
-                     const ls_axis *axis) {
-    return ls_tensor_all_gather(out, in, call->dim, axis);
-}
-
 static double bus_factor(int size) {
     return (double)(size - 1) / size;
 }
@@ -104,6 +99,5 @@ const ls_collective ls_collective__all_gather = {
     .bytes = bytes,
     .math = math,
     .reference = reference,
-    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

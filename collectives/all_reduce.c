@@ -51,11 +51,6 @@ static int reference(const ls_call *const *calls, int size) {
     return status;
 }
 
-static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
-                     const ls_axis *axis) {
-    return ls_tensor_all_reduce(out, in, call->op, axis);
-}
-
 static double bus_factor(int size) {
     return 2.0 * (size - 1) / size;
 }
@@ -71,6 +66,5 @@ const ls_collective ls_collective__all_reduce = {
     .bytes = bytes,
     .math = math,
     .reference = reference,
-    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

@@ -165,11 +165,6 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
-                     const ls_axis *axis) {
-    return ls_tensor_all_to_all(out, in, call->split_dim, call->cat_dim, axis);
-}
-
 static double bus_factor(int size) {
     return (double)(size - 1) / size;
 }
@@ -182,6 +177,5 @@ const ls_collective ls_collective__all_to_all = {
     .bytes = bytes,
     .math = math,
     .reference = reference,
-    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

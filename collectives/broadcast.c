@@ -41,12 +41,6 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
-                     const ls_axis *axis) {
-    LS_TRY(ls_local_tensor_clone(out, in));
-    return ls_tensor_broadcast(*out, call->root, axis);
-}
-
 static double bus_factor(int size) {
     (void)size;
     return 1.0;
@@ -62,6 +56,5 @@ const ls_collective ls_collective__broadcast = {
     .bytes = bytes,
     .math = math,
     .reference = reference,
-    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

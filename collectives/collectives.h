@@ -149,15 +149,16 @@ typedef struct ls_collective {
     int (*math)(const ls_call *const *calls, int size, const ls_order *order);
     // The plain version of the math: element by element, rank order, copies its inputs first.
     int (*reference)(const ls_call *const *calls, int size);
-    // The ls_tensor_NAME that there is; NULL: none.
-    int (*on_tensor)(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
-                     const struct ls_axis *axis);
     // Bus bandwidth factor of nccl-tests' PERFORMANCE.md for `size` ranks.
     double (*bus_factor)(int size);
 } ls_collective;
 
 // The descriptor of a kind; send and recv share their functions. Never NULL for a valid kind.
 LS_API_BACKENDS const ls_collective *ls_collective_of(ls_kind kind);
+// The ls_tensor_NAME of a kind; NULL: none.
+typedef int (*ls_collective_on_tensor)(ls_local_tensor **out, const ls_local_tensor *in,
+                                       const ls_tensor_call *call, const struct ls_axis *axis);
+ls_collective_on_tensor ls_collective_tensor_form(ls_kind kind);
 
 // A collective whose blocks may differ in size.
 static inline bool ls_collective_has_counts(const ls_collective *collective) {

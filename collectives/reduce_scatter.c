@@ -52,11 +52,6 @@ static int reference(const ls_call *const *calls, int size) {
     return status;
 }
 
-static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
-                     const ls_axis *axis) {
-    return ls_tensor_reduce_scatter(out, in, call->op, call->dim, axis);
-}
-
 static double bus_factor(int size) {
     return (double)(size - 1) / size;
 }
@@ -71,6 +66,5 @@ const ls_collective ls_collective__reduce_scatter = {
     .bytes = bytes,
     .math = math,
     .reference = reference,
-    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

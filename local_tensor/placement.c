@@ -262,33 +262,6 @@ int ls_placement__block(ls_block *out, const ls_shape *shape, const ls_mesh *mes
     return LS_OK;
 }
 
-int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
-                       const ls_placements *placements, int rank) {
-    int ranks = 0;
-    size_t count = 0;
-    ls_placements normal;
-    LS_TRY(ls_mesh_size(&ranks, mesh));
-    LS_TRY(ls_shape_count(&count, shape));
-    LS_TRY(ls_placements_normalize(&normal, placements, shape, mesh));
-    if (rank < 0 || rank >= ranks) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, rank, "rank %d is not one of the mesh's %d ranks", rank,
-                            ranks);
-    }
-    ls_pieces pieces;
-    LS_TRY(ls_pieces__create(&pieces, shape, mesh, &normal, NULL, rank));
-    *out = *ls_pieces__at(&pieces, 0);
-    size_t blocks = pieces.count;
-    ls_pieces__free(&pieces);
-    if (blocks != 1) {
-        char text[256];
-        ls_placements_format(text, sizeof text, &normal);
-        return LS_FAIL_RANK(LS_ERR_UNSUPPORTED, rank,
-                            "rank %d holds %zu blocks of the tensor under %s where one is needed",
-                            rank, blocks, text);
-    }
-    return LS_OK;
-}
-
 int ls_placements__neutral_op(const ls_placements *placements, const ls_mesh *mesh, int rank) {
     int coordinates[LS_MESH_DIMS_MAX];
     ls_mesh_coordinates(coordinates, mesh, rank);

@@ -74,21 +74,22 @@ static const struct {
 static ls_schema_field taken[LS_COLLECTIVE_COUNT][FIELD_COUNT];
 ls_schema_record ls_step__collective_records[LS_COLLECTIVE_COUNT];
 
-static unsigned taken_by(const ls_collective *collective) {
+static unsigned taken_by(ls_kind kind) {
+    const ls_collective *collective = ls_collective_of(kind);
     bool splits = ls_collective_has_splits(collective);
     bool blocks = ls_collective_has_counts(collective) && !splits;
     return GROUP | (ls_collective_has_data(collective) ? DATA : 0u) |
            (collective->reduces ? OP : 0u) |
            (ls_collective_has_in_place(collective) ? IN_PLACE : 0u) | (blocks ? COUNTS : 0u) |
            (splits ? SPLITS : 0u) | (collective->root_word != NULL ? ROOT : 0u) |
-           (blocks && collective->on_tensor != NULL ? DIM : 0u) |
+           (blocks && ls_collective_tensor_form(kind) != NULL ? DIM : 0u) |
            (collective->replicates ? REPLICA : 0u);
 }
 
 void ls_step__make_collectives(void) {
     for (int kind = 0; kind < LS_COLLECTIVE_COUNT; kind++) {
         const ls_collective *collective = ls_collective_of((ls_kind)kind);
-        unsigned of = taken_by(collective);
+        unsigned of = taken_by((ls_kind)kind);
         ls_schema_record *record = &ls_step__collective_records[kind];
         *record = (ls_schema_record){.name = ls_kind_name((ls_kind)kind),
                                      .doc = collective->doc,
@@ -148,7 +149,7 @@ static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
                             "%s: does not apply to a collective on a tensor", raw[i]);
         }
     }
-    if (of_step(step)->on_tensor == NULL) {
+    if (ls_collective_tensor_form((ls_kind)step->kind) == NULL) {
         ls_check__error(reader, ls_node_mark(&step->node, "tensor"), NULL, NULL,
                         "%s: only on buffers, not on a tensor", ls_kind_name((ls_kind)step->kind));
     }
@@ -264,7 +265,6 @@ static int run(ls_program *program, const ls_scenario_step *step) {
 static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                 const ls_local_tensor *const *in, int count) {
     (void)count;
-    const ls_collective *collective = of_step(step);
     const ls_step_call *call = &step->call;
     const ls_tensor_call told = {.op = call->op,
                                  .dim = call->dim,
@@ -273,11 +273,12 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
                                  .root = call->root};
     ls_axis *axis = NULL;
     LS_TRY(ls_program__axis(&axis, program, call->axis >= 0 ? call->axis : 0));
-    if (collective->on_tensor == NULL) {
+    const ls_collective_on_tensor form = ls_collective_tensor_form((ls_kind)step->kind);
+    if (form == NULL) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "%s does not work on tensors",
                        ls_kind_name((ls_kind)step->kind));
     }
-    return collective->on_tensor(out, in[0], &told, axis);
+    return form(out, in[0], &told, axis);
 }
 
 static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
