@@ -58,6 +58,11 @@ def main():
         code, text = run(build, tool)
         assert code == 0 and "sum" in text, text
 
+        subprocess.run([os.path.join(build, "lockstep-cc"), "-fopenmp",
+                        os.path.join(sources, "regions.c"), "-o", tool], check=True)
+        code, text = run(build, tool)
+        assert code == 0 and "4 threads" in text, text
+
         names = os.path.join(sources, "names.c")
         here = os.path.join(folder, "here.o")
         subprocess.run([os.path.join(build, "lockstep-cc"), "-fno-builtin", "-w", "-DHERE", "-c",
