@@ -101,9 +101,14 @@ class _Wrapped:
         self._names = {id(parameter): (_plain(name), weakref.ref(parameter))
                        for name, parameter in model.module.named_parameters() if name not in ignored}
         number = _state["models", self.members] = _state.get(("models", self.members), 0) + 1
-        self.key = "DistributedDataParallel" + (f" {number}" if number > 1 else "")
+        self._key, self.joins = "DistributedDataParallel" + (f" {number}" if number > 1 else ""), 0
         self.summed = self.local = 0  # forwards since the last step
         self.loaded, self._promised = "", True
+
+    @property
+    def key(self):
+        """Another after a join(), whose ranks may have stepped more or less often."""
+        return f"{self._key}#{self.joins}" if self.joins else self._key
 
     def name(self, parameter):
         name, of = self._names.get(id(parameter), (None, None))
@@ -143,8 +148,9 @@ def _names_of(parameters):
 class _Replicas:
     """Parameters of one optimizer that the same ranks have."""
 
-    def __init__(self, key, members, wrapped):
+    def __init__(self, key, members, wrapped, began):
         self.key, self.members, self.wrapped, self.parameters = key, members, wrapped, []
+        self.began = began  # the steps that the optimizer had taken
         # excused: no step since the last note had a sum of gradients. history: the reason of a difference.
         self.versions, self.history, self.excused = None, "", False
 
@@ -159,7 +165,7 @@ class _Stepper:
     def learn(self):
         """Which parameters are replicas; again when there are other models or parameters."""
         parameters = [parameter for group in self.optimizer().param_groups for parameter in group["params"]]
-        known = (len(_models), [id(parameter) for parameter in parameters])
+        known = ([one.key for one in _models], [id(parameter) for parameter in parameters])
         if known == self.known:
             return
         before, made = {(one.key, one.members): one for one in self.sets}, {}
@@ -178,7 +184,7 @@ class _Stepper:
                 continue
             key = wrapped.key if wrapped is not None else "replicas of DTensors"
             if (key, members) not in made:
-                one = made[key, members] = _Replicas(key, members, wrapped)
+                one = made[key, members] = _Replicas(key, members, wrapped, self.steps)
                 old = before.get((key, members))
                 if old is not None:
                     one.history, one.excused = old.history, old.excused
@@ -199,7 +205,7 @@ class _Stepper:
                     (name, _setting(value)) for name, value in sorted(group.items())
                     if name not in ("params", "param_names", "initial_lr")) if value is not None)
                 items.append(_text(f"settings of {type(optimizer).__name__} for {first}", shown))
-        client.get().note(SETTINGS, key, self._about(one), one.members, step=self.steps, items=items)
+        client.get().note(SETTINGS, key, self._about(one), one.members, step=self.steps - one.began, items=items)
 
     def note_values(self, one, step, flags=0):
         items, kept, state = [], [], self.optimizer().state
@@ -219,7 +225,8 @@ class _Stepper:
 
     def _key(self, one):
         number = f", optimizer {self.number + 1}" if self.number else ""
-        return f"{one.key}{number}"
+        name, *joins = one.key.split("#")
+        return "#".join([name + number, *joins])
 
     def before(self):
         self.learn()
@@ -227,9 +234,9 @@ class _Stepper:
         for one in self.sets:
             if one.wrapped is not None and not one.wrapped.promises():
                 continue
-            if is_noted(self.steps):
+            if is_noted(self.steps - one.began):
                 self._note_settings(one, self._key(one))
-                self.note_values(one, self.steps)
+                self.note_values(one, self.steps - one.began)
                 one.excused = True
             self._account(one)
 
@@ -242,7 +249,7 @@ class _Stepper:
             return
         why = "its forward ran in no_sync()" if wrapped.local else \
             "no forward of the DistributedDataParallel model ran; was its .module called?"
-        one.history = one.history or f"no gradient was reduced in step {self.steps + 1}: {why}"
+        one.history = one.history or f"no gradient was reduced in step {self.steps - one.began + 1}: {why}"
 
     def after(self):
         self.steps += 1
@@ -258,7 +265,7 @@ class _Stepper:
             if one.versions is None or (one.wrapped is not None and not one.wrapped.promises()):
                 continue
             stale = one.versions != [parameter._version for _, parameter in one.parameters]
-            self.note_values(one, self.steps if not stale else AT_END, STALE if stale else 0)
+            self.note_values(one, self.steps - one.began if not stale else AT_END, STALE if stale else 0)
 
     # ---- Reductions by hand ----
     def _note_reductions(self):
@@ -393,13 +400,14 @@ def install():
         return
     _state["installed"] = True
     from torch.distributed import distributed_c10d as c10d
+    from torch.distributed.algorithms.join import Join
     from torch.nn.parallel import DistributedDataParallel as Model
     from torch.optim import optimizer
 
     optimizer.register_optimizer_step_pre_hook(_before)
     optimizer.register_optimizer_step_post_hook(_after)
     make, forward, destroy = Model.__init__, Model.forward, c10d.destroy_process_group
-    load = nn.Module.load_state_dict
+    load, leave = nn.Module.load_state_dict, Join.__exit__
 
     def make_and_note(self, module, *arguments, **options):
         _note_wrapping(module, options.get("process_group") or (arguments[4] if len(arguments) > 4 else None))
@@ -415,6 +423,13 @@ def install():
         _loaded(self, sys._getframe(1))
         return result
 
+    def leave_and_count(self, *of_error):
+        result = leave(self, *of_error)
+        for one in map(_of, self._joinables):
+            if one is not None:
+                one.joins += 1
+        return result
+
     def end_and_destroy(group=None):
         if group is None or group is dist.group.WORLD:
             _at_end()
@@ -422,6 +437,6 @@ def install():
 
     make_and_note.__wrapped__, forward_and_note._lockstep = make, getattr(forward, "_lockstep", False)
     Model.__init__, Model.forward = make_and_note, forward_and_note
-    nn.Module.load_state_dict = load_and_note
+    nn.Module.load_state_dict, Join.__exit__ = load_and_note, leave_and_count
     c10d.destroy_process_group = dist.destroy_process_group = end_and_destroy
     atexit.register(_at_end)

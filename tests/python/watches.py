@@ -121,6 +121,15 @@ def good():
                 kept = {name: value.clone() for name, value in plain.state_dict().items()}
                 plain.load_state_dict({name: value + 1 for name, value in kept.items()})
                 plain.load_state_dict(kept)
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)  # without a state, which would differ
+    for _ in range(3):  # ranks step more or less often, and get the values of one that steps most
+        with model.join():
+            for _ in range(3 + dist.get_rank()):
+                step(model, optimizer)
+    again = DistributedDataParallel(model.module)
+    for _ in range(3):
+        step(again, optimizer)
     with_own = nn.Sequential(nn.Linear(4, 4))
     with_own[0].own = nn.Parameter(torch.ones(2 + dist.get_rank()))  # of this rank, as a sharded table is
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(with_own, ["0.own"])
