@@ -36,7 +36,10 @@ typedef struct worlds {
     char dir[PATH_MAX];   // a folder for each number of ranks
     int ranks[RUNS_MAX];  // the reference's first
     int runs;
-    ls_capture **captures;  // [captures_count], until the report is written
+    // Until the report is written, which has their words:
+    ls_exec_result ran[2 * RUNS_MAX];  // [ran_count]
+    int ran_count;
+    ls_capture **captures;  // [captures_count]
     size_t captures_count, captures_room;
 } worlds;
 
@@ -99,9 +102,10 @@ int cli_worlds_capture(const char *dir) {
     return LS_OK;
 }
 
-static int run_once(bool *passed, const worlds *p, int run) {
+static int run_once(bool *passed, worlds *p, int run) {
     char folder[PATH_MAX], seed[32];
-    ls_exec_result ran = {.failed_rank = -1};
+    ls_exec_result *ran = &p->ran[p->ran_count++];
+    *ran = (ls_exec_result){.failed_rank = -1};
     LS_TRY(path_of(folder, sizeof folder, p, run, NULL));
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)cli_options_common.seed);
     LS_TRY(cli_worlds_capture(folder));
@@ -122,21 +126,34 @@ static int run_once(bool *passed, const worlds *p, int run) {
         .deadline_seconds = p->given->deadline_given ? p->given->deadline_seconds : 300,
         .deadline_given = p->given->deadline_given,
     };
-    LS_TRY(ls_exec_run(&ran, &how));
-    *passed = ran.status == LS_OK && !ran.died && ran.failed_rank < 0;
-    int status = *passed ? LS_OK : add_failed(p, run, &ran);
-    ls_exec_result_free(&ran);
-    return status;
+    LS_TRY(ls_exec_run(ran, &how));
+    *passed = ran->status == LS_OK && !ran->died && ran->failed_rank < 0;
+    return *passed ? LS_OK : add_failed(p, run, ran);
 }
 
 // ---- The comparison -----------------------------------------------------------------------------
-static int add_error(const worlds *p, const char *name, const char *why) {
+// Adds the case of a model that one of two runs lacks, or a rank of it, which is no error.
+static int add_missing(const worlds *p, const char *name, bool error, const char *why) {
     ls_case_result row = {.name = name,
                           .file = p->name,
-                          .class_ = LS_CLASS_ERROR,
-                          .error = why,
+                          .class_ = error ? LS_CLASS_ERROR : LS_CLASS_UNJUDGED,
+                          .error = error ? why : NULL,
+                          .skipped = !error,
+                          .skip_reason = error ? NULL : why,
                           .reproduce = p->reproduce};
     return name == NULL || why == NULL ? LS_ERR_MEMORY : ls_results_add(p->results, &row);
+}
+
+// The first rank that has kept nothing; -1: there is none.
+static int rank_without(const char *path, int ranks) {
+    char file[PATH_MAX + 32];
+    for (int r = 0; r < ranks; r++) {
+        (void)snprintf(file, sizeof file, "%s/rank_%05d.json", path, r);
+        if (access(file, F_OK) != 0) {
+            return r;
+        }
+    }
+    return -1;
 }
 
 static int open_capture(ls_capture **out, worlds *p, const char *path) {
@@ -168,8 +185,18 @@ static int compare(worlds *p, int run, const char *model, ls_diff_options *how) 
     }
     if (access(ref_path, F_OK) != 0 || access(run_path, F_OK) != 0) {
         const int lacks = p->ranks[access(ref_path, F_OK) != 0 ? 0 : run];
-        return add_error(p, how->name,
-                         ls_arena_printf(arena, "on %d ranks no model of this number ran", lacks));
+        return add_missing(
+            p, how->name, true,
+            ls_arena_printf(arena, "on %d ranks no model of this number ran", lacks));
+    }
+    for (int side = 0; side < 2; side++) {
+        const int ranks = p->ranks[side == 0 ? 0 : run],
+                  lacks = rank_without(side == 0 ? ref_path : run_path, ranks);
+        if (lacks >= 0) {
+            return add_missing(
+                p, how->name, false,
+                ls_arena_printf(arena, "rank %d of %d ran no model of this number", lacks, ranks));
+        }
     }
     ls_capture *ref = NULL, *many = NULL;
     LS_TRY(open_capture(&ref, p, ref_path));
@@ -288,6 +315,9 @@ static int run_program(worlds *p) {
         ls_capture_free(p->captures[i]);
     }
     free((void *)p->captures);
+    for (int i = 0; i < p->ran_count; i++) {
+        ls_exec_result_free(&p->ran[i]);
+    }
     ls_results_free(p->results);
     return code;
 }

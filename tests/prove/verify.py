@@ -16,7 +16,8 @@ def lockstep(*words):
 def verify(case, *options):
     done = lockstep("verify", "-n", "1,2", *options, "--json", "-", "--", sys.executable, PROGRAM, case)
     assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)["cases"], done.stderr
+    report = json.loads(done.stdout)
+    return done.returncode, report["cases"], json.dumps(report["skips"]) + done.stderr
 
 
 def right():
@@ -25,6 +26,7 @@ def right():
     assert code == 0 and len(cases) == 8, (code, classes, said)
     for name, of in classes.items():
         assert of <= ({"proved", "bit_exact"} if "exact" in name else {"bit_exact", "within_bound", "unjudged"}), (name, of)
+    assert said.count("rank 1 of 2 ran no model of this number") == 2, said
     names = [{stage["name"] for stage in case["stages"]} for case in cases]
     assert "step 3 gradient 0.weight" in names[0] and "step 4 gradient 0.weight" not in names[0] and "end parameter 0.weight" in names[0]
     assert "step 0 gradient decoder.0.weight" in names[1] and "step 0 forward encoder.0" in names[1], names[1]
@@ -46,13 +48,19 @@ def raising():
     assert code == 3 and "on 2 ranks" in cases[0]["name"] and "only one rank can do this" in cases[0]["error"], (code, cases, said)
 
 
+def finding():
+    code, cases, said = verify("inner")
+    found = cases[0]["findings"][0]
+    assert code == 1 and found["id"] == "replica.diverged" and re.search(r"worlds.py:\d+$", found["where"]), (code, cases, said)
+
+
 def captured():
     with tempfile.TemporaryDirectory() as folder:
         one, many = f"{folder}/one", f"{folder}/many"
         for kept, ranks in ((one, "1"), (many, "2")):
             done = lockstep("exec", "-n", ranks, "--capture", kept, "--", sys.executable, PROGRAM, "right")
             assert done.returncode in (0, 5), (done.stdout, done.stderr)
-            assert sorted(os.listdir(kept)) == ["000_model", "001_model_1", "002_model_2", "003_model_3"]
+            assert sorted(os.listdir(kept)) == ["000_model", "001_model_1", "002_model_2", "003_model_3", "004_model_4"]
         done = lockstep("diff", f"{one}/001_model_1", f"{many}/001_model_1")
         assert done.returncode == 0 and "gradient decoder.0.weight" in done.stdout, (done.stdout, done.stderr)
         done = lockstep("exec", "-n", "2", "--capture", one, "--", sys.executable, PROGRAM, "right")
@@ -62,4 +70,5 @@ def captured():
 right()
 wrong()
 raising()
+finding()
 captured()

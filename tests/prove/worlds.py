@@ -64,6 +64,8 @@ def right():
     train(ddp(mlp()), steps=6)
     trainer()
     two_models()
+    if RANK == 0:  # a model of one rank
+        train(mlp())
 
 
 def doubled(model, at):
@@ -86,7 +88,11 @@ def main():
     if sys.argv[1] == "raises":
         train(ddp(mlp()))
         assert RANKS == 1, "only one rank can do this"
-    (right if sys.argv[1] == "right" else wrong)()
+    if sys.argv[1] == "inner":  # the module of a DDP model is called: its gradients are not reduced
+        model = ddp(mlp())
+        train(model.module if RANKS > 1 else model)
+    else:
+        (right if sys.argv[1] == "right" else wrong)()
     if RANKS > 1:
         dist.destroy_process_group()
 
