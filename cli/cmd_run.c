@@ -7,6 +7,7 @@
 #include "cli/device.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
+#include "runner/hooks.h"
 #include "runner/scenario/schema.h"
 
 static const char *const carriers[] = {"mpi", NULL};
@@ -167,6 +168,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.keep_dir = given.keep;
     run_options.checkpoint = given.checkpoint;
     run_options.trace = trace;
+    ls_gdb_keeps = cli_debugger_has() != 0;
     ls_process_pool pool = {0};
     run_options.pool = scenarios->count > 1 ? &pool : NULL;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {

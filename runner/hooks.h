@@ -27,6 +27,25 @@ typedef struct ls_gdb_divergence {
 // A stage is wrong, or of a class that does not pass.
 void ls_gdb_hook_divergence(const ls_gdb_divergence *divergence);
 
+// A scenario's program or tables while they run: in a rank's thread, or in a process that holds
+// ranks.
+typedef struct ls_gdb_execution {
+    const struct ls_scenario *scenario;
+    const struct ls_rank *self;          // NULL: the process's
+    const struct ls_program *program;    // NULL: it has tables
+    struct ls_embedding *const *module;  // of tables; NULL: it is a program
+    const int *step;                     // index of the step of the program, or of the training
+    struct ls_gdb_execution *next;       // older
+} ls_gdb_execution;
+extern ls_gdb_execution *ls_gdb_executions;  // newest first
+void ls_hooks__execution_open(ls_gdb_execution *execution);
+void ls_hooks__execution_close(ls_gdb_execution *execution);
+
+// The case that is run, with its stages' outputs; NULL: none.
+extern const struct ls_case_run *ls_gdb_case;
+// Set before a run: it keeps the outputs of ranks that run as threads, although it needs them not.
+extern bool ls_gdb_keeps;
+
 #ifdef __cplusplus
 }
 #endif

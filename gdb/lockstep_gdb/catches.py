@@ -5,7 +5,7 @@ import sys
 
 import gdb
 
-from . import memory, model, ranks, values
+from . import memory, model, ranks, scenario, values
 from .memory import Failure
 
 
@@ -264,8 +264,11 @@ class FindingCatch(memory.Stop):
             body = memory.text(int(found["text"]))
         name = finding_name(int(found["id"]))
         number, run = ranks_[0] if ranks_ else None, address_of(frame)
-        if FindingCatch.stopped_at == run and self.hook == "ls_gdb_hook_finding":
+        if run is not None and FindingCatch.stopped_at == run and self.hook == "ls_gdb_hook_finding":
             return self.name_better(run, name, body)
+        refused = ("ls_gdb_hook_refused", name, where)
+        if run is None and self.hook != refused[0] and FindingCatch.shown[:3] == refused:
+            return False  # the program has stopped for it
         if FindingCatch.shown == (self.hook, name, where, body):
             return True  # by another catch
         if not fnmatch.fnmatchcase(name, self.glob):
@@ -276,6 +279,7 @@ class FindingCatch(memory.Stop):
         gdb.set_convenience_variable("finding_name", name)
         gdb.set_convenience_variable("finding_rank", -1 if number is None else number)
         ranks.State.chosen = FindingCatch.guilty = number
+        scenario.Judged.found(where if run is None else "")
         if self.hook == "ls_gdb_hook_mismatch":
             FindingCatch.stopped_at, FindingCatch.named = run, name
         return True
@@ -283,7 +287,7 @@ class FindingCatch(memory.Stop):
     guilty = None
     stopped_at = None  # the run whose mismatch the program stopped at; its finding comes later
     named = None
-    shown = None
+    shown = ()  # hook, name, place, text
 
     @classmethod
     def name_better(cls, run, name, body):
@@ -296,7 +300,7 @@ class FindingCatch(memory.Stop):
 
     @classmethod
     def forget(cls, *_):
-        cls.stopped_at = cls.shown = None
+        cls.stopped_at, cls.shown = None, ()
 
     @staticmethod
     def stopped(event):
@@ -372,6 +376,8 @@ class DivergenceCatch(memory.Stop):
             if known and int(pointer) != 0:
                 print(f"  {name}: {values.at(pointer, int(at[dtype]), element)}")
         ranks.State.chosen = rank
+        scenario.Judged.stage = memory.text(int(at["stage"]))
+        scenario.Judged.key = memory.text(int(at["key"]))
         return True
 
 

@@ -1,8 +1,46 @@
 """Backtraces without the library's own frames: the frame filter `lockstep`, which gdb's `bt`, its TUI
 and IDEs go through. `bt -no-filters` shows all, `disable frame-filter global lockstep` ends it."""
 import gdb
+from gdb.FrameDecorator import FrameDecorator
 
-from . import model
+from . import memory, model, scenario
+
+
+class Place(FrameDecorator):
+    """The one frame of what runs a scenario: its step or stage, and the line of that."""
+
+    def __init__(self, base, what, file, line):
+        super().__init__(base)
+        self.what, self.file, self.at = what, file, line
+
+    def function(self):
+        return self.what
+
+    def address(self):
+        return None
+
+    def filename(self):
+        return self.file
+
+    def line(self):
+        return self.at
+
+    def frame_args(self):
+        return None
+
+    def frame_locals(self):
+        return None
+
+
+def place():
+    """(what, file, line) of the selected rank in its scenario, or of the stage that is judged; None."""
+    if not scenario.is_here():
+        return None
+    rank = model.selected_rank(model.find_run())
+    if rank is None:
+        return scenario.Judged.place()
+    file, line = scenario.line_of(rank)
+    return (scenario.place_text(rank.id) or "scenario", file, line) if file else None
 
 
 class Filter:
@@ -14,6 +52,10 @@ class Filter:
         """From the program's frame that called into the library to the one that its thread began with;
         all of them where no program of the user's runs."""
         program = model.program_frame()
+        of_scenario = memory.guarded(place)
+        if of_scenario is not None:
+            yield Place(next(frames), *of_scenario)
+            return
         if not model.is_of_program(program):
             yield from frames
             return

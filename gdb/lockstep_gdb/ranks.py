@@ -1,7 +1,7 @@
 """ranks, rank, calls, waitgraph: who is where, and who waits for whom."""
 import gdb
 
-from . import memory, model
+from . import memory, model, scenario
 from .memory import Failure
 
 FOLD_FROM = 33  # ranks; from here on equal ranks share a line
@@ -34,7 +34,9 @@ def _row(rank, calls, frame_of):
         what = {"returned": f"with {rank.record['exit_status']}"}.get(rank.state, "")
         if rank.state in ("ready", "running") and rank.call_count:
             what = f"after {rank.call_count} call{'s' if rank.call_count > 1 else ''}"
-        where = model.frame_text(frame_of) if frame_of is not None else rank.where()
+        where = scenario.where(rank)
+        if not where:
+            where = model.frame_text(frame_of) if frame_of is not None else rank.where()
         return (rank.state, ", ".join(w for w in (what, group) if w), "", "", where)
     first = waits[0]
     what, where, wait = calls.describe(first, "call."), calls.where(first, "call."), rank.in_wait(waits)
@@ -96,6 +98,13 @@ def _print_rows(pairs, marks, folded):
 def _show_group(wanted, all_lines):
     calls = model.Calls()
     group = model.group()
+    judged = scenario.Judged.rows() if not group else []
+    if judged:
+        how = "have returned" if judged[0][1][0] == "returned" else "are in a controller"
+        print(f"{len(judged)} ranks {how}; {model.met_text()}")
+        shown = [pair for pair in judged if wanted is None or pair[0] in wanted]
+        _print_rows(shown, {State.chosen}, not all_lines and len(shown) >= FOLD_FROM)
+        return
     if not group:
         print(f"no SPMD run and no group of calls is going on; {model.met_text()}")
         return
@@ -213,7 +222,8 @@ def go_to(run, number):
     if frame.name() in (model.RANK_BEGINS, "rank_main"):
         return f"[rank {number}, {rank.state}] its program has not begun"
     if not model.is_of_program(frame):  # a scenario's steps are no C code
-        return f"[rank {number}, {rank.state}] at {rank.where()}"
+        place = scenario.place_text(number)
+        return f"[rank {number}, {rank.state}] {place}{' ' if place else ''}at {scenario.where(rank) or rank.where()}"
     return f"[rank {number}, {rank.state}] {model.frame_text(frame)}"
 
 

@@ -46,7 +46,7 @@ class Reached(memory.Stop):
 
 
 class Ended(memory.Stop):
-    """At the end of a run, whose ranks are still there."""
+    """At the end of a run, whose ranks are still there, where no other run is going on."""
     seen = False
 
     def __init__(self):
@@ -55,7 +55,10 @@ class Ended(memory.Stop):
 
     @staticmethod
     def hit():
-        Ended.seen = bool(gdb.newest_frame().read_var("ended"))
+        frame = gdb.newest_frame()
+        run = int(frame.read_var("run"))
+        Ended.seen = bool(frame.read_var("ended")) and run == int(memory.variable("ls_gdb_runs")) \
+            and memory.record("ls_spmd", run)["next_run"] == 0
         return Ended.seen
 
 
@@ -140,7 +143,7 @@ def show_program(files=()):
 def go_on(wish):
     """Continues up to a wish. Returns whether it was reached; if not, tells why it stopped."""
     Reached.arm(wish)
-    Ended.seen, catches.FindingCatch.shown = False, None
+    Ended.seen, catches.FindingCatch.shown = False, ()
     others = [Ended()] + [catches.FindingCatch("*", hook, internal=True) for hook in catches.FINDING_HOOKS]
     try:
         out = gdb.execute("continue", to_string=True)
@@ -157,7 +160,7 @@ def go_on(wish):
         print("\n".join(lines))
     if not alive():
         print(f"the program ended before {wish} met")
-    elif catches.FindingCatch.shown is not None:
+    elif catches.FindingCatch.shown:
         print(f"the program stopped at the finding, before {wish} met")
     elif Ended.seen:
         print(f"the run ended before {wish} met; its ranks are still here")

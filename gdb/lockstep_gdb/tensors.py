@@ -3,7 +3,7 @@ import re
 
 import gdb
 
-from . import memory, model, ranks, values
+from . import memory, model, ranks, scenario, values
 from .memory import Failure
 
 
@@ -209,11 +209,25 @@ def held(expression, number):
     if tensor is not None:
         return [Held(tensor.dtype, tensor.data(s), block_text(s)) for s in tensor.of_rank(number)]
     run = model.find_run()
+    if scenario.is_here():
+        return of_scenario(expression, number)
     if run is None:
         gdb.parse_and_eval(expression)  # its error says more than ours
         raise Failure(f"{expression} is no local tensor, and no SPMD run is going on")
     with restored():
         return of_program(run, number, expression)
+
+
+def of_scenario(name, number):
+    """What rank `number` holds under a name of the scenario."""
+    found, known = scenario.held(name, number, Held)
+    if isinstance(found, int):
+        tensor = Tensor(found)
+        return [Held(tensor.dtype, tensor.data(s), block_text(s)) for s in tensor.of_rank(number)]
+    if found is None:
+        names = ", ".join(dict.fromkeys(k for k in known if k)) or "nothing yet"
+        raise Failure(f"rank {number} holds nothing named {name}; there is {names}")
+    return found
 
 
 def parse(argument, count, usage):
@@ -246,7 +260,8 @@ LIST = re.compile(r"(\d+(-\d+)?)(,\d+(-\d+)?)*$|all$")
 
 def parse_ranks(argument, usage):
     """The expression and the ranks of "EXPRESSION A B", "EXPRESSION 0-3,7" or "EXPRESSION all"."""
-    words = argument.split()
+    named = scenario.split(argument)
+    words = [named[0]] + named[1].split() if named is not None else argument.split()
     first = len(words)
     while first > 1 and LIST.match(words[first - 1]):
         first -= 1
@@ -291,8 +306,8 @@ def lines_text(numbers):
         rank = run.rank(number)
         if rank.thread() is None:
             return None
-        frame = ranks.frame_of(rank, selected)
-        places.setdefault(model.frame_text(frame).split(" at ")[-1], []).append(number)
+        place = scenario.where(rank) or model.frame_text(ranks.frame_of(rank, selected))
+        places.setdefault(place.split(" at ")[-1], []).append(number)
     if len(places) < 2:
         return None
     return ", ".join(f"{who(ids)} at {place}" for place, ids in places.items())
@@ -310,11 +325,14 @@ hold. Says when the ranks stand at different steps."""
 
     def run(self, argument, from_tty):
         expression, numbers = parse_ranks(argument, "diff-ranks TENSOR A B [C ...]")
-        if tensor_of(expression) is None:
+        if tensor_of(expression) is None and model.find_run() is not None:
             for text in (steps_text(numbers), lines_text(numbers)):
                 if text is not None:
                     print(text)
-        parts = {number: held(expression, number) for number in numbers}
+        parts = {number: part for number in numbers for part in [self._held(expression, number)] if part}
+        numbers = list(parts)
+        if not numbers:
+            raise Failure("none of these ranks holds it")
         groups = {}
         for number in numbers:
             bits = tuple((part.dtype, part.data) for part in parts[number])
@@ -324,7 +342,9 @@ hold. Says when the ranks stand at different steps."""
         if len(sides) > 1 and len(numbers) > 2:
             print(f"{who(right)} hold the same" if len(right) > 1
                   else f"no two ranks hold the same; compared with rank {right[0]}")
-        if len(sides) == 1:
+        if len(numbers) == 1:
+            print(f"rank {numbers[0]} alone holds it")
+        elif len(sides) == 1:
             count = sum(len(p.data) // values.dtype_bytes(p.dtype) for p in parts[right[0]])
             dtypes = "/".join(dict.fromkeys(p.dtype for p in parts[right[0]]))
             blocks = self._blocks(parts[numbers[0]], parts[numbers[1]])
@@ -332,6 +352,17 @@ hold. Says when the ranks stand at different steps."""
                   f"hold the same {count} {dtypes}{blocks}")
         for side in sides[1:]:
             self._sides(parts[right[0]], parts[side[0]], right[0], side, len(numbers) > 2)
+
+    @staticmethod
+    def _held(expression, number):
+        """Of a scenario a rank may hold nothing of the name, which is a difference, too."""
+        try:
+            return held(expression, number)
+        except Failure as error:
+            if not scenario.is_here():
+                raise
+            print(error)
+            return None
 
     @staticmethod
     def _blocks(ours, theirs):

@@ -20,6 +20,7 @@ typedef struct ls_case_run {
     ls_comparison comparison;
     ls_scenario_oracle *oracle;  // scenarios with tables
     ls_stages *simulated;
+    ls_stages *by_ranks;  // of ranks as threads, for a debugger; NULL: not kept
     ls_stages *expected;  // programs
     ls_stages *clean;     // where defects are injected: the same without them
     ls_stages *real;

@@ -6,6 +6,8 @@
 #include "runner/compare/case_run.h"
 #include "orders/explain.h"
 #include "runner/program/program.h"
+#include "ranks/hooks.h"
+#include "runner/hooks.h"
 #include "runner/program/tally.h"
 #include "runner/compare/recorded.h"
 #include "runner/scenario/input_file.h"
@@ -34,6 +36,7 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
                 .reproduce = ls_result_command(results->arena, options->reproduce, file),
             },
     };
+    ls_gdb_case = run;
 }
 
 // ---- Simulating ---------------------------------------------------------------------------------
@@ -80,6 +83,8 @@ static int check_replicas(ls_case_run *run, const ls_stages *stages, const char 
     LS_TRY(ls_case__check_replicas(&finding, &found, run, stages, who));
     if (found) {
         ls_case__add_finding(run, &finding);
+        ls_hooks__before_stop();
+        ls_gdb_hook_finding(NULL, &finding);
     }
     return LS_OK;
 }
@@ -97,8 +102,10 @@ static int simulate(ls_case_run *run) {
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
     LS_TRY(plants ? ls_stages_create(&run->clean, run->scenario->ranks) : LS_OK);
     bool ranks = plants || ls_program_has_ranks(run->scenario);
+    LS_TRY(ls_gdb_keeps && !plants ? ls_stages_create(&run->by_ranks, run->scenario->ranks)
+                                   : LS_OK);
     if (ranks) {
-        LS_TRY(run_ranks(run, plants ? run->simulated : NULL, NULL));
+        LS_TRY(run_ranks(run, plants ? run->simulated : run->by_ranks, NULL));
         if (!ls_case__values_stand(run)) {
             return LS_OK;
         }
@@ -150,7 +157,9 @@ static int finish(ls_case_run *run, int status) {
     }
     result->seconds = ls_time_now() - run->start_seconds;
     ls_execute_oracle_free(run->oracle);
+    ls_gdb_case = NULL;
     ls_stages_free(run->simulated);
+    ls_stages_free(run->by_ranks);
     ls_stages_free(run->expected);
     ls_stages_free(run->clean);
     ls_stages_free(run->reordered);

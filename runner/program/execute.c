@@ -8,6 +8,7 @@
 #include "embedding/checkpoint.h"
 #include "ranks/hooks.h"
 #include "ranks/planted.h"
+#include "runner/hooks.h"
 #include "runner/program/tables.h"
 #include "runner/scenario/inputs.h"
 #include "runner/scenario/scenario_layout.h"
@@ -249,12 +250,16 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
     int status = tell_place(&r, ls_embedding_create(&r.module, execution->backend, &options));
     status = status == LS_OK ? start_from_checkpoint(&r) : status;
     batch next = {0};
+    ls_gdb_execution seen = {
+        .scenario = scenario, .self = execution->self, .module = &r.module, .step = &r.step};
+    ls_hooks__execution_open(&seen);
     for (; r.step < steps && status == LS_OK; r.step++) {
         status = run_step(&r, &next, steps);
         if (status != LS_OK && scenario->train.steps > 1) {
             status = ls_error_wrap("step %d", r.step);
         }
     }
+    ls_hooks__execution_close(&seen);
     batch_free(&next);
     if (status == LS_OK && execution->checkpoint != NULL) {
         status = ls_embedding_save(r.module, execution->checkpoint);

@@ -2,6 +2,9 @@
 // that holds all ranks, some, or one, and for a rank that runs as a thread.
 #include "runner/program/program.h"
 
+#include "collectives/check.h"
+#include "ranks/hooks.h"
+#include "runner/hooks.h"
 #include "runner/steps/step.h"
 
 // A rank whose program has no tensors has no backend of its own.
@@ -42,9 +45,23 @@ static void close_program(ls_program *program) {
     ls_comm_free(program->all);
 }
 
+// What a check of the step found where no rank has a thread.
+static void stop_at_finding(const ls_program *program) {
+    ls_finding finding;
+    if (program->self == NULL && ls_check_last()->found &&
+        ls_check_finding(&finding, program->arena) == LS_OK) {
+        ls_hooks__before_stop();
+        ls_gdb_hook_finding(NULL, &finding);
+    }
+}
+
 static int run_step(ls_program *program, int index) {
     const ls_scenario_step *step = &program->scenario->steps[index];
+    program->step = index;
     int status = step->type->run(program, step);
+    if (status != LS_OK) {
+        stop_at_finding(program);
+    }
     if (status != LS_OK && (program->self == NULL || ls_step_on_tensors(step))) {
         return ls_error_wrap("%s: step %s", ls_scenario_where(program->scenario, &step->node),
                              step->name);
@@ -70,7 +87,13 @@ static int run_steps(ls_program *program) {
 int ls_execute__program(const ls_execution *execution, ls_arena *arena) {
     ls_program program;
     int status = open_program(&program, execution, arena);
+    ls_gdb_execution seen = {.scenario = execution->scenario,
+                             .self = execution->self,
+                             .program = &program,
+                             .step = &program.step};
+    ls_hooks__execution_open(&seen);
     status = status == LS_OK ? run_steps(&program) : status;
+    ls_hooks__execution_close(&seen);
     close_program(&program);
     if (status == LS_OK && program.self != NULL) {
         ls_program__free_calls(&program);

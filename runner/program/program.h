@@ -49,6 +49,7 @@ typedef struct ls_program {
     ls_step_calls *calls;  // [steps]
     ls_axis **axes;        // [mesh dimensions] communicators along each, NULL until first used
     ls_comm *all;          // every rank
+    int step;              // the index of the one that runs
 } ls_program;
 
 // This rank's exception in a step, and the line where it is said. NULL, and the step's own line:

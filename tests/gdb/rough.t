@@ -98,7 +98,8 @@ the program is not running; start it with 'run', or open a core file
 (gdb) until-collective 1
 the program is not running; start it with 'run' or 'start'
 (gdb) goto-collective 99
-the run ended before call 99 on world met; its ranks are still here
+...
+the ... ended before call 99 on world met...
 # All ranks at once: they are many threads that run, and every command still reads them.
 $ lockstep gdb -- rough parallel
 (gdb) goto-collective 2
