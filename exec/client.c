@@ -3,7 +3,6 @@
 #define _GNU_SOURCE  // memfd_create, futex
 #include "exec/client.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,6 +23,7 @@
 
 #include "exec/client_internal.h"
 #include "exec/site.h"
+#include "process/processes.h"
 
 #define UNTOLD_NS 5000000
 
@@ -193,8 +193,8 @@ static void fail_all(ls_client *client, const char *why) {
     }
 }
 
-// Whether the first thread sleeps on a lock without a time-out.
-static bool waits_for_a_thread(void) {
+// The system call that the first thread sleeps in, and its first four arguments; -1: none is known.
+static long first_call(unsigned long long arguments[4]) {
     char path[64], text[160] = "";
     (void)snprintf(path, sizeof path, "/proc/self/task/%ld/syscall", (long)getpid());
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -203,50 +203,42 @@ static bool waits_for_a_thread(void) {
         (void)close(file);
     }
     long number = -1;
-    unsigned long long timeout = 1;
-    // The number of the call, then its arguments: the fourth is the time-out.
-    return got > 0 && sscanf(text, "%ld 0x%*x 0x%*x 0x%*x 0x%llx", &number, &timeout) == 2 &&
-           number == SYS_futex && timeout == 0;
+    int read = got > 0 ? sscanf(text, "%ld 0x%llx 0x%llx 0x%llx 0x%llx", &number, &arguments[0],
+                                &arguments[1], &arguments[2], &arguments[3])
+                       : 0;
+    return read == 5 ? number : -1;
 }
 
-// Whether a thread of the process, other than the caller, runs or would if it got a processor. On a
-// busy machine a process may stand at one line for seconds and wait for nobody.
-static bool has_work(void) {
-    DIR *tasks = opendir("/proc/self/task");
-    bool found = false;
-    for (const struct dirent *at; tasks != NULL && !found && (at = readdir(tasks)) != NULL;) {
-        char path[64], text[256] = "";
-        long thread = strtol(at->d_name, NULL, 10);
-        if (thread <= 0 || thread == syscall(SYS_gettid)) {
-            continue;
-        }
-        (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", at->d_name);
-        int file = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : -1;
-        if (file >= 0) {
-            (void)close(file);
-        }
-        const char *state = got > 0 ? strrchr(text, ')') : NULL;
-        found = state != NULL && state[1] == ' ' && (state[2] == 'R' || state[2] == 'D');
-    }
-    if (tasks != NULL) {
-        (void)closedir(tasks);
-    }
-    return found;
+// Whether it sleeps on a lock without a time-out.
+static bool waits_for_a_thread(long call, const unsigned long long arguments[4]) {
+    return call == SYS_futex && arguments[3] == 0;
+}
+
+// Whether it continues by itself soon: it connects to a store that accepts or opens late. Who waits
+// in a store of files sleeps between two looks, too.
+static bool continues(long call, const unsigned long long arguments[4], bool connects) {
+    const bool sleeps = call == SYS_nanosleep || call == SYS_clock_nanosleep;
+    return call == SYS_connect || (call == SYS_poll && (int)arguments[2] >= 0) ||
+           (connects && sleeps);
 }
 
 static void tell_place(ls_client *client) {
     ls_wire_place message = {.head = {LS_WIRE_PLACE, sizeof message}};
-    ls_python_place place;
-    bool works = has_work();  // first: the look below stops threads that want the interpreter
-    message.waits = waits_for_a_thread() ? LS_WIRE_WAITS_A_THREAD : LS_WIRE_WAITS_NOT;
+    ls_python_place place = {.connects = false};
+    // First: the look below stops threads that want the interpreter.
+    bool works = ls_process_has_work(getpid());
+    unsigned long long arguments[4];
+    const long call = first_call(arguments);
+    message.waits =
+        waits_for_a_thread(call, arguments) ? LS_WIRE_WAITS_A_THREAD : LS_WIRE_WAITS_NOT;
     if (ls_python_first(&place)) {
         message.waits = place.in_torch ? LS_WIRE_WAITS_RANKS : message.waits;
         message.line = place.line;
         size_t length = strnlen(place.file, sizeof message.file - 1);
         memcpy(message.file, place.file, length);
     }
-    message.waits = works ? LS_WIRE_WAITS_NOT : message.waits;
+    message.waits =
+        works || continues(call, arguments, place.connects) ? LS_WIRE_WAITS_NOT : message.waits;
     (void)ls_client_send(client, &message, -1);
 }
 

@@ -122,7 +122,7 @@ static bool explain(ls_exec *exec, int who) {
 }
 
 bool ls_exec__judge_early(ls_exec *exec, double quiet) {
-    bool all_wait = true, failed = false;
+    bool all_wait = ls_exec__all_rest(exec), failed = false;
     int who = -1, living = 0;
     if (exec->over || (exec->run != NULL && ls_remote_status(exec->run, NULL) != LS_OK)) {
         return false;

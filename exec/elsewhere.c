@@ -1,7 +1,9 @@
 // Ranks that wait for others outside of what is called here: in torch.distributed's store (where
 // new_group and init_process_group meet), or in another of its backends. When nothing moves while
 // somebody waits, processes are asked where they are; one that says twice that it is at the same
-// place inside of torch.distributed waits there.
+// place inside of torch.distributed waits there. On a busy machine a process may stand at one line
+// for seconds and wait for nobody, or for one that has not got a processor. So nothing is said
+// unless all threads of all processes have slept at several looks in turn.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +12,12 @@
 
 #include "base/time.h"
 #include "exec/internal.h"
+#include "process/processes.h"
 
 #define QUIET_SECONDS 1.0  // before anybody is asked, and between
 #define TIMES         2
+#define LOOK_SECONDS  0.05  // between two looks at all threads
+#define LOOKS         10
 
 int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message) {
     char file[sizeof message->file];
@@ -52,6 +57,26 @@ static void ask(ls_exec *exec, double now) {
             (void)send(at->socket, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         }
     }
+}
+
+// Counts the looks in turn that have seen no thread with work.
+static void look(ls_exec *exec, double now) {
+    if (now - exec->looked < LOOK_SECONDS) {
+        return;
+    }
+    bool works = false;
+    for (const ls_exec_process *at = exec->processes; at != NULL && !works; at = at->next) {
+        works = !at->gone && ls_process_has_work(at->pid);
+    }
+    for (int i = 0; i < exec->child_count && !works; i++) {
+        works = exec->children[i].watch >= 0 && ls_process_has_work(exec->children[i].pid);
+    }
+    exec->looked = now;
+    exec->restful_looks = works ? 0 : exec->restful_looks + 1;
+}
+
+bool ls_exec__all_rest(const ls_exec *exec) {
+    return exec->restful_looks >= LOOKS;
 }
 
 // The communicator for which the process waits to be made; NULL: none.
@@ -144,13 +169,19 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
         for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
             at->places = 0;
         }
+        exec->restful_looks = 0;
         return false;
     }
     double now = ls_time_now();
-    if (now - exec->asked >= QUIET_SECONDS) {
+    // Those who answer do not sleep: nobody is asked in the middle of the looks.
+    if (now - exec->asked >= QUIET_SECONDS &&
+        (exec->restful_looks == 0 || ls_exec__all_rest(exec))) {
         ask(exec, now);
+        exec->restful_looks = 0;
     }
-    return (exec->joining != NULL && judge_joining(exec)) || (open && judge_calls(exec));
+    look(exec, now);
+    return ls_exec__all_rest(exec) &&
+           ((exec->joining != NULL && judge_joining(exec)) || (open && judge_calls(exec)));
 }
 
 // ---- Threads ------------------------------------------------------------------------------------

@@ -175,11 +175,13 @@ struct ls_exec {
     int most_ranks;  // of any run
     ls_exec_job *jobs, *jobs_last;
     ls_exec_joining *joining;
-    uint32_t joined;  // communicators made so far
-    int widest;       // members of the largest
-    bool progress;    // something moved since it was last looked at
-    double moved;     // seconds; when that was
-    double asked;     // when processes were last asked where they are
+    uint32_t joined;    // communicators made so far
+    int widest;         // members of the largest
+    bool progress;      // something moved since it was last looked at
+    double moved;       // seconds; when that was
+    double asked;       // when processes were last asked where they are
+    double looked;      // when their threads were last looked at
+    int restful_looks;  // looks in turn that saw all of them sleep
     ls_exec_child *children;
     int child_count;
     int forked;                              // of them
@@ -290,6 +292,7 @@ ls_exec_caller *ls_exec__caller(ls_exec_process *process, uint32_t thread);
 bool ls_exec__waits(const ls_exec_process *process);  // any of its threads, for a call
 // Nothing has moved for `quiet` seconds: asks processes where they are, and believes those that
 // wait inside of torch.distributed. Whether that ended the run.
+bool ls_exec__all_rest(const ls_exec *exec);  // all threads have slept for some time
 bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet);
 // Whether the process waits in torch.distributed, or for a communicator to be made; and where.
 bool ls_exec__waits_outside(const ls_exec *exec, const ls_exec_process *process);

@@ -8,6 +8,7 @@ typedef struct ls_python_place {
     char file[1024];
     int line;
     bool in_torch;     // its innermost frame is in torch.distributed
+    bool connects;     // there, in the functions that connect to a store
     char stack[3072];  // "FILE:LINE FUNCTION" in lines, nearest first, of the program's frames
 } ls_python_place;
 

@@ -172,6 +172,7 @@ static void walk_frames(walk_state *walk, void *frame) {
         copy_attribute(function, sizeof function, code, "co_name");
         if (depth == 0) {
             walk->out->in_torch = in_folder(&torch, file, "distributed/");
+            walk->out->connects = in_folder(&torch, file, "distributed/rendezvous.py");
         }
         add(walk, file, api.line(frame), function);
         api.drop(code);
@@ -200,7 +201,7 @@ static bool gather(ls_python_place *out, bool first) {
     }
     out->line = 0;
     out->file[0] = out->stack[0] = 0;
-    out->in_torch = false;
+    out->in_torch = out->connects = false;
     int state = api.ensure();
     void *type = NULL, *value = NULL, *trace = NULL;
     api.fetch(&type, &value, &trace);

@@ -53,6 +53,32 @@ bool ls_process_read(ls_process *out, pid_t pid) {
     return true;
 }
 
+bool ls_process_has_work(pid_t pid) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    DIR *tasks = opendir(path);
+    bool found = false;
+    for (const struct dirent *at; tasks != NULL && !found && (at = readdir(tasks)) != NULL;) {
+        char text[512] = "";
+        long thread = strtol(at->d_name, NULL, 10);
+        if (thread <= 0 || (pid == getpid() && thread == syscall(SYS_gettid))) {
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/stat", (long)pid, thread);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : -1;
+        if (file >= 0) {
+            (void)close(file);
+        }
+        const char *state = got > 0 ? strrchr(text, ')') : NULL;
+        found = state != NULL && state[1] == ' ' && (state[2] == 'R' || state[2] == 'D');
+    }
+    if (tasks != NULL) {
+        (void)closedir(tasks);
+    }
+    return found;
+}
+
 // ---- Those of a launch --------------------------------------------------------------------------
 bool ls_processes_has(const char *dir, pid_t pid) {
     char path[64], *entry = NULL;

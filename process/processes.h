@@ -20,6 +20,9 @@ typedef struct ls_process {
 // Whether there is such a process, and what it does.
 bool ls_process_read(ls_process *out, pid_t pid);
 
+// Whether a thread of the process, other than the caller, runs or would if it got a processor.
+bool ls_process_has_work(pid_t pid);
+
 // Whether the process is of the launch whose directory is `dir`, or lies in it.
 bool ls_processes_has(const char *dir, pid_t pid);
 // Whether a process of the launch whose directory is `dir`, or lies in it, is stopped; and which.

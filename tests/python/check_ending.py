@@ -18,6 +18,7 @@ WAYS = {  # options, findings, exit code
     "chain": ([], [], 0),
     "never": ([], ["collective.missing_rank", "rank.exited_early"], 1),
     "profiled": ([], [], 0),
+    "connects": ([], [], 0),
     "raises": ([], [], 3),
     "spawn": ([], [], 0),
 }

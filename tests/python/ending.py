@@ -90,6 +90,26 @@ def abort():
     dist.distributed_c10d._abort_process_group()
 
 
+def connects():
+    """Connects to a store that the other rank opens late, while that rank waits for a group."""
+    rank, kept = dist.get_rank(), []
+    url = f"tcp://localhost:{sys.argv[2]}?rank={rank}&world_size=2"
+
+    def meet():
+        time.sleep(0 if rank == 1 else 6)
+        kept.append(next(dist.rendezvous(url)))
+
+    opener = threading.Thread(target=meet)
+    if rank == 0:
+        opener.start()
+    else:
+        meet()
+    dist.all_reduce(torch.ones(4), group=dist.new_group())
+    if rank == 0:
+        opener.join()
+    dist.destroy_process_group()
+
+
 def raises():
     try:
         dist.all_reduce(torch.ones(4))
