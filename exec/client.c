@@ -214,8 +214,8 @@ static bool waits_for_a_thread(long call, const unsigned long long arguments[4])
     return call == SYS_futex && arguments[3] == 0;
 }
 
-// Whether it continues by itself soon: it connects to a store that accepts or opens late. Who waits
-// in a store of files sleeps between two looks, too.
+// Whether it continues by itself soon: it connects to a store that accepts or opens late. A thread
+// that waits in a store of files sleeps between two looks, too.
 static bool continues(long call, const unsigned long long arguments[4], bool connects) {
     const bool sleeps = call == SYS_nanosleep || call == SYS_clock_nanosleep;
     return call == SYS_connect || (call == SYS_poll && (int)arguments[2] >= 0) ||

@@ -13,18 +13,21 @@ void ls_hooks__execution_open(ls_gdb_execution *execution) {
               (execution->program == NULL) != (execution->module == NULL));
     (void)pthread_mutex_lock(&executions_mutex);
     execution->next = ls_gdb_executions;
+    if (execution->next != NULL) {
+        execution->next->link = &execution->next;
+    }
+    execution->link = &ls_gdb_executions;
     ls_gdb_executions = execution;
     (void)pthread_mutex_unlock(&executions_mutex);
 }
 
 void ls_hooks__execution_close(ls_gdb_execution *execution) {
     (void)pthread_mutex_lock(&executions_mutex);
-    ls_gdb_execution **at = &ls_gdb_executions;
-    while (*at != NULL && *at != execution) {
-        at = &(*at)->next;
+    LS_ASSERT(*execution->link == execution);
+    *execution->link = execution->next;
+    if (execution->next != NULL) {
+        execution->next->link = execution->link;
     }
-    LS_ASSERT(*at == execution);
-    *at = execution->next;
     (void)pthread_mutex_unlock(&executions_mutex);
 }
 

@@ -36,6 +36,7 @@ typedef struct ls_gdb_execution {
     struct ls_embedding *const *module;  // of tables; NULL: it is a program
     const int *step;                     // index of the step of the program, or of the training
     struct ls_gdb_execution *next;       // older
+    struct ls_gdb_execution **link;      // to it
 } ls_gdb_execution;
 extern ls_gdb_execution *ls_gdb_executions;  // newest first
 void ls_hooks__execution_open(ls_gdb_execution *execution);

@@ -16,7 +16,7 @@ $ LOCKSTEP_GDB=/nowhere/gdb lockstep gdb $SOURCE/scenarios/bugs/id_clamped.yaml
 ? 3
 # What gdb is started with: the extension, its options, the program.
 $ LOCKSTEP_GDB=echo lockstep gdb $SOURCE/scenarios/bugs/id_clamped.yaml -- -batch -ex ranks
-> -q -iex add-auto-load-safe-path ... -iex source .../lockstep-gdb.py -batch -ex ranks --args .../lockstep run ...id_clamped.yaml
+> -q -iex add-auto-load-safe-path ... -iex source .../lockstep-gdb.py -iex set breakpoint pending on -batch -ex ranks --args .../lockstep run ...id_clamped.yaml
 $ LOCKSTEP_GDB=echo lockstep run --break-on-finding --seed 3 $SOURCE/scenarios/bugs/id_clamped.yaml
 > -q ... -ex catch finding -ex catch divergence -ex run --args .../lockstep run --seed 3 ...id_clamped.yaml
 $ LOCKSTEP_GDB=echo lockstep compare --real mpi --stop-at-divergence $SOURCE/scenarios/bugs/id_clamped.yaml
