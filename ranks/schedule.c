@@ -297,8 +297,10 @@ void ls_schedule__wait_for_start(ls_rank *rank) {
     }
     inside = 0;
     rank->waits = false;
+    (void)pthread_mutex_lock(&rank->turn);  // a rank that fails looks at all of them
     rank->main.state = LS_THREAD_OUT;
     rank->in = NULL;
+    (void)pthread_mutex_unlock(&rank->turn);
 }
 
 void ls_schedule__make_ready(ls_rank *rank) {
