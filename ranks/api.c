@@ -199,12 +199,11 @@ int ls_comm_destroy_at(const char *file, int line, ls_rank_comm *comm) {
         return ls_findings__refuse(rank, file, line,
                                    "comm_destroy: the communicator of another rank");
     }
-    if (comm->of_run && rank->run->status == LS_OK) {
-        return ls_findings__refuse(rank, file, line, "comm_destroy: %s belongs to the run",
-                                   comm->shared->comm->name);
-    }
     ls_schedule__enter(rank);
-    int status = destroy(file, line, rank, comm);
+    const bool refused = comm->of_run && rank->run->status == LS_OK;
+    int status = refused ? LS_OK : destroy(file, line, rank, comm);
     ls_schedule__leave(rank);
-    return status;
+    return refused ? ls_findings__refuse(rank, file, line, "comm_destroy: %s belongs to the run",
+                                         comm->shared->comm->name)
+                   : status;
 }
