@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "exec/internal.h"
+#include "process/descriptor.h"
 #include "process/processes.h"
 
 #define SITES_MAX     4096u
@@ -52,25 +53,6 @@ static int map(void **out, int descriptor, uint64_t bytes) {
 
 // The answer to its greeting. Its socket is empty, so that this does not wait for it; one that has
 // ended has no use for it.
-static void welcome(const ls_exec *exec, const ls_exec_process *process) {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {.bytes = {0}};
-    char said = LS_WIRE_WELCOME;
-    struct iovec part = {.iov_base = &said, .iov_len = 1};
-    struct msghdr packet = {.msg_iov = &part,
-                            .msg_iovlen = 1,
-                            .msg_control = control.bytes,
-                            .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
-    with->cmsg_level = SOL_SOCKET;
-    with->cmsg_type = SCM_RIGHTS;
-    with->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(with), &exec->memory.file, sizeof exec->memory.file);
-    (void)sendmsg(process->socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_hello *message,
                  int descriptor) {
     if (process->control != NULL || message->version != LS_WIRE_VERSION) {
@@ -89,7 +71,7 @@ static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_he
         process->attempt = message->attempt;
         process->last_attempt = message->last_attempt;
     }
-    welcome(exec, process);
+    (void)ls_descriptor_send(process->socket, &(char){LS_WIRE_WELCOME}, 1, exec->memory.file);
     return LS_OK;
 }
 
@@ -296,7 +278,7 @@ int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
             return LS_OK;
         }
         if (got < 0 && errno == ECONNRESET) {
-            continue;  // it ended before it read the last question; what it sent is still there
+            continue;  // it ended before it read the last question; its messages are still there
         }
         if (got <= 0) {
             hang_up(process);

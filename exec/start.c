@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "exec/internal.h"
 #include "process/child.h"
+#include "process/descriptor.h"
 
 #define SETTINGS_BYTES 49152
 
@@ -132,21 +133,7 @@ static int send_rank(const ls_exec *exec, int socket, const char *settings, int 
     if (length >= (int)sizeof text) {
         return LS_ERR_LIMIT;
     }
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {.bytes = {0}};
-    struct iovec part = {.iov_base = text, .iov_len = (size_t)length};
-    struct msghdr packet = {.msg_iov = &part,
-                            .msg_iovlen = 1,
-                            .msg_control = control.bytes,
-                            .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
-    with->cmsg_level = SOL_SOCKET;
-    with->cmsg_type = SCM_RIGHTS;
-    with->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(with), &errors, sizeof errors);
-    return sendmsg(socket, &packet, MSG_NOSIGNAL) == length ? LS_OK : LS_ERR_RESOURCE;
+    return ls_descriptor_send(socket, text, (size_t)length, errors) ? LS_OK : LS_ERR_RESOURCE;
 }
 
 // Opens the stderr of a rank, and sends its other end with the settings.

@@ -1,0 +1,25 @@
+// A descriptor in the ancillary data of a packet.
+#define _GNU_SOURCE
+#include "process/descriptor.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+bool ls_descriptor_send(int socket, const void *bytes, size_t count, int descriptor) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.bytes = {0}};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
+    with->cmsg_level = SOL_SOCKET;
+    with->cmsg_type = SCM_RIGHTS;
+    with->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(with), &descriptor, sizeof descriptor);
+    return sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)count;
+}
