@@ -202,11 +202,16 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
     if (given.watch > 0) {
         ls_text_printf(&text, " --watch %s", watches[given.watch]);
     }
+    if (given.start > 0) {
+        ls_text_printf(&text, " --start %s", starts[given.start]);
+    }
     if (given.device > 0) {
         ls_text_printf(&text, " --device %s", cli_call_devices[given.device]);
     }
-    const char *words[][2] = {
-        {"checks", given.program.checks}, {"faults", given.program.faults}, {"order", given.order}};
+    const char *words[][2] = {{"checks", given.program.checks},
+                              {"faults", given.program.faults},
+                              {"order", given.order},
+                              {"preload", given.preload}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (words[i][1] != NULL) {
             ls_text_printf(&text, " --%s ", words[i][0]);
@@ -382,8 +387,8 @@ static int check_options(void) {
         cli_error("--device is of --simulate");
         return LS_EXIT_USAGE;
     }
-    if (given.compare && (given.observe || given.payload || given.hash)) {
-        cli_error("--compare excludes --observe, --payload and --hash");
+    if (given.compare && (given.observe || given.payload || given.hash || given.capture != NULL)) {
+        cli_error("--compare excludes --observe, --payload, --hash and --capture");
         return LS_EXIT_USAGE;
     }
     if ((given.payload || given.hash) && given.record == NULL) {

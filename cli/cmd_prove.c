@@ -39,7 +39,7 @@ static int prove_all(const cli_scenarios *scenarios, ls_device *device) {
 static int run(const cli_args *args) {
     if (args->before_dashes == args->count || args->before_dashes < 0) {
         if (given.ranks != NULL || given.ignore != NULL || given.keep != NULL || given.all ||
-            given.steps > 0 || given.deadline_given) {
+            given.steps_given || given.deadline_given) {
             cli_error("-n, --steps, --ignore, --keep, --all and --deadline are for '-- PROGRAM'; "
                       "a scenario file has its ranks");
             return LS_EXIT_USAGE;

@@ -285,6 +285,9 @@ static const char *reproduce(ls_arena *arena, const cli_worlds *given, const cha
     if (cli_options_common.seed_given) {
         ls_text_printf(&text, " --seed %llu", (unsigned long long)cli_options_common.seed);
     }
+    if (given->steps_given) {
+        ls_text_printf(&text, " --steps %llu", (unsigned long long)given->steps);
+    }
     ls_text_printf(&text, "%s%s --", given->options, given->all ? " --all" : "");
     for (const char *const *word = argv; *word != NULL; word++) {
         ls_text_puts(&text, " ");

@@ -12,6 +12,7 @@ typedef struct cli_worlds {
     const char *keep;     // a new folder for the captures; NULL: they are removed
     const char *options;  // further ones of the command, as a reproduction needs them; may be ""
     uint64_t steps;       // how many steps of the optimizer are compared; 0: all
+    bool steps_given;
     double deadline_seconds;
     bool deadline_given;
     bool all;            // continue after the first tensor that is wrong
@@ -30,6 +31,7 @@ typedef struct cli_worlds {
         {.type = CLI_U64,                                                                          \
          .long_name = "steps",                                                                     \
          .value = &(given).steps,                                                                  \
+         .given = &(given).steps_given,                                                            \
          .value_name = "N",                                                                        \
          .help = "Compare the first N steps of the optimizer, and the weights at the end "         \
                  "(default: 4 for verify, all for prove)"},                                        \

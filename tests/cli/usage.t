@@ -121,7 +121,7 @@ $ lockstep exec --simulate --observe -- true
 ! lockstep: error: --simulate and --observe exclude each other
 ? 2
 $ lockstep exec --compare gloo --observe -- true
-! lockstep: error: --compare excludes --observe, --payload and --hash
+! lockstep: error: --compare excludes --observe, --payload, --hash and --capture
 ? 2
 # Two letters that are swapped, the version after a command, and a program that is not there.
 $ lockstep rnu; lockstep run --version; lockstep exec -- no-such-program; lockstep exec -n 2 -- ./missing

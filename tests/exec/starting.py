@@ -46,6 +46,7 @@ def ends(lockstep, folder):
                              ("signal", 3, "rank 2 was killed by signal 9")):
         _, case = run(lockstep, folder, "fork", 3, ["program.py", word], code)
         assert text in case["findings"][0]["text"], case["findings"]
+        assert "exec -n 3 --start fork --" in case["reproduce"], case["reproduce"]
         assert "the last line that rank 2 wrote to stderr: rank 2 ends" in case["findings"][0]["text"]
     # Buffers are written at the end.
     told, case = run(lockstep, folder, "fork", 3, ["program.py", "late"])

@@ -34,7 +34,8 @@ def right():
 
 
 def wrong():
-    code, cases, said = verify("wrong")
+    code, cases, said = verify("wrong", "--steps", "2")
+    assert all("verify -n 1,2 --steps 2 --" in case["reproduce"] for case in cases), cases
     told = [(case["verdict"], next((re.sub(r"\s+", " ", f"{stage['name']}: {stage['divergence']}") for stage in case["stages"] if stage["class"] == "wrong"), case.get("error")))
             for case in cases]
     assert code == 1 and [verdict for verdict, _ in told] == ["fail"] * 4, (code, told, said)
