@@ -268,7 +268,7 @@ static int open_lookahead(ls_lookahead **out, ls_spmd *run, ls_meet *meet) {
     return LS_OK;
 }
 
-// A debugger stops here, while every rank is still in its call: what follows moves them on.
+// A debugger stops here, while every rank is still in its call, which the next step ends.
 static void stop_before(const ls_spmd *run, const ls_lookahead *look) {
     char where[LS_CALL_WHERE_MAX];
     ls_text text = {0};

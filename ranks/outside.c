@@ -55,7 +55,7 @@ typedef enum doing {
     DOING_RUNS,
 } doing;
 
-// out [bytes]: what the file of that name of a thread says. False: there is no such thread.
+// out [bytes]: the content of that file of a thread. False: there is no such thread.
 static bool read_about(char *out, size_t bytes, int tid, const char *name) {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);

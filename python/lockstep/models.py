@@ -6,11 +6,10 @@ A model is the outermost module that holds a module which the program calls. Its
 import gc
 import os
 
-import torch
 from torch import nn
 from torch.nn.modules import module as hooks
 
-from lockstep.capturing import Capture, unwrapped
+from lockstep.capturing import Capture
 
 _captures, _depth = [], [0]
 
@@ -55,7 +54,7 @@ def _before(module, inputs):
     _depth[0] += 1
     if _depth[0] > 1 or next(module.parameters(), None) is None or isinstance(module, nn.modules.lazy.LazyModuleMixin):
         return
-    if isinstance(module, torch.nn.modules.loss._Loss) or _known(module):
+    if _known(module):
         return
     number = len(_captures)
     capture = Capture(_outermost(module), f"model_{number}" if number else "model")

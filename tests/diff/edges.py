@@ -78,7 +78,7 @@ def field(check):
     one("", *parts("sum", a, b), kind="proved")
     one("", *parts("avg", times(2, a), times(2, b)), kind="proved")
     one("it is a max of parts, which is no operation of a field", *parts("max", a, b))
-    # The ranks' parts are known: what each counts.
+    # The ranks' parts are known: each has its factor.
     def reduced(value, *values):
         return [{"step 0 part t": tensor(part), "t": tensor(value, parts={"name": "step 0 part t", "op": "sum"})} for part in values]
 
@@ -91,7 +91,7 @@ def field(check):
     for n, words in ((2, "parameter b is added 2 times too often\n"), (-1, "parameter b is added 1 times too rarely\n")):
         off = [(v + n * noise[i % 3]) % P for i, v in enumerate(t)]
         one(words, {**bias, "t": tensor(off)}, ref={**bias, **whole})
-    # What has no rule in the field is not judged, whichever side names it; what is equal is.
+    # A tensor without a rule in the field is not judged, whichever side names it, unless it is equal.
     x = {"x": tensor(t)}
     for ref, run in (({}, {"opaque": "erfinv"}), ({"opaque": "erfinv"}, {})):
         stage = check.one({**x, "t": tensor(t, **ref)}, [{**x, "t": tensor(a, **run)}], 0, "unjudged")

@@ -1,7 +1,7 @@
 """abi.py PREFIX CC [--write]: compares the interface of the installed headers with abi.txt: prototypes, the
 layout of each struct, constants and macros. A line that changed or is gone breaks programs that were built
 before: such a change raises the minor version in VERSION. --write makes abi.txt anew. At the end a field is
-planted in a copy of the headers, and the comparison must show it."""
+planted in a copy of the headers, and the comparison must report it."""
 import difflib
 import os
 import re

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PASSED = {"passed": 15, "skipped": 1, "xfailed": 1}
-WRONG = {  # test: what its failure has, in this order
+WRONG = {  # test: texts of its failure, in this order
     "test_op": ["collective.op_mismatch, rank 2, at ", "rank 2 says max", "explain: lockstep explain collective.op_mismatch"],
     "test_hang": ["deadlock.", "rank 1", "test_bad.py:"],
     "test_raises": ["rank 1: ValueError: no such table", "raise ValueError", "rank.exited_early, rank 1"],

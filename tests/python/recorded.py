@@ -324,7 +324,7 @@ def noted_steps():
 
 
 def values():
-    """A tensor of a note: its name, sizes, type and elements; what has none is left out."""
+    """A tensor of a note: its name, sizes, type and elements; a tensor without elements is left out."""
     items, kept = [], []
     for name, tensor in (("a", torch.ones(2, 3)), ("c", torch.zeros(2, dtype=torch.complex64)), ("s", torch.ones(2).to_sparse()),
                          ("m", torch.ones(2, device="meta")), ("i", torch.ones(2, dtype=torch.int16)), ("n", torch.ones(0)),
