@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/given_plan.h"
 #include "cli/plan_times.h"
+#include "cli/redistributions.h"
 #include "cli/scenarios.h"
 #include "planner/plan_file.h"
 #include "planner/planner.h"
@@ -356,6 +357,9 @@ static ls_planner_options planner_options(const ls_scenario *scenario) {
 }
 
 static int plan(const ls_scenario *scenario, ls_arena *arena) {
+    if (scenario->is_program) {
+        return cli_redistributions_report(scenario, arena);
+    }
     ls_topology topology;
     ls_planner_table *tables = NULL;
     ls_stage_times *times = NULL;
@@ -459,7 +463,8 @@ const cli_command cli_cmd_plan = {
     .summary = "Find a sharding plan for tables, with a lower bound on its cost",
     .details = "Reads the scenario's inputs and searches all placements that its sharding keys "
                "allow. It prints the plan's cost, a lower bound of all plans, and the gap. If "
-               "nothing fits, it names the missing memory and the single changes that help. Exit "
+               "nothing fits, it names the missing memory and the single changes that help. Of a "
+               "program it prints what each redistribution costs and the cheapest path. Exit "
                "code 0: a plan; 1: none, a difference (--diff), bytes that differ (--validate) or "
                "a wrong result (--measured); 2: a file is unusable.",
     .example = "lockstep plan tables.yaml --out plan.yaml",

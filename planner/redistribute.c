@@ -1,4 +1,4 @@
-// The search over placements (Dijkstra's), and DTensor's order as the baseline.
+// The search over placements (Dijkstra's), and the orders of lockstep and of DTensor.
 #include "planner/redistribute.h"
 
 #include <math.h>
@@ -291,7 +291,7 @@ int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
     return status;
 }
 
-// ---- DTensor's order ----------------------------------------------------------------------------
+// ---- Fixed orders -------------------------------------------------------------------------------
 
 static int take_step(ls_reshard_plan *out, const world *w, ls_reshard_placement *at, int mesh_dim,
                      const ls_reshard_placement *to) {
@@ -304,6 +304,52 @@ static int take_step(ls_reshard_plan *out, const world *w, ls_reshard_placement 
     out->count++;
     out->us += step->us;
     at[mesh_dim] = *to;
+    return LS_OK;
+}
+
+static int go(ls_reshard_plan *out, const world *w, ls_reshard_placement *at, int mesh_dim,
+              const ls_reshard_placement *to) {
+    return same(&at[mesh_dim], to) ? LS_OK : take_step(out, w, at, mesh_dim, to);
+}
+
+// Gathers the inner mesh dimensions that cut what `mesh_dim` is about to change.
+static int gather_inner(ls_reshard_plan *out, const world *w, ls_reshard_placement *at,
+                        int mesh_dim, const ls_reshard_placement *to) {
+    static const ls_reshard_placement replicate = {.kind = LS_RESHARD_REPLICATE};
+    const ls_reshard_placement *now = &at[mesh_dim];
+    for (int inner = w->mesh->ndim - 1; inner > mesh_dim; inner--) {
+        bool cuts = at[inner].kind == LS_RESHARD_SHARD &&
+                    ((now->kind == LS_RESHARD_SHARD && now->dim == at[inner].dim) ||
+                     (to->kind == LS_RESHARD_SHARD && to->dim == at[inner].dim));
+        LS_TRY(cuts ? take_step(out, w, at, inner, &replicate) : LS_OK);
+    }
+    return LS_OK;
+}
+
+int ls_reshard_in_order(ls_reshard_plan *out, double bytes, int tensor_ndim,
+                        const ls_reshard_placement *from, const ls_reshard_placement *to,
+                        const ls_reshard_mesh *mesh) {
+    LS_ASSERT(out && from && to && mesh);
+    static const ls_reshard_placement replicate = {.kind = LS_RESHARD_REPLICATE};
+    world w = {mesh, bytes, tensor_ndim};
+    *out = (ls_reshard_plan){0};
+    LS_TRY(check(&w, from, to));
+    ls_reshard_placement at[LS_RESHARD_MESH_MAX];
+    memcpy(at, from, (size_t)mesh->ndim * sizeof(*at));
+    for (int i = mesh->ndim - 1; i >= 0; i--) {
+        if (!same(&at[i], &to[i])) {
+            const ls_reshard_placement *next =
+                to[i].kind == LS_RESHARD_PARTIAL ? &replicate : &to[i];
+            LS_TRY(gather_inner(out, &w, at, i, next));
+            LS_TRY(go(out, &w, at, i, next));
+        }
+    }
+    for (int i = 0; i < mesh->ndim; i++) {
+        LS_TRY(to[i].kind == LS_RESHARD_SHARD ? go(out, &w, at, i, &to[i]) : LS_OK);
+    }
+    for (int i = 0; i < mesh->ndim; i++) {
+        LS_TRY(go(out, &w, at, i, &to[i]));
+    }
     return LS_OK;
 }
 
@@ -335,14 +381,10 @@ int ls_reshard_greedy(ls_reshard_plan *out, double bytes, int tensor_ndim,
         if (next->kind == LS_RESHARD_SHARD && !cut_outside_alike(at, to, i, next->dim)) {
             next = &replicate;
         }
-        if (!same(&at[i], next)) {
-            LS_TRY(take_step(out, &w, at, i, next));
-        }
+        LS_TRY(go(out, &w, at, i, next));
     }
     for (int i = 0; i < mesh->ndim; i++) {
-        if (!same(&at[i], &to[i])) {
-            LS_TRY(take_step(out, &w, at, i, &to[i]));
-        }
+        LS_TRY(go(out, &w, at, i, &to[i]));
     }
     return LS_OK;
 }

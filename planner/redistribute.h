@@ -79,7 +79,12 @@ typedef struct ls_reshard_plan {
 int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
                       const ls_reshard_placement *from, const ls_reshard_placement *to,
                       const ls_reshard_mesh *mesh);
-// DTensor's own order for comparison: inner mesh dimensions first while nested shards differ, then
+// The order that ls_tensor_redistribute takes: from the last mesh dimension to the first, with
+// inner ones gathered that cut what an outer one changes, and partial values made last.
+int ls_reshard_in_order(ls_reshard_plan *out, double bytes, int tensor_ndim,
+                        const ls_reshard_placement *from, const ls_reshard_placement *to,
+                        const ls_reshard_mesh *mesh);
+// DTensor's own order: inner mesh dimensions first while nested shards differ, then
 // the rest from the first on. LS_ERR_UNSUPPORTED: it needs shard to partial.
 int ls_reshard_greedy(ls_reshard_plan *out, double bytes, int tensor_ndim,
                       const ls_reshard_placement *from, const ls_reshard_placement *to,

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/base.h"
+#include "formats/json.h"
 #include "local_tensor/local_tensor.h"
 #include "planner/plan.h"
 
@@ -37,9 +38,9 @@ int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name, con
 // Appends the picture as a grid of characters, a slice at a time beyond two dimensions. Every cell
 // names the ranks that hold it; a cell that nobody holds says so. Long grids are cut with a note.
 int ls_show_text(ls_text *out, const ls_picture *picture);
-// Appends the pictures as JSON: {"format": 1, "command": "show", "ranks": N, "tensors": [{"title",
-// "shape", "blocks": [{"rank", "offset", "size"}]}]}, as docs/reference.md lists it.
-int ls_show_json(ls_text *out, const ls_picture *pictures, int count);
+// Writes the members of the pictures in the open object: "ranks": N, "tensors": [{"title", "shape",
+// "blocks": [{"rank", "offset", "size"}]}], as docs/reference.md lists them.
+void ls_show_json(ls_json *json, const ls_picture *pictures, int count);
 // Appends one SVG document with all pictures, one below the other, a colour per rank.
 int ls_show_svg(ls_text *out, const ls_picture *pictures, int count);
 

@@ -29,22 +29,13 @@ static void write_picture(ls_json *json, const ls_picture *picture) {
     ls_json_object_close(json);
 }
 
-int ls_show_json(ls_text *out, const ls_picture *pictures, int count) {
-    LS_ASSERT(out != NULL);
-    LS_ASSERT(pictures != NULL && count > 0);
-    ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "show");
-    ls_json_member_int(&json, "ranks", pictures[0].ranks);
-    ls_json_key(&json, "tensors");
-    ls_json_array_open(&json);
+void ls_show_json(ls_json *json, const ls_picture *pictures, int count) {
+    LS_ASSERT(json != NULL && pictures != NULL && count > 0);
+    ls_json_member_int(json, "ranks", pictures[0].ranks);
+    ls_json_key(json, "tensors");
+    ls_json_array_open(json);
     for (int i = 0; i < count; i++) {
-        write_picture(&json, &pictures[i]);
+        write_picture(json, &pictures[i]);
     }
-    ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
-    return out->failed ? LS_FAIL(LS_ERR_MEMORY, "JSON of a drawing: out of memory") : LS_OK;
+    ls_json_array_close(json);
 }

@@ -22,7 +22,8 @@ typedef struct ls_execution {
     bool forward_only;  // likewise, and of it the forward pass as plans count it: without max_norm
     ls_rank *self;      // the rank that runs it as a thread of an SPMD program, on a backend that
                         // holds this rank (NULL for programs without tensors); NULL: it is none
-    bool shape_only;    // calls without data: buffers are addresses alone, see ls_spmd_options
+    struct ls_redistributions *redistributions;  // lists them there; NULL: not
+    bool shape_only;  // calls without data: buffers are addresses alone, see ls_spmd_options
 } ls_execution;
 
 // Runs the scenario. LS_ERR_FINDING: a check found a defect (*finding says which; its texts live in

@@ -6,6 +6,7 @@
 #include "collectives/check.h"
 #include "runner/scenario/inputs.h"
 #include "runner/program/program.h"
+#include "runner/program/redistribute.h"
 #include "runner/program/program_oracle_internal.h"
 #include "runner/steps/step.h"
 
@@ -273,8 +274,11 @@ static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *pro
         if (!type->bring(&moves.to.placements, step, lie, of->count, i)) {
             continue;
         }
-        LS_TRY(
-            ls_tensor_redistribute(&brought[i], program->backend, of->in[i], &moves.to.placements));
+        ls_step_operand operand;
+        LS_TRY(ls_program__redistribute(&brought[i], program, step,
+                                        ls_step_operand_of(&operand, step, i) ? operand.name
+                                                                              : step->name,
+                                        of->in[i], &moves.to.placements));
         if (program->execution->expected != NULL && ls_known__is_known(&of->known[i].known)) {
             LS_TRY(ls_known__redistribute(&known, program->arena, &moves, &of->known[i], 1,
                                           brought[i]));

@@ -167,6 +167,14 @@ typedef struct ls_scenario_tensor {
 } ls_scenario_tensor;
 
 // ---- Steps --------------------------------------------------------------------------------------
+// Which collectives a redistribution takes.
+typedef enum ls_redistribute_path {
+    LS_PATH_IN_ORDER,  // mesh dimensions one after another, as ls_tensor_redistribute does
+    LS_PATH_DTENSOR,   // as ls_reshard_greedy does
+    LS_PATH_CHEAPEST,  // as ls_reshard_search finds
+    LS_PATH_COUNT
+} ls_redistribute_path;
+
 // Kinds of steps beside the collectives. Each is a file of runner/steps/, with its fields, checks,
 // run and judge.
 #define LS_STEP_MAP(X)                                                                             \
@@ -291,8 +299,9 @@ typedef struct ls_scenario_step {
             bool given;
             ls_placements placements;
             ls_shape shape;  // place
-        } to;                // redistribute, place
-        double factor;       // scale
+            ls_redistribute_path path;
+        } to;           // redistribute, place
+        double factor;  // scale
         struct {
             int dim;
             int64_t start, length;

@@ -1,5 +1,10 @@
 // redistribute: changes how a tensor lies on the mesh.
+#include "runner/program/redistribute.h"
 #include "runner/steps/fields.h"
+
+static const ls_schema_name path_names[] = {
+    {"in_order", LS_PATH_IN_ORDER}, {"dtensor", LS_PATH_DTENSOR}, {"cheapest", LS_PATH_CHEAPEST}};
+static const ls_schema_names paths = {path_names, LS_PATH_COUNT};
 
 // clang-format off
 static const ls_schema_field fields[] = {
@@ -11,6 +16,11 @@ static const ls_schema_field fields[] = {
      LS_MEMBER(to.placements), LS_AUX(to.given),
      .doc = "The new placement for each mesh dimension: S(dim), R or P(op).",
      .example = "to: \"S(1), R\""},
+    {.key = "path", .type = LS_FIELD_ENUM, LS_MEMBER(to.path), .names = &paths,
+     .fallback = "in_order",
+     .doc = "Which collectives: in_order (mesh dimensions from the last to the first), dtensor "
+            "(as DTensor takes them) or cheapest (by PyTorch's cost model, see lockstep plan).",
+     .example = "path: cheapest"},
 };
 // clang-format on
 
@@ -29,7 +39,7 @@ static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_sce
 static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                 const ls_local_tensor *const *in, int count) {
     (void)count;
-    return ls_tensor_redistribute(out, program->backend, in[0], &step->to.placements);
+    return ls_program__redistribute(out, program, step, step->tensor, in[0], &step->to.placements);
 }
 
 static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {

@@ -1,6 +1,6 @@
 # Scenarios over a field: tables of all types, trained by all optimizers, and programs.
 $ lockstep prove --quiet "$SOURCE"/scenarios/sharded_embedding/*.yaml "$SOURCE"/scenarios/training/*.yaml "$SOURCE"/scenarios/dtensor_example/*.yaml "$SOURCE"/scenarios/torchrec/*.yaml
-> prove: 27 passed, 0 failed, 13 skipped
+> prove: 28 passed, 0 failed, 13 skipped
 # What is wrong has its first element, and a factor where one explains all.
 $ printf 'lockstep: 1\nname: twice\nmesh: {shape: [2]}\nprogram:\n  tensors: [{name: a, shape: [4], values: normal, placements: S(0)}]\n  steps: [{scale: {tensor: a, factor: 0.1, except: [{ranks: [1], repeat: true}]}}]\n' > twice.yaml; lockstep prove twice.yaml
 >       case and stage    class             elements   differing    max ulps  of bound  order

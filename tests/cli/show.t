@@ -34,6 +34,30 @@ $ lockstep show "$SOURCE/scenarios/dtensor_example/row_wise_uneven.yaml"
 >      +--------+
 >  5-7 | rank 3 |
 >      +--------+
+>
+> redistributions, by PyTorch's cost model (4 ranks a host):
+>   line 16: tensor table, [8, 16] f32, from S(0, sizes) to S(0)
+>     not priced: a layout has listed blocks, sizes, strides or turns
+# The redistributions of a program, with what they cost in order and at the cheapest.
+$ lockstep show "$SOURCE/scenarios/dtensor_example/cheapest_path.yaml" | tail -10
+>     dtensor      10.396 us  all_reduce along device, local along host, local along device
+>     cheapest      8.449 us  local along host, reduce_scatter along device
+>   line 13: tensor sums, [64, 48] f32, from R, P(sum) to S(0), S(0)
+>     in_order     16.996 us  reduce_scatter along device, all_gather along device, local along host, local along device
+>     dtensor      10.396 us  all_reduce along device, local along host, local along device
+>     cheapest      8.449 us  local along host, reduce_scatter along device (runs)
+>   line 14: tensor rows, [64, 48] f32, from S(0), S(1) to S(1), S(0)
+>     in_order     26.309 us  all_to_all along device, all_gather along device, all_to_all along host, local along device
+>     dtensor      17.897 us  all_gather along device, all_to_all along host, local along device
+>     cheapest     17.799 us  all_gather along host, all_to_all along device, local along host (runs)
+$ lockstep show "$SOURCE/scenarios/dtensor_example/cheapest_path.yaml" --json - | grep -c '"path": "cheapest"'
+> 2
+# A program that ends early says why its list ends.
+$ lockstep plan "$SOURCE/scenarios/bugs/shards_of_another_cut.yaml" | sed "s#$SOURCE/##"
+> the program ends early, later redistributions are not listed: scenarios/bugs/shards_of_another_cut.yaml:14: step 0_place: rank 1 has 1 of dimension 0; as it is said to lie it would have 2
+# A program without redistributions has nothing to plan.
+$ lockstep plan "$SOURCE/scenarios/dtensor_example/every_collective.yaml" | sed "s#$SOURCE/##"
+! lockstep: error: $SOURCE/scenarios/dtensor_example/every_collective.yaml: no table to place and no redistribution
 # SVG on stdout, and nothing else there.
 $ lockstep show "$SOURCE/scenarios/sharding_tutorial/mixed.yaml" --svg - | python3 -c 'import sys, xml.etree.ElementTree as e; print(e.parse(sys.stdin).getroot().tag)'
 > {http://www.w3.org/2000/svg}svg

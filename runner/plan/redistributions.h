@@ -1,0 +1,13 @@
+// The redistributions of a scenario's program, listed by running it.
+#ifndef LS_RUNNER_PLAN_REDISTRIBUTIONS_H
+#define LS_RUNNER_PLAN_REDISTRIBUTIONS_H
+
+#include "runner/program/redistribute.h"
+
+// Runs the scenario in the simulator and lists what its redistribute steps and its operands that
+// are brought together take. *stopped: what ended the program early, or why it cannot run here, in
+// `arena`; NULL: nothing. LS_ERR_MEMORY.
+int ls_redistributions_of(ls_redistributions *out, const char **stopped,
+                          const ls_scenario *scenario, ls_arena *arena);
+
+#endif
