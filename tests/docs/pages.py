@@ -19,7 +19,7 @@ import time
 COMMAND = re.compile(r"(?:build/)?lockstep(?:-cc)? |python3 |lockstep-c\+\+ ")
 TEMPLATE = re.compile(r"(?<![\w/.$-])[A-Z]{2,}(?:\.\w+)?(?![\w=])")
 NOT_RUN = ("--device cuda", "lockstep gdb", "--break-on-finding", "nccl", "--observe", "torchrun", "mpiexec",
-           "--minutes", " recordings")
+           "--minutes", " recordings", "--rules")
 
 
 def blocks(text):

@@ -1,0 +1,290 @@
+"""`lockstep prove --rules`: makes the table, confirms what is wrong on gloo, folds it into defects, compares with the last table.
+
+The results are lines of JSON: a line for each combination. `summary.json` beside them has what the report shows.
+"""
+
+import base64
+import collections
+import fnmatch
+import json
+import os
+import pickle
+import random
+import re
+import sys
+import time
+
+from lockstep.rules import judge, shrink, work
+
+USAGE = 2  # an exit code
+ORDER = ("right", "refused", "wrong", "hung", "unconfirmed")
+CONFIRMED_EACH = 3  # wrong results of one operator, kind and direction that are confirmed before their defects are known
+MESHES = {"quick": [(2,)], "all": [(2,), (3,), (4,), (2, 2)]}
+# Combinations of a call on a mesh: all if there are at most so many, else a draw of so many. All calls run on the first mesh,
+# one call of each operator on the others.
+MOST = {(2,): (9, 8), (3,): (3, 3), (4,): (3, 3), (2, 2): (4, 4)}
+MOST_IN_PLACE = (49, 8)  # which are cheap, and more often wrong
+
+
+class Table:
+    """The rows of a results file, by key."""
+
+    def __init__(self, path):
+        self.rows = {}
+        if path is not None and os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                for line in file:
+                    if line.endswith("\n"):  # a run that was stopped leaves a part of a line
+                        row = json.loads(line)
+                        if "placements" in row:
+                            self.rows[work.key_of(row)] = row
+
+
+def calls_of(subject, only):
+    """(calls, notes): those whose name matches one of the patterns. A child makes them: this process forks and computes nothing."""
+    chosen = [pattern.strip() for pattern in (only or "*").split(";")]
+
+    def child(put):
+        from lockstep.rules import opinfo, patterns
+
+        def give(calls):
+            put({"calls": base64.b64encode(pickle.dumps([call for call in calls if _matches(call.name, chosen)])).decode()})
+
+        give(list(patterns.calls()))
+        try:
+            database = opinfo.database()
+        except ImportError as error:
+            put({"why": f"the OpInfo database is left out: {error}; pip install expecttest"})
+            return
+        for op in database:
+            if _matches(op.name, chosen):
+                calls, why = opinfo.of(op)
+                give(calls)
+                if why:
+                    put({"operator": op.name, "why": why})
+
+    found, notes, reasons = [], [], collections.defaultdict(list)
+    for line in work.lines(*work.forked(child), work.SILENT_SECONDS):
+        if line is None:
+            notes.append("the OpInfo database ended early")
+        elif "calls" in line:
+            found += pickle.loads(base64.b64decode(line["calls"]))
+        elif "operator" in line:
+            reasons[line["why"]].append(line["operator"])
+        else:
+            notes.append(line["why"])
+    return found, notes + [f"operators of OpInfo that are left out: {', '.join(names)}: {why}" for why, names in reasons.items()]
+
+
+def _one_each(calls, seed, shape):
+    """A call of each name, drawn."""
+    groups = collections.defaultdict(list)
+    for call in calls:
+        groups[call.name].append(call)
+    return [random.Random(f"{seed} {shape} {name}").choice(group) for name, group in groups.items()]
+
+
+def _matches(name, chosen):
+    return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for pattern in chosen)
+
+
+# ---- Confirmation ----
+def _item(row, calls, seed):
+    return (calls[row["call"]], seed, [tuple(p) for p in row["placements"]], tuple(row["mesh"]), row["pass"] == "backward")
+
+
+def confirm(rows, calls, seed):
+    """Runs the rows on gloo; notes what gloo says. Returns how many agree."""
+    items = [_item(row, calls, seed) for row in rows]
+    agree = 0
+    for row, verdict in zip(rows, work.gloo(items)):
+        row["gloo"] = verdict[0]
+        if verdict[0] == row["verdict"] and verdict[2] == row.get("text", "") or verdict[0] == row["verdict"] == "hung":
+            agree += 1
+        elif verdict[0] != row["verdict"]:
+            row["verdict"] = verdict[0] if verdict[0] != "right" else "unconfirmed"
+            row["text"] = verdict[2]
+    return agree
+
+
+def suspects(rows):
+    """The wrong rows to confirm: of each operator, kind and direction a few, and of each defect that they show."""
+    groups = collections.defaultdict(list)
+    for row in rows:
+        if row["verdict"] in ("wrong", "hung"):
+            groups[row["name"], row.get("kind"), row["pass"], row["verdict"]].append(row)
+    return groups
+
+
+# ---- Defects ----
+def _kinds(text):
+    """Placements without their dimensions, each once."""
+    return "+".join(sorted({part.strip()[0] if part.strip()[:1] in "RS" else part.strip() for part in text.split(",") if part.strip()}))
+
+
+def _fold(threads, row, calls, seed):
+    """Which defect a wrong row shows."""
+    call, seed, *how = _item(row, calls, seed)
+    found = shrink.locate(threads, judge.Reference(call, seed), *how)
+    if found is None:
+        return {"operator": "a view or an alias", "given": " ".join(".".join(p) for p in row["placements"]), "result": ""}
+    return found
+
+
+def defects(rows, calls, seed, write):
+    """One entry for each distinct defect, with its least example; made in a child, as it needs threads."""
+    def child(put):
+        threads, seen = work.Threads(), {}
+        for at, row in enumerate(rows):
+            found = _fold(threads, row, calls, seed)
+            key = (found["operator"], row["pass"] if found["operator"].startswith("a view") else "")
+            if key not in seen:
+                seen[key] = at
+                best = _shrunk(threads, row, calls, seed, found["operator"])
+                put({"at": at, "key": list(key), **found, **best})
+            else:
+                put({"at": at, "key": list(key)})
+
+    found, counts = {}, collections.Counter()
+    for entry in work.lines(*work.forked(child), work.SILENT_SECONDS):
+        if entry is None:
+            continue
+        key = tuple(entry["key"])
+        counts[key] += 1
+        rows[entry["at"]]["defect"] = key[0]
+        found.setdefault(key, entry)
+    for key, entry in found.items():
+        entry["shown_by"] = counts[key]
+        write(entry)
+    return list(found.values())
+
+
+def _shrunk(threads, row, calls, seed, operator):
+    call, _, placements, shape, backward = _item(row, calls, seed)
+
+    def same(verdict):
+        return verdict[0] == "wrong" and verdict[1] == row.get("kind")
+
+    call, placements, shape, reference = shrink.least(threads, call, placements, shape, backward, seed, same)
+    verdict = threads.judge(reference, placements, shape, backward)
+    return {"call": call.source, "inputs": call.key().split(" | ")[-1], "placements": [list(p) for p in placements],
+            "mesh": list(shape), "pass": row["pass"], "text": verdict[2], "kind": verdict[1], "outputs": verdict[3],
+            "program": shrink.program(reference, placements, shape, backward, "program.py")}
+
+
+# ---- The report ----
+def compared(rows, last):
+    """How the table differs from the last one: new, mended and changed keys."""
+    found = {"new": [], "mended": [], "changed": []}
+    bad = ("wrong", "hung")
+    for key, row in rows.items():
+        before = last.get(key)
+        if before is None or before["verdict"] == row["verdict"]:
+            continue
+        kind = "new" if row["verdict"] in bad else "mended" if before["verdict"] in bad else "changed"
+        found[kind].append(f"{key}: {before['verdict']}, now {row['verdict']}")
+    text = "".join(line + "\n" for kind in found for line in found[kind][:20])
+    return {**{kind: len(lines) for kind, lines in found.items()}, "text": text, "both": len(set(rows) & set(last))}
+
+
+def cases(rows):
+    """For the report: a case for each operator."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(row["name"], []).append(row)
+    for name, group in groups.items():
+        counts = collections.Counter(row["verdict"] for row in group)
+        bad = [row for row in group if row["verdict"] in ("wrong", "hung")]
+        refused = next((row for row in group if row["verdict"] == "refused"), None)
+        rounded = sum(row["verdict"] == "right" and row.get("kind") == "rounded" for row in group)
+        yield {"name": name, **{kind: counts[kind] for kind in ORDER}, "rounded": rounded,
+               "text": _told(bad[0]) if bad else "", "refusal": _told(refused) if refused else ""}
+
+
+def _told(row):
+    mesh = "x".join(map(str, row["mesh"]))
+    where = f"{row['call']}, {' '.join('.'.join(p) for p in row['placements'])}, mesh {mesh}, {row['pass']}"
+    return f"{where}: {row.get('text', '')}"
+
+
+def run(options):
+    """Makes the table. options: subject, only, seed, results, summary, against, programs, resume, quick, sample, progress."""
+    begun, seed, path = time.monotonic(), options["seed"], options["results"]
+    calls, notes = calls_of(options["subject"], options["only"])
+    if not calls:
+        print(f"lockstep prove: no operator or expression has the name {options['only']}", file=sys.stderr)
+        return USAGE
+    done = Table(path).rows if options["resume"] else {}
+    last = Table(options["against"]).rows
+    meshes = MESHES["quick" if options["quick"] else "all"]
+    units = [(call, shape) for shape in meshes for call in (calls if shape == meshes[0] else _one_each(calls, seed, shape))]
+    kept, skipped = dict(done), {}
+    with open(path, "a" if options["resume"] else "w", encoding="utf-8") as file:
+        def write(row):
+            if "unit" in row:
+                if options["progress"] and row["unit"] % 50 == 0:
+                    print(f"{row['unit']} of {len(units)}", flush=True)
+            elif row["verdict"] == "skipped":
+                skipped[row["call"]] = row
+            else:
+                kept[work.key_of(row)] = row
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+
+        work.table(units, {"seed": seed, "most": MOST, "in_place": MOST_IN_PLACE}, done, write)
+    by_key = {call.key(): call for call in calls}
+    rows = [row for row in kept.values() if row["call"] in by_key]
+    found = _settle(rows, by_key, seed)
+    checked = _sampled(rows, by_key, seed, options["sample"])
+    with open(path, "w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+    reasons = collections.Counter(row["text"].split(":")[0] for row in skipped.values())
+    notes += [f"{count} calls are left out: {why}" for why, count in reasons.items()]
+    for verdict, (agree, drawn) in checked.items():
+        notes += [f"{agree} of {drawn} {verdict} results that were drawn are the same on gloo"] if drawn else []
+    totals = collections.Counter(row["verdict"] for row in rows)
+    notes.append(", ".join(f"{totals[kind]} {kind}" for kind in ORDER if totals[kind]) +
+                 f" of {len(rows)} combinations; {len(found)} distinct defects")
+    summary = {"cases": list(cases(rows)), "defects": found, "notes": notes, "sample": checked, "totals": totals,
+               "against": compared({work.key_of(row): row for row in rows}, last) if options["against"] else None,
+               "minutes": round((time.monotonic() - begun) / 60, 1)}
+    with open(options["summary"] or path + ".summary.json", "w", encoding="utf-8") as file:
+        json.dump(summary, file)
+    if options["programs"]:
+        _write_programs(options["programs"], found)
+    return 0
+
+
+def _write_programs(folder, found):
+    """A program for each defect, by its operator."""
+    os.makedirs(folder, exist_ok=True)
+    for entry in found:
+        file = re.sub(r"[^a-z0-9]+", "_", f"{entry['operator'].removeprefix('aten.')} {entry['pass']}".lower()).strip("_") + ".py"
+        entry["file"] = file
+        with open(os.path.join(folder, file), "w", encoding="utf-8") as opened:
+            opened.write(entry["program"].replace("program.py", file))
+
+
+def _settle(rows, calls, seed):
+    """Confirms wrong rows and folds them into defects."""
+    groups = suspects(rows)
+    chosen = [row for group in groups.values() for row in group[:CONFIRMED_EACH if group[0]["verdict"] == "wrong" else 1]]
+    confirm(chosen, calls, seed)
+    for (_, _, _, verdict), group in groups.items():
+        if group[0]["verdict"] != verdict:  # gloo says otherwise of the first, so of the group
+            for row in group:
+                row["verdict"], row["text"] = group[0]["verdict"], group[0]["text"]
+    wrong = [row for row in chosen if row["verdict"] == "wrong"]
+    return defects(wrong, calls, seed, lambda entry: None) if wrong else []
+
+
+def _sampled(rows, calls, seed, count):
+    """Draws of right and of wrong rows, run on gloo: how many agree."""
+    draw, found = random.Random(seed), {}
+    for verdict, number in (("right", count), ("wrong", count // 3)):
+        chosen = [row for row in rows if row["verdict"] == verdict]
+        chosen = draw.sample(chosen, min(number, len(chosen)))
+        copies = [dict(row) for row in chosen]
+        found[verdict] = [confirm(copies, calls, seed) if copies else 0, len(copies)]
+    return found

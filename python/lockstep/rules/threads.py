@@ -1,0 +1,156 @@
+"""All ranks of a world as threads of this process, of which one runs at a time.
+
+A rank runs until it waits in a collective or ends; then the next rank runs. So results do not depend on time, and a hang
+is a fact: every rank waits. The collectives are those of torch's own threaded process group; this file gives it another
+way to wait.
+"""
+
+import threading
+
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed import multi_threaded_pg as threaded
+
+
+class Hang(BaseException):
+    """Raised in ranks that wait for a call that no rank makes. No `except Exception` of the tested code catches it."""
+
+
+class Mismatch(Exception):
+    """The ranks of a group make different calls."""
+
+
+class _Token:
+    """Lets one of the ranks run."""
+
+    def __init__(self, count):
+        self.turns = [threading.Semaphore(0) for _ in range(count)]
+        self.until = [None] * count  # what a rank waits for
+        self.done = [False] * count
+        self.ended = threading.Semaphore(0)
+        self.hung = []
+
+    def _pass_on(self, rank):
+        """To the next rank that can run; if none can, those that wait are hung."""
+        count = len(self.turns)
+        for step in range(1, count + 1):
+            other = (rank + step) % count
+            if not self.done[other] and (self.until[other] is None or self.until[other]()):
+                self.turns[other].release()
+                return
+        waiting = [r for r in range(count) if not self.done[r]]
+        if not waiting:
+            self.ended.release()
+            return
+        self.hung += [r for r in waiting if r not in self.hung]
+        self.until[waiting[0]] = None
+        self.turns[waiting[0]].release()
+
+    def wait(self, rank, until):
+        if rank in self.hung:
+            raise Hang
+        self.until[rank] = until
+        self._pass_on(rank)
+        self.turns[rank].acquire()
+        self.until[rank] = None
+        if rank in self.hung and not until():
+            raise Hang
+
+    def end(self, rank):
+        self.done[rank] = True
+        self._pass_on(rank)
+
+
+def _forms(data):
+    return [(tuple(leaf.shape), leaf.dtype) for leaf in torch.utils._pytree.tree_leaves(data) if isinstance(leaf, torch.Tensor)]
+
+
+class _Call:
+    """A collective that the ranks of a group join; the last of them computes it."""
+
+    token = None  # of the world that runs
+    rank = threading.local()
+
+    def __init__(self, size, collective, _group):
+        self.size, self.collective = size, collective
+        self.same = isinstance(collective, (threaded.AllReduce, threaded.AllGather, threaded.ReduceScatter))
+        self.data, self.count, self.done, self.error = [None] * size, 0, False, None
+
+    def join(self, rank, data):
+        self.data[rank] = data
+        self.count += 1
+        if self.count == self.size:
+            forms = [_forms(one) for one in self.data]
+            other = next((rank for rank in range(self.size) if forms[rank] != forms[0]), None)
+            try:
+                if other is not None and self.same:
+                    raise Mismatch(f"{type(self.collective).__name__}: member 0 gives {forms[0]}, member {other} {forms[other]}")
+                with torch.no_grad():
+                    self.collective.work(self.data)
+            except Exception as error:
+                self.error = error
+            self.done = True
+        else:
+            _Call.token.wait(_Call.rank.number, lambda: self.done)
+        if self.error is not None:
+            raise self.error
+        return threaded.ret_work(data)
+
+
+def _joined(kind, collective, group):
+    """The call of the group that is under way, which must be of the same kind."""
+    under_way = kind._cur_coll_on_pgs.get(group.pg_name)
+    if under_way is None or under_way.done:
+        under_way = kind._cur_coll_on_pgs[group.pg_name] = _Call(group.size(), collective, kind)
+    ours, other = type(collective).__name__, type(under_way.collective).__name__
+    if ours != other:
+        raise Mismatch(f"a rank calls {ours}, another {other}")
+    return under_way
+
+
+class World:
+    """Threads of `count` ranks with a process group."""
+
+    def __init__(self, count):
+        self.count = count
+        self.jobs = [threading.Semaphore(0) for _ in range(count)]
+        self.job, self.outcomes = None, [None] * count
+        ready = threading.Barrier(count + 1)
+        if not isinstance(dist.distributed_c10d._world, threaded.ThreadLocalWorld):
+            threaded._install_threaded_pg()
+            torch._C._distributed_c10d._set_thread_isolation_mode(True)
+            threaded.ProcessLocalGroup._start_coll = classmethod(_joined)
+            threaded.ProcessLocalGroup._end_coll = classmethod(lambda kind, call, group: None)
+        store = dist.HashStore()
+        for rank in range(count):
+            threading.Thread(target=self._rank, args=(rank, store, ready), daemon=True).start()
+        ready.wait()
+
+    def _rank(self, rank, store, ready):
+        _Call.rank.number = rank
+        torch.set_num_threads(1)
+        dist.init_process_group("threaded", rank=rank, world_size=self.count, store=store)
+        ready.wait()
+        while True:
+            self.jobs[rank].acquire()
+            token = self.token
+            token.turns[rank].acquire()
+            try:
+                self.outcomes[rank] = ("value", self.job(rank))
+            except Hang:
+                self.outcomes[rank] = ("hung", "")
+            except Exception as error:
+                kind = "hung" if isinstance(error, Mismatch) else "error"
+                self.outcomes[rank] = (kind, f"{type(error).__name__}: {error}")
+            token.end(rank)
+
+    def run(self, job):
+        """Of each rank: ("value", job(rank)), ("error", sentence) or ("hung", sentence)."""
+        self.job, self.token = job, _Token(self.count)
+        _Call.token = self.token
+        threaded.ProcessLocalGroup._cur_coll_on_pgs = {}
+        for semaphore in self.jobs:
+            semaphore.release()
+        self.token.turns[0].release()
+        self.token.ended.acquire()
+        return list(self.outcomes)

@@ -1,0 +1,218 @@
+"""Runs units of the table: a call on a mesh under its combinations, with threads, or combinations with gloo processes."""
+
+import datetime
+import json
+import os
+import select
+import signal
+import time
+import warnings
+
+import torch
+
+from lockstep.rules import inputs, judge
+
+SILENT_SECONDS = 120  # a unit that reports nothing for so long is stopped: it loops within torch
+GLOO_SECONDS = 20
+
+
+def quiet():
+    """torch's warnings about tables of odd calls are no result. Children find imported what DTensor imports when it is used."""
+    import importlib
+    import logging
+
+    importlib.import_module("torch._dynamo")
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+
+
+def _meshes(shape):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh("cpu", shape)
+
+
+class Threads:
+    """Worlds of this process, made when they are first used."""
+
+    def __init__(self):
+        self.worlds, self.meshes = {}, {}
+
+    def judge(self, reference, placements, shape, backward):
+        """(verdict, kind, sentence, placements of the results)"""
+        return judge.together(self.each(shape, lambda mesh: judge.judge_rank(reference, placements, mesh, backward)))
+
+    def each(self, shape, job):
+        """Of each rank the outcome of job(mesh)."""
+        from lockstep.rules import threads
+
+        count = torch.Size(shape).numel()
+        if count not in self.worlds:
+            self.worlds[count] = threads.World(count)
+        world = self.worlds[count]
+        if shape not in self.meshes:
+            made = world.run(lambda rank: _meshes(shape))
+            assert all(kind == "value" for kind, _ in made), made
+            self.meshes[shape] = [mesh for _, mesh in made]
+        return world.run(lambda rank: job(self.meshes[shape][rank]))
+
+
+def record(call, shape, placements, backward, verdict):
+    row = {"name": call.name, "call": call.key(), "mesh": list(shape), "placements": [list(p) for p in placements],
+           "pass": "backward" if backward else "forward", "verdict": verdict[0]}
+    for key, value in zip(("kind", "text", "result"), verdict[1:]):
+        if value:
+            row[key] = value
+    return row
+
+
+def key_of(row):
+    places = [".".join(p) for p in row["placements"]]
+    return f"{row['call']} | {'x'.join(map(str, row['mesh']))} | {' '.join(places)} | {row['pass']}"
+
+
+def unit(threads, call, shape, settings, done):
+    """Rows of a call on a mesh. done: rows that an earlier run has, by key."""
+    reference = judge.Reference(call, settings["seed"])
+    if reference.why is not None:
+        yield {"name": call.name, "call": call.key(), "verdict": "skipped", "text": reference.why[:300]}
+        return
+    most = settings["in_place"] if len(shape) == 1 and shape[0] == 2 and judge.changes(call.source) else settings["most"][shape]
+    for placements in inputs.combinations(call, reference.wholes, shape, most, settings["seed"]):
+        for backward in (False, True):
+            if backward and reference.gradients is None:
+                continue
+            row = done.get(key_of(record(call, shape, placements, backward, ("",))))
+            if row is None:
+                row = record(call, shape, placements, backward, threads.judge(reference, placements, shape, backward))
+                yield row
+            if row["verdict"] != "right":
+                break
+
+
+# ---- Processes ----
+def forked(work):
+    """A child that runs work(write) and writes lines; (its process, the end to read)."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        return child, reader
+    try:
+        os.close(reader)
+        parent = os.getppid()
+        from lockstep.starting import end_with
+
+        end_with(parent)
+        quiet()
+        with os.fdopen(writer, "w") as stream:
+            def write(value):
+                stream.write(json.dumps(value) + "\n")
+                stream.flush()
+
+            work(write)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def lines(child, reader, seconds):
+    """The lines that a child writes, until it ends or is silent for so long; then None if it did not end well."""
+    buffered, ended = b"", False
+    while not ended:
+        ready, _, _ = select.select([reader], [], [], seconds)
+        block = os.read(reader, 1 << 16) if ready else b""
+        if not block:
+            os.kill(child, signal.SIGKILL) if not ready else None
+            ended = True
+        buffered += block
+        *whole, buffered = buffered.split(b"\n")
+        yield from map(json.loads, whole)
+    os.close(reader)
+    if os.waitpid(child, 0)[1] != 0:
+        yield None
+
+
+def table(units, settings, done, write):
+    """All units, in children that are replaced when they crash. units: (call, mesh shape)."""
+    first = 0
+    while first < len(units):
+        def work(put, first=first):
+            threads = Threads()
+            for at in range(first, len(units)):
+                put({"unit": at})
+                for row in unit(threads, *units[at], settings, done):
+                    put(row)
+
+        last = first
+        for row in lines(*forked(work), SILENT_SECONDS):
+            if row is None:
+                call, shape = units[last]
+                write({"name": call.name, "call": call.key(), "mesh": list(shape), "placements": [], "pass": "forward",
+                       "verdict": "hung", "kind": "crash", "text": "the process crashed or ran without end"})
+            elif "unit" in row:
+                last = row["unit"]
+                write(row)
+            else:
+                write(row)
+        first = last + 1
+
+
+def _gloo_rank(rank, count, path, items, put):
+    import torch.distributed as dist
+
+    store = dist.FileStore(path, count)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=count,
+                            timeout=datetime.timedelta(seconds=GLOO_SECONDS))
+    meshes = {}
+    for at, (call, seed, placements, shape, backward) in items:
+        reference = judge.Reference(call, seed)
+        if shape not in meshes:
+            meshes[shape] = _meshes(shape)
+        put({"at": at, "kind": "started"})
+        try:
+            outcome = ("value", judge.judge_rank(reference, placements, meshes[shape], backward))
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}".split("\n")[0]
+            outcome = ("hung" if "imed out" in text or "Connection" in text else "error", text)
+        put({"at": at, "kind": outcome[0], "value": outcome[1]})
+        if outcome[0] != "value":  # the ranks may no longer be at the same call
+            break
+
+
+def _gloo_run(count, items, found):
+    """Runs items on processes until one fails; adds their verdicts to found, and returns what is left."""
+    path = f"/tmp/lockstep_rules_{os.getpid()}_{time.monotonic_ns()}"
+    ranks = [forked(lambda put, rank=rank: _gloo_rank(rank, count, path, items, put)) for rank in range(count)]
+    outcomes, started = {}, {}
+    for rank, (child, reader) in enumerate(ranks):
+        for row in lines(child, reader, 3 * GLOO_SECONDS):
+            if row is not None and row["kind"] == "started":
+                started[rank] = row["at"]
+            elif row is not None:
+                outcomes.setdefault(row["at"], {})[rank] = (row["kind"], row["value"])
+    if os.path.exists(path):
+        os.unlink(path)
+    for place, (at, _) in enumerate(items):
+        mine = outcomes.get(at, {})
+        if len(mine) == count and all(kind == "value" for kind, _ in mine.values()):
+            found[at] = judge.together([mine[rank] for rank in range(count)])
+            continue
+        ended = [mine.get(rank, ("hung", "a rank ended, or waits")) for rank in range(count)]
+        found[at] = judge.together(ended)
+        return items[place + 1:]
+    return []
+
+
+def gloo(items):
+    """The verdicts on plain gloo processes. items: (call, seed, placements, mesh shape, backward)."""
+    found = {}
+    for count in sorted({torch.Size(shape).numel() for _, _, _, shape, _ in items}):
+        left = [(at, item) for at, item in enumerate(items) if torch.Size(item[3]).numel() == count]
+        while left:
+            left = _gloo_run(count, left, found)
+    return [tuple(found[at]) for at in range(len(items))]
