@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "cli/exec_report.h"
 #include "cli/scenarios.h"
 #include "collectives/hooks.h"
+#include "exec/wire.h"
 
 static struct {
     int argc;
@@ -109,6 +111,43 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
     int code = cli_gdb_exec(commands, command_count, NULL, 0, argv, kept);
     free(argv);
     return code;
+}
+
+// The Python that runs the debugger's faces.
+static const char *python_of(void) {
+    const char *named = getenv("LOCKSTEP_PYTHON");
+    return named != NULL && named[0] != 0 ? named : "python3";
+}
+
+int cli_python_debugger(const char *const *face) {
+    char hook[PATH_MAX], package[PATH_MAX + 16];
+    if (getenv(LS_WIRE_DEBUGGER) != NULL) {
+        return LS_EXIT_OK;
+    }
+    if (!cli_exec_find_python(hook, sizeof hook)) {
+        cli_error("lockstep's Python package is neither beside this program nor installed");
+        return LS_EXIT_ENVIRONMENT;
+    }
+    (void)snprintf(package, sizeof package, "%s/../debugger", hook);
+    const char **words = calloc((size_t)started.argc + 8, sizeof *words);
+    if (words == NULL) {
+        return cli_fail(LS_FAIL(LS_ERR_MEMORY, "cannot start the debugger"));
+    }
+    size_t count = 0;
+    words[count++] = python_of();
+    words[count++] = package;
+    for (; *face != NULL && count < 6; face++) {
+        words[count++] = *face;
+    }
+    words[count++] = own_path();
+    for (int i = 1; i < started.argc; i++) {
+        words[count++] = started.argv[i];
+    }
+    (void)fflush(NULL);
+    (void)execvp(words[0], (char *const *)(uintptr_t)words);
+    cli_error("cannot start %s, which the debugger needs: %s", words[0], strerror(errno));
+    free(words);
+    return LS_EXIT_ENVIRONMENT;
 }
 
 // The process that traces this thread; 0: none. A debugger attaches to one thread after the other:

@@ -15,6 +15,11 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
                       int count);
 void cli_debugger_remember(int argc, char **argv);
 
+// Replaces this process by the debugger of Python ranks (python/lockstep/debugger) with this face,
+// which starts this program again with the command line that it was started with. Returns an exit
+// code where it cannot, and LS_EXIT_OK in the program that the debugger has started.
+int cli_python_debugger(const char *const *face);
+
 // The process that traces this thread; 0: none.
 long cli_debugger_has(void);
 

@@ -81,6 +81,9 @@ ls_call_row *cli_exec_calls(ls_arena *arena, const ls_exec_result *result) {
 }
 
 const char *cli_exec_unchecked(ls_arena *arena, const ls_exec_result *result) {
+    if (result->quit) {
+        return "the debugger ended it";
+    }
     if (result->calls == 0) {
         return ls_arena_printf(arena,
                                "%d of its processes connected, and none made a collective call; "

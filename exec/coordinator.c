@@ -69,7 +69,7 @@ static bool anybody(const ls_exec *exec) {
 
 // ---- The loop -----------------------------------------------------------------------------------
 static int poll_all(ls_exec *exec, int64_t nanoseconds) {
-    size_t count = 1 + 2 * ((size_t)exec->process_count + (size_t)exec->child_count), at = 0;
+    size_t count = 2 + 2 * ((size_t)exec->process_count + (size_t)exec->child_count), at = 0;
     struct pollfd *fds = calloc(count, sizeof *fds);
     if (fds == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory");
@@ -83,9 +83,13 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
         fds[at++] = (struct pollfd){.fd = exec->children[i].watch, .events = POLLIN};
         fds[at++] = (struct pollfd){.fd = exec->children[i].errors, .events = POLLIN};
     }
+    fds[at++] = (struct pollfd){.fd = exec->debugger, .events = POLLIN};
     const struct timespec most = {.tv_sec = nanoseconds / 1000000000,
                                   .tv_nsec = nanoseconds % 1000000000};
     int ready = ppoll(fds, count, &most, NULL), status = LS_OK;
+    if (ready > 0 && fds[at - 1].revents != 0) {
+        ls_exec__debug_read(exec);
+    }
     if (ready > 0) {
         size_t i = 1;
         for (ls_exec_process *p = exec->processes; p != NULL && status == LS_OK; p = p->next) {
@@ -110,7 +114,7 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
     }
     for (int c = 0; c < exec->child_count; c++) {
         if (exec->children[c].length > 0 ||
-            fds[at - 2 * (size_t)(exec->child_count - c) + 1].revents != 0) {
+            fds[at - 2 * (size_t)(exec->child_count - c)].revents != 0) {
             ls_exec__hear(&exec->children[c], ls_time_now());
         }
     }
@@ -220,7 +224,17 @@ static int loop(ls_exec *exec) {
         if (exec->over && now - exec->moved > grace_of(exec)) {
             return LS_OK;  // the rest is ended
         }
+        if (exec->quit) {
+            return LS_FAIL(LS_ERR_BACKEND, "the debugger ended the run");
+        }
+        if (ls_exec__debug_holds(exec)) {
+            exec->moved = now;
+            continue;
+        }
         ls_exec__judge(exec, now - exec->moved);
+        if (ls_exec__debug_holds(exec)) {
+            continue;
+        }
         note_over(exec);
         if (!exec->over && is_late(exec, now - exec->moved)) {
             return ls_exec__fail_late(exec);
@@ -272,6 +286,7 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     }
     out->widest = exec->widest;
     out->forked = exec->forked;
+    out->quit = exec->quit && !exec->found;
     memcpy(out->start_why, exec->start_why, sizeof out->start_why);
     out->places = exec->places;
     out->place_count = exec->place_count;
@@ -300,9 +315,11 @@ static int run(ls_exec *exec, const char *dir) {
     exec->dir = dir;
     LS_TRY(listen_here(exec));
     exec->moved = ls_time_now();
+    LS_TRY(ls_exec__debug_open(exec));
     LS_TRY(ls_exec__start(exec, dir));
     int status = loop(exec);
     end_processes(exec, dir);
+    ls_exec__debug_close(exec);
     return status;
 }
 
@@ -313,7 +330,7 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     LS_TRY(ls_alloc(&memory, 1, sizeof(ls_exec)));
     ls_exec *exec = memory;
     exec->options = options;
-    exec->listening = -1;
+    exec->listening = exec->debugger = -1;
     exec->failed_rank = -1;
     ls_reaper reaper = {.pid = 0};
     double began = ls_time_now();

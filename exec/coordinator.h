@@ -90,6 +90,7 @@ typedef struct ls_exec_result {
     int processes;          // that connected
     int forked;             // ranks that another one forked
     char start_why[256];    // why none was, where it was tried; else ""
+    bool quit;              // its debugger ended it before anything was found
     int widest;             // members of the largest communicator
     double seconds;         // wall time
     bool died;              // a process ended otherwise than by itself, which nobody had injected

@@ -205,6 +205,12 @@ struct ls_exec {
     bool died;
     bool planted;  // a process was killed by an injected fault
     int failed_rank, failed_code;
+    int debugger;          // its socket; -1: none
+    bool held;             // ranks are stopped: no time passes for the run
+    bool found, released;  // the debugger has the finding that ends the run; and lets ranks hear
+    bool quit;             // the debugger ends the run
+    char words[256];       // of the debugger's, that are not whole yet
+    size_t words_length;
     pid_t symbols;  // process that reads lines (symbols.c); 0: nobody
     int questions;  // where it is asked
     _Alignas(16) char buffer[LS_WIRE_MESSAGE_MAX];  // of a message
@@ -243,6 +249,13 @@ typedef struct ls_exec_forked {
 bool ls_exec__next_forked(ls_exec_forked *forked);  // of the environment; false: there is none
 // settings: lines NAME=VALUE, each behind a line's end. Closes the socket.
 int ls_exec__adopt(ls_exec *exec, int rank, const ls_exec_forked *forked, const char *settings);
+
+// ---- debugged.c ---------------------------------------------------------------------------------
+int ls_exec__debug_open(ls_exec *exec);
+void ls_exec__debug_close(ls_exec *exec);
+void ls_exec__debug_read(ls_exec *exec);
+// Whether the debugger holds the run; tells it a finding that ends the run.
+bool ls_exec__debug_holds(ls_exec *exec);
 
 // ---- early.c ------------------------------------------------------------------------------------
 bool ls_exec__any_ended_early(const ls_exec *exec);  // before it joined a communicator

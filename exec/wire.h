@@ -14,6 +14,7 @@
 #define LS_WIRE_DEVICE       "LOCKSTEP_EXEC_DEVICE"     // calls of so many bytes: in GPU memory
 #define LS_WIRE_REAL         "LOCKSTEP_EXEC_REAL"       // backend of data in host memory: "gloo"
 #define LS_WIRE_WATCH        "LOCKSTEP_EXEC_WATCH"      // "off", "default", "all"
+#define LS_WIRE_DEBUGGER     "LOCKSTEP_DEBUGGER"        // socket of the debugger that holds the run
 #define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
 #define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
 #define LS_WIRE_STARTER      "LOCKSTEP_EXEC_STARTER"    // of a rank that may fork others

@@ -7,6 +7,7 @@ sees no GPU, are lockstep's. A program may also ask for the backend by name, "lo
 import os
 import sys
 
+_debugger = []  # the agent of a rank that is debugged
 _MODULE, _RULES = "torch.distributed", "torch._dynamo.trace_rules"
 
 
@@ -75,7 +76,14 @@ def install():
             c10d._world.pg_map[group] = (asked, c10d._world.pg_map[group][1])
         return made
 
+    if _debugger:
+        from lockstep.debugger import calls
+
+        calls.install(_debugger[0], torch_backend.client, sys.modules[_MODULE], c10d)
+
     def connected(*arguments, **options):
+        if _debugger:  # a stopped rank is not late
+            options["timeout"] = calls.NO_LIMIT
         torch_backend.client.get()  # a rank that waits for the others here can be asked where it is
         return rendezvous(*arguments, **options)
 
@@ -120,8 +128,19 @@ class _Finder:
         return spec
 
 
+def _debug():
+    """A rank of a run with a debugger has its part of it; other processes of the program have none."""
+    rank = os.environ.get("LOCKSTEP_EXEC_RANK") or os.environ.get("RANK") or ""
+    if "LOCKSTEP_DEBUGGER" in os.environ and rank.isdigit():
+        from lockstep.debugger import agent
+
+        # Its own children are no ranks.
+        _debugger.append(agent.Agent(os.environ.pop("LOCKSTEP_DEBUGGER"), int(rank)))
+
+
 def hook():
     """Prepares torch's modules, loaded already or not."""
+    _debug()
     wanted = [(_MODULE, install), (_RULES, skip)]
     if "LOCKSTEP_CAPTURE" in os.environ:
         wanted.append(("torch", _capture_all))

@@ -1,0 +1,286 @@
+"""The ranks of a debugged run, for a face: who has stopped, who waits, and one way to ask them all.
+
+Starts `lockstep exec` with a socket's name in its environment; the coordinator and each rank connect to it. While a rank
+is stopped, the coordinator is told to hold the run.
+"""
+
+import json
+import os
+import selectors
+import socket
+import subprocess
+import time
+
+ANSWER_SECONDS = 10  # for what is evaluated in a rank
+GATHER_SECONDS = 30  # until all other ranks have stopped or wait
+FOUND_SECONDS = 2  # the same at a finding
+PAUSE_SECONDS = 3  # until one that is interrupted stops
+RUNNING, STOPPED, WAITS, ENDED = "runs", "stopped", "waits", "ended"
+
+
+class Lines:
+    """A connection that carries JSON objects, one a line."""
+
+    def __init__(self, connection):
+        self.socket, self._rest = connection, b""
+
+    def read(self):
+        """The objects that have come; None: the other side is gone."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in whole if line]
+
+    def write(self, data):
+        try:
+            self.socket.setblocking(True)
+            self.socket.sendall(data)
+            self.socket.setblocking(False)
+        except OSError:
+            pass
+
+
+class Rank:
+    def __init__(self, number, lines, pid):
+        self.number, self.lines, self.pid = number, lines, pid
+        self.state, self.reason, self.frames, self.call, self.inside, self.in_torch = RUNNING, "", [], "", "", False
+        self.frame, self.same, self.depth, self.fresh = 0, 0, 0, False
+
+    def take(self, told):
+        """What the rank says about its place."""
+        place = [(one["file"], one["line"]) for one in told.get("frames", [])]
+        before = [(one["file"], one["line"]) for one in self.frames]
+        self.same = self.same + 1 if place == before and told.get("in_torch") else 0
+        for name in ("frames", "reason", "call", "inside", "in_torch", "depth"):
+            setattr(self, name, told.get(name, type(getattr(self, name))()))
+
+    def place(self):
+        return self.frames[min(self.frame, len(self.frames) - 1)] if self.frames else None
+
+
+class Hub:
+    def __init__(self, command, entry=False, own_group=True):
+        self.ranks, self.expected, self.coordinator, self.found, self.breakpoints = {}, 0, None, None, []
+        self.released, self.over, self.entry, self.interrupted = False, False, entry, False
+        self.on_event = lambda rank, message: None
+        self._answers, self._next, self._told = {}, 0, None
+        self._poll = selectors.DefaultSelector()
+        self._listening = socket.socket(socket.AF_UNIX)
+        name = f"lockstep-debugger-{os.getpid()}-{time.time_ns():x}"
+        self._listening.bind("\0" + name)
+        self._listening.listen(4096)
+        self._listening.setblocking(False)
+        self._poll.register(self._listening, selectors.EVENT_READ, self._accept)
+        environment = dict(os.environ, LOCKSTEP_DEBUGGER=name)
+        # The ranks' terminal signals and input are the debugger's.
+        self.child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL if own_group else None,
+                                      start_new_session=own_group)
+
+    # ---- Connections ----
+    def watch(self, file, taken):
+        self._poll.register(file, selectors.EVENT_READ, taken)
+
+    def _accept(self, _file):
+        made, _ = self._listening.accept()
+        _, uid, _ = _peer(made)
+        if uid != os.geteuid():
+            made.close()
+            return
+        made.setblocking(False)
+        lines = Lines(made)
+        self._poll.register(made, selectors.EVENT_READ, lambda _: self._greet(lines))
+
+    def _drop(self, lines):
+        self._poll.unregister(lines.socket)
+        lines.socket.close()
+
+    def _greet(self, lines):
+        messages = lines.read()
+        if messages is None:
+            self._drop(lines)
+            return
+        for message in messages:
+            if "coordinator" in message:
+                self.coordinator, self.expected = lines, max(self.expected, message["coordinator"])
+                self._poll.modify(lines.socket, selectors.EVENT_READ, lambda _: self._hear_coordinator())
+            elif "rank" in message:
+                self._join(lines, message)
+
+    def _join(self, lines, message):
+        number = message["rank"]
+        rank = self.ranks[number] = Rank(number, lines, message["pid"])
+        self.expected = max(self.expected, message.get("ranks", 0))
+        self._poll.modify(lines.socket, selectors.EVENT_READ, lambda _: self._hear(rank))
+        lines.write(json.dumps({"entry": self.entry, "breakpoints": self.breakpoints}).encode() + b"\n")
+        self.on_event(rank, {"joined": True})
+
+    def _hear(self, rank):
+        messages = rank.lines.read()
+        if messages is None:
+            self._drop(rank.lines)
+            if self.ranks.get(rank.number) is rank:
+                rank.state, rank.frames, rank.call = ENDED, [], ""
+                self.on_event(rank, {"ended": True})
+            return
+        for message in messages:
+            if "stopped" in message:
+                rank.take(message)
+                rank.state, rank.frame, rank.fresh = STOPPED, 0, True
+                self.on_event(rank, message)
+            else:
+                self._answers[message.get("id")] = message
+
+    def _hear_coordinator(self):
+        messages = self.coordinator.read()
+        if messages is None:
+            self._drop(self.coordinator)
+            self.coordinator = None
+            return
+        for message in messages:
+            if "found" in message:
+                self.found = message["found"]
+                self.on_event(None, message)
+            elif "ranks" in message:
+                self._told = {one["rank"]: one for one in message["ranks"]}
+
+    def poll(self, seconds):
+        for key, _ in self._poll.select(seconds):
+            key.data(key.fileobj)
+        self.over = self.coordinator is None and self.child.poll() is not None
+
+    # ---- Questions ----
+    def living(self):
+        return [rank for _, rank in sorted(self.ranks.items()) if rank.state != ENDED]
+
+    def tell(self, word):
+        if self.coordinator is not None:
+            self.coordinator.write(word.encode() + b"\n")
+
+    def ask(self, ranks, do, seconds=ANSWER_SECONDS, frames=None, **options):
+        """The answers of ranks, by their numbers; of one that does not answer an error. frames: in place of the selected ones."""
+        asked, answers = {}, {}
+        for rank in ranks:
+            self._next += 1
+            asked[self._next] = rank
+            chosen = {"frame": (frames or {}).get(rank.number, rank.frame), **options}
+            rank.lines.write(json.dumps({"id": self._next, "do": do, **chosen}).encode() + b"\n")
+        end = time.monotonic() + seconds
+        while len(answers) < len(asked) and time.monotonic() < end and not self.over:
+            for number, rank in asked.items():
+                if rank.number not in answers and number in self._answers:
+                    answers[rank.number] = self._answers.pop(number)
+                elif rank.number not in answers and rank.state == ENDED:
+                    answers[rank.number] = {"error": "the rank has ended"}
+            if len(answers) < len(asked):
+                self.poll(0.1)
+        for number, rank in asked.items():
+            answers.setdefault(rank.number, {"error": f"no answer in {seconds} s: does it wait for other ranks?"})
+            self._answers.pop(number, None)
+        return answers
+
+    def _waiting(self):
+        """Ranks that wait for others, as the coordinator knows."""
+        self._told = None
+        self.tell("ranks")
+        end = time.monotonic() + 5
+        while self._told is None and self.coordinator is not None and time.monotonic() < end:
+            self.poll(0.1)
+        return self._told or {}
+
+    def look(self):
+        """Brings up to date where the ranks are that have not stopped."""
+        active = [rank for rank in self.living() if rank.state != STOPPED]
+        told = self._waiting()
+        for number, answer in self.ask(active, "where", 5).items():
+            rank = self.ranks[number]
+            if rank.state in (STOPPED, ENDED) or "error" in answer or answer.get("state") == STOPPED:
+                continue  # its own message says why it has stopped
+            rank.take(answer)
+            waits = told.get(number, {}).get("waits") or rank.same >= 10
+            rank.state = WAITS if waits else RUNNING
+            if told.get(number, {}).get("call"):
+                rank.call = f"{told[number]['call']}, call {told[number]['seq']}"
+
+    # ---- Going on ----
+    def set_breakpoints(self, breakpoints):
+        self.breakpoints = breakpoints
+        self.ask(self.living(), "breakpoints", breakpoints=breakpoints)
+
+    def resume(self, how, ranks=None, **options):
+        """Lets ranks go on; all: None. A finding is the program's once all continue."""
+        chosen = self.living() if ranks is None else ranks
+        everybody = ranks is None or len(chosen) == len(self.living())
+        if everybody and (self.found is None or how == "cont"):
+            if self.found is not None and not self.released:
+                self.ask(chosen, "over")
+                self.released = True
+            self.tell("go")
+        for rank in chosen:
+            rank.state, rank.same, rank.fresh = RUNNING, 0, False
+        self.ask(chosen, "resume", how=how, **options)
+        for rank in chosen:
+            rank.frame = 0
+
+    def pause(self):
+        self.ask([rank for rank in self.living() if rank.state != STOPPED], "resume", how="pause")
+
+    def gather(self, told_late=lambda active: None):
+        """Until every rank has stopped, waits for others or has ended, one of them has stopped or something was found, or all
+        is over. False: all is over."""
+        began, late, paused = None, False, None
+        while not self.over:
+            self.poll(0.05)
+            if self.interrupted and began is None:
+                began = paused = time.monotonic()
+                self.interrupted = False
+                self.tell("hold")
+                self.pause()
+            stopped = any(rank.state == STOPPED for rank in self.living())
+            if self.released or not (stopped or self.found or began):
+                continue
+            now = time.monotonic()
+            if began is None:
+                self.tell("hold")
+                began = now
+            missing = self.expected - len(self.ranks)
+            self.look()
+            active = [rank for rank in self.living() if rank.state == RUNNING]
+            if not active and missing <= 0:
+                break
+            limit = FOUND_SECONDS if self.found else GATHER_SECONDS
+            if paused is not None and (now - paused > PAUSE_SECONDS):
+                break
+            if paused is None and (now - began > limit or self.interrupted):
+                paused, self.interrupted = now, False
+                self.pause()
+            elif paused is None and not late and now - began > 2 and not self.found:
+                late = True
+                told_late(active)
+        if not self.over and not self.released:
+            self.pause()  # one that waits stops when its call is done
+        return not self.over
+
+    def end(self):
+        """Ends the run; the exit code of `lockstep exec`."""
+        self.tell("quit")
+        return self.finish()
+
+    def finish(self):
+        while self.coordinator is not None:
+            self.poll(0.1)
+        code = self.child.wait()
+        return code if code >= 0 else 128 - code
+
+
+def _peer(connection):
+    import struct
+
+    return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+
+
