@@ -118,7 +118,7 @@ def main():
         program = [sys.executable, os.path.abspath(__file__), "run"]
         words = [str(word) for word in (count, largest, seed)]
         for words_ in ([*program, "one", *words],
-                       [lockstep, "exec", "-n", str(RANKS), "--watch", "off", "--quiet", "--", *program, "many", *words]):
+                       [lockstep, "exec", "-n", str(RANKS), "--start", "fork", "--watch", "off", "--quiet", "--", *program, "many", *words]):
             done = subprocess.run(words_, capture_output=True, text=True, check=False, cwd=folder,
                                   env={**os.environ, "PYTHONPATH": python})
             assert done.returncode == 0, f"{words_}: {done.stdout}\n{done.stderr[-3000:]}"

@@ -23,7 +23,7 @@ def run(lockstep, folder, python, ranks, *words):
     program = [sys.executable, PROGRAM, *words]
     environment = {**os.environ, "PYTHONPATH": python}
     if ranks > 1:
-        program = [lockstep, "exec", "-n", str(ranks), "--watch", "off", "--quiet", "--", *program]
+        program = [lockstep, "exec", "-n", str(ranks), "--start", "fork", "--watch", "off", "--quiet", "--", *program]
     done = subprocess.run(program, capture_output=True, text=True, check=False, cwd=folder, env=environment)
     assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr[-3000:]}"
 

@@ -32,7 +32,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         run([sys.executable, program, "right", "one"], folder, python)
         for way in ("right", "wrong"):
-            run([lockstep, "exec", "-n", "4", "--watch", "off", "--quiet", "--", sys.executable, program, way, way], folder, python)
+            run([lockstep, "exec", "-n", "4", "--start", "fork", "--watch", "off", "--quiet", "--", sys.executable, program, way, way], folder, python)
         for case, (name, text) in WRONG.items():
             for way in ("right", "wrong"):
                 done = subprocess.run([lockstep, "diff", f"one/{case}", f"{way}/{case}", "--json", "-"],

@@ -206,7 +206,7 @@ def main():
     program = [sys.executable, os.path.abspath(__file__), "run"]
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for words in ([*program, "one"], [lockstep, "exec", "-n", str(RANKS), "--watch", "off", "--quiet", "--", *program, "many"]):
+        for words in ([*program, "one"], [lockstep, "exec", "-n", str(RANKS), "--start", "fork", "--watch", "off", "--quiet", "--", *program, "many"]):
             done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, "PYTHONPATH": python})
             assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr[-3000:]}"
         for name in WAYS:

@@ -82,7 +82,7 @@ def program(name):
 def run(lockstep, name, *options):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "-n", str(RANKS), "--json", report, *options, "--", sys.executable,
+        done = subprocess.run([lockstep, "exec", "-n", str(RANKS), "--start", "fork", "--json", report, *options, "--", sys.executable,
                                __file__, "--program", name], capture_output=True, text=True, check=False)
         with open(report, encoding="utf-8") as file:
             return done, json.load(file)["cases"][0]["findings"]

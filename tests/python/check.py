@@ -33,7 +33,7 @@ def marked(mark):
 def run(lockstep, ranks, *words):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "-n", str(ranks), "--json", report, "--", sys.executable, PROGRAM,
+        done = subprocess.run([lockstep, "exec", "-n", str(ranks), "--start", "fork", "--json", report, "--", sys.executable, PROGRAM,
                                *words], capture_output=True, text=True, check=False)
         with open(report, encoding="utf-8") as file:
             return done, json.load(file)["cases"][0]

@@ -50,7 +50,7 @@ def program(bug):
 def run(lockstep, *words):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "--compare", "gloo", "-n", str(RANKS), "--record",
+        done = subprocess.run([lockstep, "exec", "--compare", "gloo", "--start", "fork", "-n", str(RANKS), "--record",
                                os.path.join(folder, "kept"), "--json", report, "--", sys.executable,
                                os.path.abspath(__file__), "program", *words], capture_output=True, text=True, check=False)
         with open(report, encoding="utf-8") as file:

@@ -14,7 +14,7 @@ def run(lockstep, ranks, name, *words):
     """What it printed, without the spaces of its tables, and the purposes of its calls."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "-n", str(ranks), "--json", report, "--", sys.executable,
+        done = subprocess.run([lockstep, "exec", "-n", str(ranks), "--start", "fork", "--json", report, "--", sys.executable,
                                os.path.join(FOLDER, name + ".py"), *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{name} {words} on {ranks}: {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
         with open(report, encoding="utf-8") as file:
@@ -89,7 +89,7 @@ def defects(lockstep):
     """As TorchRec 1.6 has them: where a later one has mended them, these say so."""
     lines, _ = run(lockstep, 2, "row_wise_defects", "mean")
     holds(lines, ["rows [1.0, 1.0] unsharded [1.0, 1.0]", "whole [1.0, 1.0] unsharded [2.0, 4.0]"], "mean")
-    done = subprocess.run([lockstep, "exec", "-n", "4", "--", sys.executable,
+    done = subprocess.run([lockstep, "exec", "-n", "4", "--start", "fork", "--", sys.executable,
                            os.path.join(FOLDER, "row_wise_defects.py"), "empty"], capture_output=True, text=True, check=False)
     wanted = ["rank.exited_early, rank 3", "ranks 0-2: reduce_scatter sum of 8 f32 for output_dist of rows on world"]
     assert done.returncode == 1 and all(text in done.stdout for text in wanted), done.stdout

@@ -74,7 +74,7 @@ def program(name):
 def run(lockstep, name):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "--compare", "gloo", "-n", str(RANKS.get(name, 2)), "--json", report, "--", sys.executable,
+        done = subprocess.run([lockstep, "exec", "--compare", "gloo", "--start", "fork", "-n", str(RANKS.get(name, 2)), "--json", report, "--", sys.executable,
                                os.path.abspath(__file__), "program", name], capture_output=True, text=True, check=False)
         print(f"---- {name}: exit code {done.returncode}\n{done.stdout}{done.stderr[-3000:]}", flush=True)
         with open(report, encoding="utf-8") as file:

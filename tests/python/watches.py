@@ -207,7 +207,7 @@ def program(case):
 def run(lockstep, case):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "-n", "2", "--json", report, "--", sys.executable, HERE, "--program", case],
+        done = subprocess.run([lockstep, "exec", "-n", "2", "--start", "fork", "--json", report, "--", sys.executable, HERE, "--program", case],
                               capture_output=True, text=True, check=False, env={**os.environ, "LOCKSTEP_WATCH_RAISES": "1"})
         with open(report, encoding="utf-8") as file:
             found = json.load(file)["cases"][0]["findings"]

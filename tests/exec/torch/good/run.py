@@ -66,7 +66,7 @@ def under(lockstep, checks, file, names):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
         options = ["--checks", checks] if checks else []
-        done = subprocess.run([lockstep, "exec", "-n", str(RANKS[file]), "--json", report, *options, "--", sys.executable,
+        done = subprocess.run([lockstep, "exec", "-n", str(RANKS[file]), "--start", "fork", "--json", report, *options, "--", sys.executable,
                                os.path.join(HERE, file), *names], capture_output=True, text=True, timeout=SECONDS, check=False,
                               env=dict(os.environ, OMP_NUM_THREADS="1"))
         findings = []
