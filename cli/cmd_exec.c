@@ -27,7 +27,8 @@ static const char *const starts[] = {"exec", "auto", "fork", NULL};  // ls_exec_
 
 static struct {
     cli_program_options program;
-    const char *machine, *order, *record, *capture, *flight, *torchrec_plan, *tables, *preload;
+    const char *machine, *order, *record, *capture, *core, *flight, *torchrec_plan, *tables,
+        *preload;
     bool observe, simulate, payload, hash, compare, debug;
     int other, device, start, watch;
 } given;
@@ -120,6 +121,13 @@ static const cli_option options[] = {
      .value = &given.debug,
      .help =
          "Debug the ranks of a Python program at one prompt; docs/debugging.md has the commands"},
+    {.type = CLI_STRING,
+     .long_name = "core",
+     .value = &given.core,
+     .output = CLI_OUTPUT_FOLDER,
+     .value_name = "DIR",
+     .help = "Keep the frames and variables of each rank of a Python program in a new folder at a "
+             "finding or an uncaught exception; lockstep gdb --core DIR opens it"},
     {.type = CLI_CHOICE,
      .long_name = "watch",
      .value = &given.watch,
@@ -390,11 +398,6 @@ static int check_options(void) {
         cli_error("--simulate and --observe exclude each other");
         return LS_EXIT_USAGE;
     }
-    if (given.debug && (given.observe || given.compare)) {
-        cli_error("--debug excludes --observe and --compare: the time-outs of other libraries end "
-                  "a stopped run");
-        return LS_EXIT_USAGE;
-    }
     if (given.observe && given.device > 0) {
         cli_error("--device is of --simulate");
         return LS_EXIT_USAGE;
@@ -437,9 +440,9 @@ static int run(const cli_args *args) {
     static settings used;
     int code = check_options();
     code = code == LS_EXIT_OK ? check_program(args->values[0]) : code;
-    if (code == LS_EXIT_OK && given.debug) {
-        static const char *const prompt[] = {"prompt", NULL};
-        code = cli_python_debugger(prompt);
+    if (code == LS_EXIT_OK && (given.debug || given.core != NULL)) {
+        const bool elsewhere = given.observe || given.compare;
+        code = cli_python_debug(given.debug, given.core, elsewhere);
     }
     code = code == LS_EXIT_OK ? tell_plan() : code;
     code = code == LS_EXIT_OK ? options_of(&used) : code;

@@ -1,6 +1,7 @@
 // lockstep gdb [GDB OPTIONS] FILE, lockstep gdb [GDB OPTIONS] -- PROGRAM [ARGUMENTS]: gdb with the
 // extension loaded.
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +71,25 @@ static int take_file(const char **file, const char **words, int count) {
     return kept;
 }
 
+// The folder behind --core that `exec --core` has made; NULL: none, gdb's own --core names a file.
+static const char *post_mortem(const cli_args *args) {
+    for (int i = 0; i + 1 < args->count; i++) {
+        const char *name = args->values[i] + strspn(args->values[i], "-");
+        char index[PATH_MAX];
+        (void)snprintf(index, sizeof index, "%s/core.json", args->values[i + 1]);
+        if (name != args->values[i] && strcmp(name, "core") == 0 && access(index, R_OK) == 0) {
+            return args->values[i + 1];
+        }
+    }
+    return NULL;
+}
+
 static int run(const cli_args *args) {
+    const char *folder = post_mortem(args);
+    if (folder != NULL) {
+        const char *const face[] = {"postmortem", folder, NULL};
+        return cli_python_debugger(face, false);
+    }
     int before = args->before_dashes < 0 ? args->count : args->before_dashes;
     const char *file = NULL;
     int options = take_file(&file, args->values, before);
@@ -116,7 +135,8 @@ const cli_command cli_cmd_gdb = {
                "commands ranks, rank, next-collective, goto-collective, catch finding, waitgraph, "
                "shard, diff-ranks and others are loaded; docs/debugging.md shows them. Options of "
                "gdb itself go before the file or the program: -tui, -ex COMMAND, -x FILE, "
-               "--interpreter=mi, ... The environment variable LOCKSTEP_GDB names another gdb.",
+               "--interpreter=mi, ... --core DIR opens what `lockstep exec --core DIR` has kept. "
+               "The environment variable LOCKSTEP_GDB names another gdb.",
     .example = "lockstep gdb scenarios/bugs/collective_under_if_rank_0.yaml",
     .run = run,
 };

@@ -72,6 +72,8 @@ int cli_gdb_exec(const char *const *commands, int command_count, const char *con
         words[count++] = argv[i];
     }
     LS_ASSERT(count < room);
+    // A core file has all 64 MiB that each arena of malloc reserves, and ranks take turns.
+    (void)setenv("MALLOC_ARENA_MAX", "1", 0);
     (void)fflush(NULL);
     // execvp does not write to the words; its type is older than const.
     (void)execvp(words[0], (char *const *)(uintptr_t)words);
@@ -119,9 +121,9 @@ static const char *python_of(void) {
     return named != NULL && named[0] != 0 ? named : "python3";
 }
 
-int cli_python_debugger(const char *const *face) {
+int cli_python_debugger(const char *const *face, bool again) {
     char hook[PATH_MAX], package[PATH_MAX + 16];
-    if (getenv(LS_WIRE_DEBUGGER) != NULL) {
+    if (again && getenv(LS_WIRE_DEBUGGER) != NULL) {
         return LS_EXIT_OK;
     }
     if (!cli_exec_find_python(hook, sizeof hook)) {
@@ -139,8 +141,10 @@ int cli_python_debugger(const char *const *face) {
     for (; *face != NULL && count < 6; face++) {
         words[count++] = *face;
     }
-    words[count++] = own_path();
-    for (int i = 1; i < started.argc; i++) {
+    if (again) {
+        words[count++] = own_path();
+    }
+    for (int i = 1; again && i < started.argc; i++) {
         words[count++] = started.argv[i];
     }
     (void)fflush(NULL);
@@ -148,6 +152,25 @@ int cli_python_debugger(const char *const *face) {
     cli_error("cannot start %s, which the debugger needs: %s", words[0], strerror(errno));
     free(words);
     return LS_EXIT_ENVIRONMENT;
+}
+
+int cli_python_debug(bool debug, const char *core, bool elsewhere) {
+    if (elsewhere) {
+        cli_error("--%s excludes --observe and --compare: the time-outs of other libraries end a "
+                  "stopped run",
+                  debug ? "debug" : "core");
+        return LS_EXIT_USAGE;
+    }
+    if (debug && core != NULL) {
+        cli_error("--debug and --core exclude each other");
+        return LS_EXIT_USAGE;
+    }
+    if (core != NULL && getenv(LS_WIRE_DEBUGGER) == NULL && access(core, F_OK) == 0) {
+        cli_error("--core %s: it exists; name a new folder", core);
+        return LS_EXIT_USAGE;
+    }
+    const char *const face[] = {debug ? "prompt" : "core", core, NULL};
+    return cli_python_debugger(face, true);
 }
 
 // The process that traces this thread; 0: none. A debugger attaches to one thread after the other:

@@ -16,9 +16,13 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
 void cli_debugger_remember(int argc, char **argv);
 
 // Replaces this process by the debugger of Python ranks (python/lockstep/debugger) with this face,
-// which starts this program again with the command line that it was started with. Returns an exit
-// code where it cannot, and LS_EXIT_OK in the program that the debugger has started.
-int cli_python_debugger(const char *const *face);
+// which, if `again`, starts this program with the command line that it was started with. Returns an
+// exit code where it cannot, and LS_EXIT_OK in the program that the debugger has started.
+int cli_python_debugger(const char *const *face, bool again);
+
+// Does what --debug or --core DIR (NULL: not given) asks. elsewhere: other libraries move the
+// data.
+int cli_python_debug(bool debug, const char *core, bool elsewhere);
 
 // The process that traces this thread; 0: none.
 long cli_debugger_has(void);

@@ -123,6 +123,11 @@ $ lockstep exec --simulate --observe -- true
 $ lockstep exec --compare gloo --observe -- true
 ! lockstep: error: --compare excludes --observe, --payload, --hash and --capture
 ? 2
+$ lockstep exec --debug --observe -- true; lockstep exec --debug --core new -- true; lockstep exec --core . -- true
+! lockstep: error: --debug excludes --observe and --compare: the time-outs of other libraries end a stopped run
+! lockstep: error: --debug and --core exclude each other
+! lockstep: error: --core .: it exists; name a new folder
+? 2
 # Two letters that are swapped, the version after a command, and a program that is not there.
 $ lockstep rnu; lockstep run --version; lockstep exec -- no-such-program; lockstep exec -n 2 -- ./missing
 > lockstep 0.2.0

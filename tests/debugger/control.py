@@ -143,6 +143,24 @@ def threads(lockstep, folder, script):
     assert done.returncode == 5, done.stdout  # no calls
 
 
+def damaged(lockstep, folder):
+    """Files of a post-mortem come from elsewhere: exit code 2 and a sentence, whatever is in them."""
+    kept = os.path.join(folder, "kept")
+    os.mkdir(kept)
+    good = '{"format": 1, "ranks": 1, "finding": null, "raised": {}}'
+    frame = '{"file": "a.py", "line": 3, "function": "f", "locals": {"x": %s}, "source": []}'
+    for core, rank, code, wanted in (
+            ("[", "{}", 2, "no post-mortem"), ('{"ranks": "a"}', "{}", 2, "no post-mortem"), (good, "[1]", 2, "no post-mortem"),
+            (good, "[" * 100000, 2, "no post-mortem"), (good, '{"frames": 3}', 2, "no post-mortem"),
+            (good, '{"frames": [%s], "call": "c"}' % (frame % '{"shown": "s", "shape": [2], "elements": 7}'), 0, "f () at a.py:3")):
+        for name, text in (("core.json", core), ("rank0.json", rank)):
+            with open(os.path.join(kept, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        done = subprocess.run([lockstep, "gdb", "--core", kept], text=True, input="where\np x\np x[0]\neach x\ndiff x\nlist\n",
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+        assert done.returncode == code and wanted in done.stdout and "Traceback" not in done.stdout, (rank[:80], done.returncode, done.stdout[-3000:])
+
+
 def main():
     lockstep = os.path.abspath(sys.argv[1])
     mark = os.environ["LOCKSTEP_TEST_MARK"] = f"debugger-{os.getpid()}-{time.time_ns()}"
@@ -154,8 +172,9 @@ def main():
         interrupted(lockstep, folder, "loop.py")
         killed(lockstep, folder, "loop.py", mark)
         threads(lockstep, folder, "child.py")
+        damaged(lockstep, folder)
         gone(mark)
-    print("interrupts, deadlines, killed debuggers, threads and children: as expected")
+    print("interrupts, deadlines, killed debuggers, threads, children and damaged files: as expected")
     return 0
 
 

@@ -21,17 +21,20 @@ SEPARATE = "\x1e"
 
 
 def parse(path):
-    """Sessions: [line number, command, [[line number, typed, expected lines]]]."""
+    """Sessions: [line number, command, [[line number, typed, expected lines]], commands before it in its folder]."""
     with open(path, encoding="utf-8") as stream:
         lines = stream.read().split("\n")
-    markdown, inside, sessions, reading = path.endswith(".md"), not path.endswith(".md"), [], False
+    markdown, inside, sessions, reading, before = path.endswith(".md"), not path.endswith(".md"), [], False, []
     for number, line in enumerate(lines, 1):
         if markdown and line.startswith("```"):
             inside, reading = not inside, False
         elif inside and line.startswith("$ "):
             reading = line.startswith("$ lockstep exec --debug") or line.startswith("$ lockstep gdb --core")
             if reading:
-                sessions.append([number, line[2:], []])
+                sessions.append([number, line[2:], [], before])
+                before = []
+            elif line.startswith("$ lockstep exec --core"):
+                before = [*before, line[2:]]
         elif inside and line.startswith(PROMPT) and sessions:
             reading = True
             sessions[-1][2].append([number, line[len(PROMPT):], []])
@@ -58,7 +61,10 @@ def program(build, source, words):
 
 
 def run(build, source, session, scratch):
-    number, command, steps = session
+    _, command, steps, before = session
+    for first in before:
+        subprocess.run(program(build, source, first.split()), cwd=scratch, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, timeout=300, check=False)
     done = subprocess.run(program(build, source, command.split()), cwd=scratch, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True, timeout=300, check=False,
                           input="".join(typed + "\n" for _, typed, _ in steps))

@@ -37,7 +37,7 @@ def parse(path):
         elif not inside or line.startswith("# "):
             continue
         elif line.startswith("$ "):
-            screen = line.startswith("$ lockstep gdb -") and line.split()[3] != "--"
+            screen = line.startswith("$ lockstep gdb -") and line.split()[3] not in ("--", "--core")
             session = Session(number, line[2:]) if screen else None
             sessions += [session] if screen else []
         elif session and (line.startswith("-") if session.mi else line.startswith("(gdb) ")):

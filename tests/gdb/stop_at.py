@@ -137,6 +137,16 @@ def attached(build, lockstep, source):
     return True
 
 
+def small(build, lockstep, folder):
+    """A core file of a small program has at most 20 MB."""
+    core = os.path.join(folder, "core")
+    done = subprocess.run([lockstep, "gdb", "-nx", "-batch", "-ex", "catch finding", "-ex", "run", "-ex", f"generate-core-file {core}",
+                           "--", os.path.join(build, "examples/pipeline"), "--bug"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    need("finding deadlock.cycle" in done.stdout and os.path.exists(core), done.stdout + done.stderr)
+    need(os.path.getsize(core) < 20_000_000, f"the core file has {os.path.getsize(core)} bytes")
+
+
 def main():
     build, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     lockstep = os.path.join(build, "lockstep")
@@ -147,6 +157,7 @@ def main():
         judged(lockstep, source, folder)
         planted(lockstep, source)
         divergence(lockstep, source, folder)
+        small(build, lockstep, folder)
     print("lockstep stops where it goes wrong")
 
 

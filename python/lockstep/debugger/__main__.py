@@ -9,9 +9,23 @@ sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__
 def main():
     face, words = sys.argv[1], sys.argv[2:]
     if face == "prompt":
+        from lockstep.debugger.hub import Hub
         from lockstep.debugger.prompt import Prompt
 
-        return Prompt(words).run()
+        return Prompt(Hub(words, entry=True)).run()
+    if face == "core":
+        from lockstep.debugger.core import Core
+
+        return Core(words[0], words[1:]).run()
+    if face == "postmortem":
+        from lockstep.debugger.postmortem import PostMortem
+        from lockstep.debugger.prompt import Prompt
+
+        try:
+            return Prompt(PostMortem(words[0])).run()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            print(f"lockstep gdb: {words[0]} is no post-mortem: {error}", file=sys.stderr)
+            return 2
     raise SystemExit(f"lockstep: no debugger has the face {face}")
 
 

@@ -53,10 +53,12 @@ class Agent:
         self._set_breakpoints(settings.get("breakpoints", []))
         threading.Thread(target=self._serve, name="lockstep debugger", daemon=True).start()
         os.register_at_fork(after_in_child=self._forget)
-        self._install()
+        self._install(settings.get("stops", True))
 
-    def _install(self):
-        sys.breakpointhook = self.on_breakpoint
+    def _install(self, stops):
+        if stops:
+            sys.breakpointhook = self.on_breakpoint
+        self.stops_by_itself = stops
         self._hooks = sys.excepthook, threading.excepthook
         sys.excepthook, threading.excepthook = self._on_exception, self._on_thread_exception
         self._update_tracing()
@@ -166,8 +168,9 @@ class Agent:
     def do_dump(self, _request):
         own = frames.of_program(self._stack())[:64]
         told = frames.told(own)
+        room = values.Room()
         for entry, (frame, _) in zip(told, own):
-            entry["locals"] = {name: values.kept(value) for name, value in values.names_of(frame)[:200]}
+            entry["locals"] = {name: values.kept(value, room) for name, value in values.names_of(frame)[:200]}
             entry["source"] = _source(entry["file"], entry["line"])
         where = self.do_where({})
         return {"rank": self.rank, "pid": os.getpid(), "state": where["state"], "reason": where.get("reason", ""),

@@ -56,7 +56,8 @@ def install(agent, client, distributed, c10d):
         if skipped[place] > skip:
             agent.stop_here(f"dist.breakpoint(rank={rank})", frame)
 
-    distributed.breakpoint = stop
+    if agent.stops_by_itself:
+        distributed.breakpoint = stop
     barrier = c10d._store_based_barrier
 
     def unlimited(rank, store, group_name, rendezvous_count, _timeout, *arguments, **options):

@@ -65,9 +65,11 @@ class Rank:
 
 
 class Hub:
-    def __init__(self, command, entry=False, own_group=True):
+    def __init__(self, command, entry=False, own_group=True, limit=GATHER_SECONDS, stops=True):
+        """entry: ranks stop at their first line. stops: at breakpoints that the program sets, too."""
+        self._settings, self._limit = {"entry": entry, "stops": stops}, limit
         self.ranks, self.expected, self.coordinator, self.found, self.breakpoints = {}, 0, None, None, []
-        self.released, self.over, self.entry, self.interrupted = False, False, entry, False
+        self.released, self.over, self.interrupted = False, False, False
         self.on_event = lambda rank, message: None
         self._answers, self._next, self._told = {}, 0, None
         self._poll = selectors.DefaultSelector()
@@ -117,7 +119,7 @@ class Hub:
         rank = self.ranks[number] = Rank(number, lines, message["pid"])
         self.expected = max(self.expected, message.get("ranks", 0))
         self._poll.modify(lines.socket, selectors.EVENT_READ, lambda _: self._hear(rank))
-        lines.write(json.dumps({"entry": self.entry, "breakpoints": self.breakpoints}).encode() + b"\n")
+        lines.write(json.dumps({**self._settings, "breakpoints": self.breakpoints}).encode() + b"\n")
         self.on_event(rank, {"joined": True})
 
     def _hear(self, rank):
@@ -253,7 +255,7 @@ class Hub:
             active = [rank for rank in self.living() if rank.state == RUNNING]
             if not active and missing <= 0:
                 break
-            limit = FOUND_SECONDS if self.found else GATHER_SECONDS
+            limit = FOUND_SECONDS if self.found else self._limit
             if paused is not None and (now - paused > PAUSE_SECONDS):
                 break
             if paused is None and (now - began > limit or self.interrupted):

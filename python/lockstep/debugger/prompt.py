@@ -5,7 +5,7 @@ import signal
 import sys
 
 from lockstep.debugger import tables
-from lockstep.debugger.hub import ENDED, STOPPED, WAITS, Hub
+from lockstep.debugger.hub import ENDED, STOPPED, WAITS
 
 HELP = """\
 ranks                  state, call and place of every rank
@@ -30,8 +30,10 @@ ALIASES = {"n": "next", "s": "step", "c": "cont", "continue": "cont", "w": "wher
 
 
 class Prompt:
-    def __init__(self, command):
-        self.hub, self.selected, self.last, self.listed, self.done = Hub(command, entry=True), 0, "", None, None
+    def __init__(self, hub):
+        """hub: of a run, or a post-mortem in place of one."""
+        self.hub, self.selected, self.last, self.listed, self.done = hub, 0, "", None, None
+        self._runs, self._prompting = hasattr(hub, "gather"), False
         self._tty = sys.stdin.isatty()
         if self._tty:
             try:
@@ -64,9 +66,11 @@ class Prompt:
 
     # ---- The session ----
     def run(self):
-        self._prompting = False
         signal.signal(signal.SIGINT, self.interrupt)
-        self.settle()
+        if self._runs:
+            self.settle()
+        else:
+            self.show_stored()
         while self.done is None:
             self._prompting = True
             try:
@@ -78,7 +82,7 @@ class Prompt:
                 self._prompting = False
             self.hub.poll(0)
             if line is None:
-                self.done = self.hub.end()
+                self.do_quit("")
                 break
             self.command(line.strip())
         return self.done
@@ -145,7 +149,7 @@ class Prompt:
         if rank.state != STOPPED:
             inside = f", {rank.state}" + (f" in {tables.cut(rank.call, tables.CALL)}" if rank.call else f" in {rank.inside}" if rank.inside else "")
         self.say(f"[rank {rank.number}{inside}] {tables.function(frame)} at {tables.short(frame['file'])}:{frame['line']}",
-                 *tables.source(frame))
+                 *tables.source(frame, kept=self.stored_source()))
 
     # ---- Commands ----
     def command(self, line):
@@ -216,6 +220,9 @@ class Prompt:
     def do_down(self, _rest):
         self._move(-1)
 
+    def stored_source(self):
+        return None if self._runs else self.hub.source(self.rank())
+
     def do_list(self, rest):
         frame = self.rank() and self.rank().place()
         if not frame:
@@ -223,7 +230,7 @@ class Prompt:
             return
         first = max(1, int(rest) - 5) if rest.isdigit() else self.listed
         first = max(1, frame["line"] - 5) if first is None else first
-        lines = tables.source(frame, 5, first)
+        lines = tables.source(frame, 5, first, self.stored_source())
         self.listed = first + 11
         self.say(*(lines or ["no source lines"]))
 
@@ -259,6 +266,9 @@ class Prompt:
 
     # ---- Going on ----
     def _go(self, how, rest, **options):
+        if not self._runs:
+            self.say("the run is over: a post-mortem has its variables alone")
+            return
         words = rest.split()
         ranks = tables.parse(words[-1], self.hub.expected) if words else None
         if words and ranks is None:
@@ -303,6 +313,9 @@ class Prompt:
 
     # ---- Breakpoints ----
     def do_break(self, rest):
+        if not self._runs:
+            self.say("the run is over: a post-mortem has its variables alone")
+            return
         place, _, condition = rest.partition(" if ")
         file, colon, line = place.strip().rpartition(":")
         frame = self.rank().place() if self.rank() else None
@@ -336,4 +349,14 @@ class Prompt:
             self.show_finding()
 
     def do_quit(self, _rest):
-        self.done = self.hub.end()
+        self.done = self.hub.end() if self._runs else 0
+
+    def show_stored(self):
+        """A post-mortem begins with why it was kept."""
+        if self.hub.found is not None:
+            self.show_finding()
+        self.say(*(f"rank {number}: {reason}" for number, reason in self.hub.raised.items()))
+        self.select(self.hub.found is not None)
+        named = [int(number) for number in self.hub.raised if int(number) in self.hub.ranks]
+        self.selected = named[0] if named else self.selected
+        self.show_place()

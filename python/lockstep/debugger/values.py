@@ -129,17 +129,33 @@ def part(value, low, high, step):
 
 
 # ---- Post-mortems -------------------------------------------------------------------------------
-def kept(value, elements=256):
-    """What a post-mortem has of a value: its text, and the elements of a small tensor."""
-    entry = {"shown": shown(value, 400)}
-    found = value if is_array(value) else None
-    if found is not None:
+class Room:
+    """What a post-mortem may still take: so many letters and elements."""
+
+    def __init__(self, left=1 << 20):
+        self.left = left
+
+    def take(self, count):
+        self.left -= count
+        return self.left > 0
+
+
+def kept(value, room, depth=2, elements=256):
+    """What a post-mortem has of a value: its text, the elements of a small tensor, and the parts of an object, so deep."""
+    entry = {"shown": shown(value, 400) if room.take(100) else "..."}
+    if is_array(value):
         try:
-            flat = _flat(found)
-            entry["shape"], entry["dtype"] = list(local(found).shape), str(found.dtype).replace("torch.", "")
-            entry["elements"] = flat[:elements].tolist()
+            flat = _flat(value)
+            entry["shape"], entry["dtype"] = list(local(value).shape), str(value.dtype).replace("torch.", "")
+            first = flat[:elements].tolist() if room.take(10 * elements) else []
+            entry["elements"] = [one if not isinstance(one, float) or one - one == 0 else str(one) for one in first]
         except Exception:
             pass
     elif isinstance(value, (bool, int, float, str, type(None))) and len(str(value)) <= 400:
-        entry["value"] = value
+        if not isinstance(value, float) or value - value == 0:  # JSON has no NaN
+            entry["value"] = value
+    elif depth > 0 and room.left > 0:
+        found = {str(name).strip("[]'\""): kept(one, room, depth - 1) for name, one in children(value, 50)}
+        if found:
+            entry["parts"] = found
     return entry

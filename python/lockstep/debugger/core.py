@@ -1,0 +1,53 @@
+"""Post-mortems: what each rank had at the finding or exception that stopped the run, as JSON (`lockstep exec --core DIR`)."""
+
+import json
+import os
+import shutil
+import sys
+import time
+
+from lockstep.debugger.hub import FOUND_SECONDS, STOPPED, Hub
+
+DUMP_SECONDS = 60
+
+
+class Core:
+    """A face without a prompt: keeps the first stop, and lets the run end."""
+
+    def __init__(self, folder, command):
+        self.folder, self.command, self.done = folder, command, False
+        self.hub = Hub(command, own_group=False, limit=FOUND_SECONDS, stops=False)
+
+    def run(self):
+        while self.hub.gather():
+            if not self.done:
+                self.done = True
+                self.keep()
+            self.hub.resume("cont")
+        return self.hub.finish()
+
+    def keep(self):
+        hub = self.hub
+        raised = [rank for rank in hub.living() if rank.state == STOPPED and rank.reason != "paused"]
+        dumps = hub.ask(hub.living(), "dump", DUMP_SECONDS)
+        files = {f"rank{number}.json": dump for number, dump in dumps.items() if "error" not in dump}
+        if not files:
+            print("lockstep exec: no post-mortem is kept: no rank that runs is a Python program", file=sys.stderr)
+            return
+        files["core.json"] = {"format": 1, "time": int(time.time()), "folder": os.getcwd(), "command": self.command,
+                              "ranks": max(hub.expected, len(hub.ranks)), "finding": hub.found,
+                              "raised": {rank.number: rank.reason for rank in raised}}
+        made = f"{self.folder}.{os.getpid()}"
+        try:
+            os.makedirs(made)
+            for name, content in files.items():
+                content.pop("id", None)
+                with open(os.path.join(made, name), "w", encoding="utf-8") as file:
+                    json.dump(content, file)
+            os.rename(made, self.folder)
+        except OSError as error:
+            shutil.rmtree(made, ignore_errors=True)
+            print(f"lockstep exec: no post-mortem is kept in {self.folder}: {error.strerror}", file=sys.stderr)
+        else:
+            print(f"lockstep exec: kept a post-mortem of {len(files) - 1} ranks in {self.folder}; "
+                  f"lockstep gdb --core {self.folder} opens it", file=sys.stderr)
