@@ -30,6 +30,7 @@
     X(exec)                                                                                        \
     X(mpi)                                                                                         \
     X(gdb)                                                                                         \
+    X(dap)                                                                                         \
     X(explain)                                                                                     \
     X(doctor)                                                                                      \
     CLI_COMMAND_RANK(X)

@@ -83,7 +83,7 @@ int cli_gdb_exec(const char *const *commands, int command_count, const char *con
     return LS_EXIT_ENVIRONMENT;
 }
 
-static const char *own_path(void) {
+const char *cli_debugger_own_path(void) {
     static char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length < 0) {
@@ -100,7 +100,7 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
         return cli_fail(LS_FAIL(LS_ERR_MEMORY, "cannot start gdb"));
     }
     int kept = 0;
-    argv[kept++] = own_path();
+    argv[kept++] = cli_debugger_own_path();
     for (int i = 1; i < started.argc; i++) {
         bool keep = true;
         for (int w = 0; w < count; w++) {
@@ -142,7 +142,7 @@ int cli_python_debugger(const char *const *face, bool again) {
         words[count++] = *face;
     }
     if (again) {
-        words[count++] = own_path();
+        words[count++] = cli_debugger_own_path();
     }
     for (int i = 1; again && i < started.argc; i++) {
         words[count++] = started.argv[i];

@@ -13,6 +13,7 @@ int cli_gdb_exec(const char *const *commands, int command_count, const char *con
 // `without` [count]. Set by main.
 int cli_gdb_exec_self(const char *const *commands, int command_count, const char *const *without,
                       int count);
+const char *cli_debugger_own_path(void);  // of this program
 void cli_debugger_remember(int argc, char **argv);
 
 // Replaces this process by the debugger of Python ranks (python/lockstep/debugger) with this face,

@@ -17,6 +17,10 @@ def main():
         from lockstep.debugger.core import Core
 
         return Core(words[0], words[1:]).run()
+    if face == "dap":
+        from lockstep.debugger import dap
+
+        return dap.serve(words[0], None if words[1] == "-" else int(words[1]))
     if face == "postmortem":
         from lockstep.debugger.postmortem import PostMortem
         from lockstep.debugger.prompt import Prompt

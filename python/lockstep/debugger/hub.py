@@ -65,12 +65,15 @@ class Rank:
 
 
 class Hub:
-    def __init__(self, command, entry=False, own_group=True, limit=GATHER_SECONDS, stops=True):
-        """entry: ranks stop at their first line. stops: at breakpoints that the program sets, too."""
+    def __init__(self, command, entry=False, own_group=True, limit=GATHER_SECONDS, stops=True, output=None, cwd=None,
+                 environment=()):
+        """entry: ranks stop at their first line. stops: at breakpoints that the program sets, too. output: takes the text that
+        the ranks write, in place of the terminal."""
         self._settings, self._limit = {"entry": entry, "stops": stops}, limit
         self.ranks, self.expected, self.coordinator, self.found, self.breakpoints = {}, 0, None, None, []
         self.released, self.over, self.interrupted = False, False, False
         self.on_event = lambda rank, message: None
+        self.wanted, self.gathered, self._began, self._paused = (lambda: False), False, None, None
         self._answers, self._next, self._told = {}, 0, None
         self._poll = selectors.DefaultSelector()
         self._listening = socket.socket(socket.AF_UNIX)
@@ -79,10 +82,13 @@ class Hub:
         self._listening.listen(4096)
         self._listening.setblocking(False)
         self._poll.register(self._listening, selectors.EVENT_READ, self._accept)
-        environment = dict(os.environ, LOCKSTEP_DEBUGGER=name)
         # The ranks' terminal signals and input are the debugger's.
-        self.child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL if own_group else None,
-                                      start_new_session=own_group)
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if output is not None else {}
+        self.child = subprocess.Popen(command, env={**os.environ, **dict(environment), "LOCKSTEP_DEBUGGER": name}, cwd=cwd,
+                                      stdin=subprocess.DEVNULL if own_group else None, start_new_session=own_group, **pipe)
+        self._output = output
+        if output is not None:
+            self.watch(self.child.stdout, self._hear_output)
 
     # ---- Connections ----
     def watch(self, file, taken):
@@ -150,6 +156,15 @@ class Hub:
                 self.on_event(None, message)
             elif "ranks" in message:
                 self._told = {one["rank"]: one for one in message["ranks"]}
+
+    def _hear_output(self, file):
+        data = os.read(file.fileno(), 1 << 16)
+        if data:
+            self._output(data.decode(errors="replace"))
+        else:
+            self._poll.unregister(file)
+            file.close()
+            self._output = None
 
     def poll(self, seconds):
         for key, _ in self._poll.select(seconds):
@@ -225,6 +240,7 @@ class Hub:
             self.tell("go")
         for rank in chosen:
             rank.state, rank.same, rank.fresh = RUNNING, 0, False
+        self.gathered, self._began, self._paused = False, None, None
         self.ask(chosen, "resume", how=how, **options)
         for rank in chosen:
             rank.frame = 0
@@ -233,38 +249,39 @@ class Hub:
         self.ask([rank for rank in self.living() if rank.state != STOPPED], "resume", how="pause")
 
     def gather(self, told_late=lambda active: None):
-        """Until every rank has stopped, waits for others or has ended, one of them has stopped or something was found, or all
-        is over. False: all is over."""
-        began, late, paused = None, False, None
-        while not self.over:
+        """Until every rank has stopped, waits for others or has ended, one of them has stopped or something was found, all is
+        over, or the face wants something else first (`gathered` is false then). False: all is over."""
+        late = False
+        while not self.over and not self.wanted():
             self.poll(0.05)
-            if self.interrupted and began is None:
-                began = paused = time.monotonic()
+            if self.interrupted and self._began is None:
+                self._began = self._paused = time.monotonic()
                 self.interrupted = False
                 self.tell("hold")
                 self.pause()
             stopped = any(rank.state == STOPPED for rank in self.living())
-            if self.released or not (stopped or self.found or began):
+            if self.released or not (stopped or self.found or self._began):
                 continue
             now = time.monotonic()
-            if began is None:
+            if self._began is None:
                 self.tell("hold")
-                began = now
+                self._began = now
             missing = self.expected - len(self.ranks)
             self.look()
             active = [rank for rank in self.living() if rank.state == RUNNING]
             if not active and missing <= 0:
                 break
             limit = FOUND_SECONDS if self.found else self._limit
-            if paused is not None and (now - paused > PAUSE_SECONDS):
+            if self._paused is not None and (now - self._paused > PAUSE_SECONDS):
                 break
-            if paused is None and (now - began > limit or self.interrupted):
-                paused, self.interrupted = now, False
+            if self._paused is None and (now - self._began > limit or self.interrupted):
+                self._paused, self.interrupted = now, False
                 self.pause()
-            elif paused is None and not late and now - began > 2 and not self.found:
+            elif self._paused is None and not late and now - self._began > 2 and not self.found:
                 late = True
                 told_late(active)
-        if not self.over and not self.released:
+        self.gathered = not self.over and not self.wanted()
+        if self.gathered and not self.released:
             self.pause()  # one that waits stops when its call is done
         return not self.over
 
@@ -274,7 +291,7 @@ class Hub:
         return self.finish()
 
     def finish(self):
-        while self.coordinator is not None:
+        while self.coordinator is not None or self._output is not None:
             self.poll(0.1)
         code = self.child.wait()
         return code if code >= 0 else 128 - code
