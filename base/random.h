@@ -21,8 +21,8 @@ double ls_random_uniform(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t
 // Standard normal (Box-Muller on one Philox block).
 double ls_random_normal(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index);
 // Uniform integer in [0, bound), bound >= 1, without modulo bias beyond 2^-64.
-uint64_t ls_random_below(uint64_t bound, uint64_t seed, uint32_t stream, uint32_t rank,
-                         uint64_t index);
+LS_API_BACKENDS uint64_t ls_random_below(uint64_t bound, uint64_t seed, uint32_t stream,
+                                         uint32_t rank, uint64_t index);
 // A stream number from a name ("weights/user"), so that streams need no registry.
 uint32_t ls_random_stream(const char *name);
 

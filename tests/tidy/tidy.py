@@ -34,6 +34,7 @@ for room in ("kernels", "local_tensor", "orders", "collectives", "backends", "ra
              "embedding", "report"):
     ARROWS[room].remove("process")
 ARROWS["mpi"] = ARROWS["ranks"] + ["ranks", "process"]
+ARROWS["device"] = ARROWS["ranks"] + ["ranks"]
 ROOMS = set(ARROWS) | {"cli", "gdb", "bench", "fuzz", "tests", "examples"}
 
 BANNED = {
@@ -63,7 +64,7 @@ HOMES = {
                                  "kernels/cpu/scalar.c"],
     r"LS_EXSCAN|ls_collective__exscan": ["collectives/calls.h", "collectives/scan.c"],
     r"LS_STEP_CAST|ls_step__cast": ["runner/steps/cast.c"],
-    r"LS_FINDING_RMA_RACE": ["collectives/finding.h", "mpi/race.c"],
+    r"LS_FINDING_RMA_RACE": ["collectives/finding.h", "mpi/race.c", "device/finding.c"],
     r"cli_cmd_traffic": ["cli/cmd_traffic.c"],
     r"LS_TABLE_COLUMN_WISE": ["planner/plan.h", "planner/nofit.c", "runner/replay/torch_tensor.c",
                               "runner/replay/import_torchrec_scenario.c"],
