@@ -228,7 +228,7 @@ rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].c
         return call_choices(text, kind_names())
 
 
-_DOTTED = ("p2p", "deadlock", "buffer", "handle", "replica", "value", "rank", "input")
+_DOTTED = ("buffer", "call", "deadlock", "handle", "input", "model", "optimizer", "p2p", "rank", "replica", "request", "rma", "runs", "value")
 
 
 def finding_name(number):

@@ -107,4 +107,5 @@ def main():
     sys.exit(1 if bad or empty * 5 > len(drawn) else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
