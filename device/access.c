@@ -152,6 +152,20 @@ void ls_device__syncs_close(void) {
     }
 }
 
+void ls_device__release_at(const void *at, int rank, const device_clock *known) {
+    sync *s = sync_at(at, true);
+    s->rank = rank;
+    ls_device__clock_join(&s->device, known);
+    ls_device__clock_join(&s->system, known);
+}
+
+void ls_device__acquire_at(const void *at) {
+    const sync *s = sync_at(at, false);
+    if (s != NULL) {
+        ls_device__clock_join(&ls_device__state.running->unit->known, &s->system);
+    }
+}
+
 static bool releases(int order) {
     return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
 }

@@ -1,75 +1,24 @@
 // A run: the program's main and its threads are fibers of the thread of rank 0, as the threads of
 // kernels are; the other ranks are the devices. The C library's functions by which threads wait for
 // each other are answered here.
-#define _GNU_SOURCE  // dl_iterate_phdr
+#define _GNU_SOURCE  // pthread_mutex_t's kinds
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "device/image/image.h"
 #include "device/internal.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-typedef int (*program_main)(int argc, char **argv, char **environment);
 static struct {
-    program_main main;
     int argc;
     char **argv;
 } program;
-
-// ---- The program's variables: each run finds them as the first did ------------------------------
-typedef struct segment {
-    char *low, *copy;
-    size_t bytes;
-} segment;
-static segment segments[16];
-static int segment_count;
-
-static void keep(char *low, char *high) {
-    if (high > low && segment_count < 16) {
-        segment *made = &segments[segment_count++];
-        *made = (segment){low, ls_device__alloc((size_t)(high - low)), (size_t)(high - low)};
-        memcpy(made->copy, low, made->bytes);
-    }
-}
-
-static int keep_variables(struct dl_phdr_info *info, size_t size, void *arg) {
-    uintptr_t inside = (uintptr_t)arg;
-    char *low = NULL, *high = NULL, *closed = NULL, *closed_end = NULL;
-    bool is = false;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
-        is = is || (part->p_type == PT_LOAD && inside >= start && inside < end);
-        if (part->p_type == PT_LOAD && (part->p_flags & PF_W) != 0) {
-            low = (char *)start;
-            high = (char *)end;
-        } else if (part->p_type == PT_GNU_RELRO) {
-            closed = (char *)start;
-            closed_end = (char *)((end + 4095) / 4096 * 4096);
-        }
-    }
-    if (is && low != NULL) {
-        keep(low, closed != NULL ? closed : low);
-        keep(closed != NULL ? closed_end : low, high);
-    }
-    return is ? 1 : 0;
-}
-
-static void set_variables(void) {
-    if (segment_count == 0) {
-        (void)dl_iterate_phdr(keep_variables, (void *)(uintptr_t)program.main);
-        return;
-    }
-    for (int i = 0; i < segment_count; i++) {
-        memcpy(segments[i].low, segments[i].copy, segments[i].bytes);
-    }
-}
+static int left;  // processes whose main has not returned
 
 // ---- Threads of the host ------------------------------------------------------------------------
 device_thread *ls_device__host_thread(void (*main)(device_thread *), void *arg, int rank) {
@@ -102,8 +51,14 @@ void ls_device__stop(int status) {
 }
 
 static void run_main(device_thread *self) {
-    (void)self;
-    ls_device__stop(program.main(program.argc, program.argv, NULL));
+    ls_device_program main = *(ls_device_program *)self->arg;
+    int status = main(program.argc, program.argv, NULL);
+    ls_device__state.status = status != 0 ? status : ls_device__state.status;
+    left -= 1;
+    if (left == 0 || status != 0) {
+        ls_device__stop(ls_device__state.status);
+    }
+    ls_device__thread_end(self);
 }
 
 EXPORT void __wrap_exit(int status) {
@@ -252,9 +207,9 @@ EXPORT int __wrap_pthread_barrier_wait(pthread_barrier_t *barrier) {
     return 0;
 }
 
-EXPORT int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left) {
+EXPORT int __wrap_nanosleep(const struct timespec *wanted, struct timespec *rest) {
     (void)wanted;
-    (void)left;
+    (void)rest;
     ls_device__yield();
     return 0;
 }
@@ -310,6 +265,7 @@ static void close_host(void) {
 
 static void close_run(void) {
     device_state *s = &ls_device__state;
+    ls_device__nvshmem_close();
     ls_device__network_close();
     ls_device__comms_close();
     while (s->kernels != NULL) {
@@ -335,44 +291,64 @@ static void open_run(ls_rank *rank) {
                                       .run = rank->run,
                                       .rank_count = rank->run->rank_count,
                                       .seed = options->seed,
-                                      .random = options->schedule == LS_SCHEDULE_RANDOM};
+                                      .random = options->schedule == LS_SCHEDULE_RANDOM,
+                                      .core = &core};
     ls_device__state.eager = 1 << (2 * ls_device__draw(4));
     ls_device__state.bursts = ls_device__draw(2) == 1;
-    ls_device__state.core = &core;
     ls_device__memory_open();
     ls_device__streams_open();
-    (void)ls_device__host_thread(run_main, NULL, 0);
 }
 
-// The entry of a program that lockstep-cuda-cc has linked.
-EXPORT int ls_device_main(ls_rank *self, void *arg, program_main main) {
-    const ls_spmd_arguments *words = arg;
-    if (self->id != 0) {
-        return 0;
+static void run_here(ls_rank *self, int processes) {
+    static ls_device_program mains[RANKS_MAX];
+    for (int r = 0; r < processes; r++) {
+        mains[r] = ls_device__image_main(r);
+        (void)ls_device__host_thread(run_main, &mains[r], r);
     }
-    if (self->run->rank_count > RANKS_MAX) {
-        ls_schedule__enter(self);
-        ls_spmd__fail(self->run, LS_ERR_LIMIT, "a CUDA program has at most 64 devices");
-        ls_schedule__leave(self);
-        return 1;
-    }
-    program.main = main;
+    left = processes;
+    ls_device__run();
+    self->run->started = true;
+    self->run->calls += ls_device__state.calls;
+    self->run->observed += ls_device__state.draws;
+}
+
+static void take_words(const ls_spmd_arguments *words) {
     program.argc = words != NULL ? words->count : 0;
     program.argv = ls_device__alloc((size_t)(program.argc + 1) * sizeof(char *));
     for (int i = 0; i < program.argc; i++) {
         program.argv[i] = strdup(words->values[i]);
     }
-    set_variables();
-    open_run(self);
-    ls_device__run();
-    self->run->started = true;
-    self->run->calls += ls_device__state.calls;
-    self->run->observed += ls_device__state.draws;
-    int status = ls_device__state.status;
-    close_run();
+}
+
+static void free_words(void) {
     for (int i = 0; i < program.argc; i++) {
         free(program.argv[i]);
     }
     free(program.argv);
+}
+
+// The entry of a program that lockstep-cuda-cc has linked.
+EXPORT int ls_device_main(ls_rank *self, void *arg, ls_device_program main, bool processes) {
+    if (self->id != 0) {
+        return 0;
+    }
+    int count = self->run->rank_count;
+    int status = count <= RANKS_MAX
+                     ? LS_OK
+                     : LS_FAIL(LS_ERR_LIMIT, "a CUDA program has at most %d devices", RANKS_MAX);
+    status = status == LS_OK ? ls_device__images_open(main, processes ? count : 1) : status;
+    if (status != LS_OK) {
+        ls_schedule__enter(self);
+        ls_spmd__fail(self->run, status, ls_error_last()->text);
+        ls_schedule__leave(self);
+        return 1;
+    }
+    take_words(arg);
+    open_run(self);
+    ls_device__images_name();
+    run_here(self, processes ? count : 1);
+    status = ls_device__state.status;
+    close_run();
+    free_words();
     return status;
 }

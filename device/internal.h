@@ -82,6 +82,7 @@ struct device_thread {
     uint64_t spin_value;
     int spin_line;
     struct device_put *puts;  // issued and not flushed
+    uint64_t fence;           // puts issued before its last nvshmem_fence
     void *result;
     int rank;  // current device of a host thread
     device_queue joiners;
@@ -212,6 +213,9 @@ void ls_device__access_by(device_unit *unit, uint32_t put, const void *at, size_
 
 // ---- access.c -----------------------------------------------------------------------------------
 void ls_device__syncs_close(void);
+// A put's arrival at a word, for those that wait for it.
+void ls_device__release_at(const void *at, int rank, const device_clock *known);
+void ls_device__acquire_at(const void *at);
 
 // ---- site.c -------------------------------------------------------------------------------------
 uint32_t ls_device__site(const void *code, const ls_cuda_site *site);
@@ -286,6 +290,7 @@ typedef struct device_put {
     device_unit *unit;
     device_clock known, order;  // at its issue
     uint64_t order_of_issue;
+    uint64_t after;  // it arrives after those of its rank that were issued until then
     bool taken, landed;
     struct device_resources *comm;
     device_cell *signal;
@@ -368,6 +373,7 @@ typedef struct device_comm {
 
 device_window *ls_device__member(void *window, int peer);  // NULL: not registered there
 device_clock *ls_device__channel(const device_resources *comm, int rank, int peer, int context);
+void ls_device__nvshmem_close(void);
 void ls_device__comms_close(void);
 
 // Functions that schedule.c calls of files that call it.
@@ -411,11 +417,19 @@ typedef struct device_state {
     device_shared *shared;
     device_resources *resources;
     device_window *windows;
+    // Copies of the program, one for each rank, where each is a process.
+    const char *images[RANKS_MAX];
+    size_t image_bytes;
 } device_state;
 
 extern device_state ls_device__state;
 extern const ls_cuda_thread ls_device__no_thread;  // of the host
 void ls_device__no_self(void);
+
+// ---- images.c -----------------------------------------------------------------------------------
+int ls_device__images_open(int (*main)(int argc, char **argv, char **environment), int count);
+int (*ls_device__image_main(int rank))(int argc, char **argv, char **environment);
+void ls_device__images_name(void);  // in the run's state
 
 void *ls_device__alloc(size_t bytes);  // zeroed
 device_thread *ls_device__host_thread(void (*main)(device_thread *), void *arg, int rank);

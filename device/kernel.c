@@ -181,6 +181,10 @@ static device_warp *warp_of(const device_thread *self) {
     return &self->block->warps[index];
 }
 
+int ls_cuda_on_host(void) {
+    return ls_device__state.running->block == NULL ? 1 : 0;
+}
+
 unsigned ls_cuda_live_lanes(void) {
     return warp_of(ls_device__state.running)->live;
 }

@@ -59,8 +59,10 @@ static void *target_of(const device_put *put) {
 
 static const void *source_of(const device_put *put) {
     const device_window *from = put->what.from;
-    return from != NULL ? (const void *)((const char *)from->base + put->what.from_offset)
-                        : &put->what.value;
+    if (from != NULL) {
+        return (const char *)from->base + put->what.from_offset;
+    }
+    return put->what.plain != NULL ? put->what.plain : &put->what.value;
 }
 
 // The accesses of a put are judged when it is issued: they are unordered until it is awaited.
@@ -103,6 +105,30 @@ static device_cell *signal_of(const device_put *put) {
                : NULL;
 }
 
+static void take(device_put *put) {
+    const ls_cuda_put *what = &put->what;
+    put->taken = true;
+    if (what->to != NULL && what->bytes > 0) {
+        put->data = ls_device__alloc(what->bytes);
+        memcpy(put->data, what->gets ? target_of(put) : source_of(put), what->bytes);
+    }
+    ls_cuda_cell cell = {.comm = what->comm,
+                         .kind = LS_CUDA_COUNTER,
+                         .number = (uint64_t)what->counter,
+                         .at = what->at};
+    const ls_cuda_devcomm *comm = comm_of(what->comm);
+    if (what->counter >= 0 && what->counter < put->comm->counters) {
+        device_cell *counter = &put->comm->cells[LS_CUDA_COUNTER][put->rank][cell.number];
+        ls_device__clock_put(&counter->known, put->number, false);
+        ls_device__cell_set(counter, counter->value + 1);
+    } else if (what->counter >= 0) {
+        ls_device__invalid(comm->rank, what->at,
+                           "counter %d; ncclDevCommCreate was asked for %d "
+                           "(ginCounterCount)",
+                           what->counter, put->comm->counters);
+    }
+}
+
 void ls_cuda_put_data(const ls_cuda_put *what) {
     device_state *s = &ls_device__state;
     device_thread *self = s->running;
@@ -134,6 +160,11 @@ void ls_cuda_put_data(const ls_cuda_put *what) {
         ls_device__cell_change(put->signal, put);
     }
     ls_device__unit_step(self->unit);
+    put->after = self->fence;
+    if (what->eager) {
+        take(put);
+        ls_device__clock_put(&self->unit->known, put->number, false);
+    }
     put->next_of_thread = self->puts;
     self->puts = put;
     fly(put);
@@ -141,42 +172,20 @@ void ls_cuda_put_data(const ls_cuda_put *what) {
 
 // A strong signal comes after what the rank has put to the peer in the context before.
 bool ls_device__put_due(const device_put *put) {
-    if (!put->taken || put->what.signal != LS_CUDA_PUT_STRONG) {
+    bool strong = put->what.signal == LS_CUDA_PUT_STRONG;
+    if (!put->taken || (!strong && put->after == 0)) {
         return true;
     }
     for (int i = 0; i < ls_device__state.flying_count; i++) {
         const device_put *other = ls_device__state.flying[i];
         if (other->comm == put->comm && other->rank == put->rank && other != put &&
             other->what.peer == put->what.peer && other->what.context == put->what.context &&
-            other->order_of_issue < put->order_of_issue) {
+            other->order_of_issue < put->order_of_issue &&
+            (strong || other->order_of_issue <= put->after)) {
             return false;
         }
     }
     return true;
-}
-
-static void take(device_put *put) {
-    const ls_cuda_put *what = &put->what;
-    put->taken = true;
-    if (what->to != NULL && what->bytes > 0) {
-        put->data = ls_device__alloc(what->bytes);
-        memcpy(put->data, what->gets ? target_of(put) : source_of(put), what->bytes);
-    }
-    ls_cuda_cell cell = {.comm = what->comm,
-                         .kind = LS_CUDA_COUNTER,
-                         .number = (uint64_t)what->counter,
-                         .at = what->at};
-    const ls_cuda_devcomm *comm = comm_of(what->comm);
-    if (what->counter >= 0 && what->counter < put->comm->counters) {
-        device_cell *counter = &put->comm->cells[LS_CUDA_COUNTER][put->rank][cell.number];
-        ls_device__clock_put(&counter->known, put->number, false);
-        ls_device__cell_set(counter, counter->value + 1);
-    } else if (what->counter >= 0) {
-        ls_device__invalid(comm->rank, what->at,
-                           "counter %d; ncclDevCommCreate was asked for %d "
-                           "(ginCounterCount)",
-                           what->counter, put->comm->counters);
-    }
 }
 
 static void land(device_put *put) {
@@ -192,13 +201,21 @@ static void land(device_put *put) {
     device_clock *channel = ls_device__channel(put->comm, put->rank, what->peer, what->context);
     ls_device__clock_put(channel, put->number, true);
     device_cell *cell = put->signal;
+    if (what->to != NULL && !what->gets && what->bytes <= 8) {
+        device_clock seen = {0};
+        ls_device__clock_join(&seen, put->after > 0 ? channel : &put->known);
+        ls_device__clock_join(&seen, &put->known);
+        ls_device__clock_put(&seen, put->number, true);
+        ls_device__release_at(target_of(put), what->peer, &seen);
+        ls_device__clock_free(&seen);
+    }
     if (cell == NULL) {
         return;
     }
     ls_device__clock_join(&cell->known, &put->known);
     ls_device__clock_join(&cell->order, &put->order);
     ls_device__clock_put(&cell->known, put->number, true);
-    if (what->signal == LS_CUDA_PUT_STRONG) {
+    if (what->signal == LS_CUDA_PUT_STRONG || put->after > 0) {
         ls_device__clock_join(&cell->known, channel);
     }
     ls_device__cell_set(cell, what->sets ? what->add : ls_device__cell_value(cell) + what->add);

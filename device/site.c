@@ -22,6 +22,18 @@ static struct {
     uint32_t cache[CACHE];
 } s;
 
+// The same code in the first copy of the program.
+static const void *in_first_image(const void *code) {
+    const device_state *state = &ls_device__state;
+    for (int i = 1; i < RANKS_MAX && state->images[i] != NULL; i++) {
+        size_t offset = (size_t)((const char *)code - state->images[i]);
+        if (offset < state->image_bytes) {
+            return state->images[0] + offset;
+        }
+    }
+    return code;
+}
+
 static bool is(const place *at, const void *code, const ls_cuda_site *site) {
     return code != NULL
                ? at->code == code
@@ -29,6 +41,9 @@ static bool is(const place *at, const void *code, const ls_cuda_site *site) {
 }
 
 uint32_t ls_device__site(const void *code, const ls_cuda_site *site) {
+    if (code != NULL) {
+        code = in_first_image(code);
+    }
     uintptr_t key = code != NULL ? (uintptr_t)code : (uintptr_t)site->file + (uintptr_t)site->line;
     uint32_t *cached = &s.cache[(key ^ key >> 12) % CACHE];
     if (*cached > 0 && is(&s.all[*cached], code, site)) {

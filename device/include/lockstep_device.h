@@ -38,6 +38,7 @@ LS_CUDA_API void ls_cuda_grid_barrier(ls_cuda_site at);
 // The lanes of `mask` give a value each and get all of them.
 LS_CUDA_API void ls_cuda_exchange(unsigned mask, uint64_t value, uint64_t *out, ls_cuda_site at);
 LS_CUDA_API unsigned ls_cuda_live_lanes(void);
+LS_CUDA_API int ls_cuda_on_host(void);  // no kernel's thread runs
 // Memory of the block, one for each key, and what the launch gives.
 LS_CUDA_API void *ls_cuda_shared(const void *key, size_t bytes);
 LS_CUDA_API void *ls_cuda_dynamic_shared(void);
@@ -138,7 +139,8 @@ enum { LS_CUDA_PUT_NONE, LS_CUDA_PUT_STRONG, LS_CUDA_PUT_WEAK };
 typedef struct ls_cuda_put {
     const void *comm;   // an ncclDevComm
     int context, peer;  // a rank of the communicator
-    void *to, *from;    // windows; from NULL: value
+    void *to, *from;    // windows; from NULL: plain or, where that is NULL, value
+    void *plain;        // memory of the rank that is in no window
     size_t to_offset, from_offset, bytes;
     uint64_t value;
     int signal;           // LS_CUDA_PUT_*
@@ -147,6 +149,7 @@ typedef struct ls_cuda_put {
     int counter;  // -1: none
     bool sets;    // the signal's value is set, not added to
     bool gets;    // the other way round: from `to` of the peer into `from`
+    bool eager;   // its source is read at once
     const char *call;
     ls_cuda_site at;
 } ls_cuda_put;
@@ -185,6 +188,24 @@ typedef struct ls_cuda_meet {
 
 LS_CUDA_API void ls_cuda_arrive(const ls_cuda_meet *meet);
 LS_CUDA_API void ls_cuda_await(const ls_cuda_meet *meet);
+
+// ---- NVSHMEM: addresses in place of windows -----------------------------------------------------
+LS_CUDA_API int ls_nvshmem_init(ls_cuda_site at);
+LS_CUDA_API int ls_nvshmem_rank(void);
+LS_CUDA_API int ls_nvshmem_size(void);
+LS_CUDA_API void *ls_nvshmem_allocate(size_t bytes, ls_cuda_site at);
+LS_CUDA_API void ls_nvshmem_free(void *memory, ls_cuda_site at);
+LS_CUDA_API void ls_nvshmem_host_barrier(const char *call, ls_cuda_site at);
+LS_CUDA_API void *ls_nvshmem_pointer(const void *memory, int peer);  // NULL: not symmetric
+// A put (gets: a get) of bytes, or of a value where from is NULL.
+LS_CUDA_API void ls_nvshmem_put(ls_cuda_put put, void *to, const void *from);
+LS_CUDA_API void ls_nvshmem_signal(ls_cuda_put *put, void *signal, uint64_t value, bool sets);
+LS_CUDA_API void ls_nvshmem_quiet(ls_cuda_site at);
+LS_CUDA_API void ls_nvshmem_fence(void);
+LS_CUDA_API void ls_nvshmem_barrier(bool quiet, const char *call, ls_cuda_site at);
+// Waits until the comparison (NVSHMEM_CMP_*) of the word with the value holds; returns the word.
+LS_CUDA_API uint64_t ls_nvshmem_wait(const void *word, size_t bytes, int comparison, int64_t value,
+                                     ls_cuda_site at);
 
 #ifdef __cplusplus
 }

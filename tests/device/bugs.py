@@ -23,7 +23,11 @@ def findings(build, words, program, version):
 
 def whole(sources, names):
     """The source of one program with both versions of all."""
-    lines = ["#include <string.h>", f'#include "{os.path.dirname(sources)}/bugs/common.h"']
+    lines = ["#include <string.h>"]
+    if os.path.basename(sources) == "nvshmem":
+        lines += ["#include <nvshmemx.h>", "#include <stdio.h>", "#include <stdlib.h>"]
+    else:
+        lines += [f'#include "{os.path.dirname(sources)}/bugs/common.h"']
     for name in names:
         for version in ("wrong", "correct"):
             lines += ["#define CORRECT" if version == "correct" else "#undef CORRECT",
