@@ -118,6 +118,7 @@ static const help_row environment[] = {
     {"LOCKSTEP_CHECKS", "their checks, as --checks of spmd"},
     {"LOCKSTEP_FAULTS", "their faults, as --faults of spmd"},
     {"LOCKSTEP_GDB", "gdb executable for 'lockstep gdb'; default: gdb in PATH"},
+    {"LOCKSTEP_PYTHON", "Python of the debugger (exec --debug and --core, dap); default: python3"},
     {"LOCKSTEP_NCCL_LIBRARY", "path of libnccl.so for real NCCL runs"},
     {"LOCKSTEP_EXEC_DEVICE", "bytes from which exec keeps a call in GPU memory; default: 4 MiB"},
     {"HYDRA_HOST_FILE", "hosts of MPICH's mpiexec for real MPI runs"},

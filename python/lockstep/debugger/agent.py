@@ -6,6 +6,7 @@ while nobody steps and there is no breakpoint.
 """
 
 import ctypes
+import dis
 import functools
 import json
 import os
@@ -296,7 +297,7 @@ class Agent:
         for one in self.breakpoints.get(line, ()):
             if _same(one["file"], frame.f_code.co_filename) and self._holds(one, frame):
                 return f"breakpoint {one['number']}"
-        if self.functions and line == _first_line(frame):
+        if self.functions and line == _first_line(frame.f_code):
             one = self._function_of(frame.f_code)
             if one is not None and self._holds(one, frame):
                 return f"breakpoint {one['number']}"
@@ -396,10 +397,10 @@ def _write_back(frame):
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def _first_line(frame):
-    lines = [line for _, _, line in frame.f_code.co_lines() if line] if hasattr(frame.f_code, "co_lines") else []
-    after = [line for line in lines if line > frame.f_code.co_firstlineno]
-    return min(after) if after else frame.f_code.co_firstlineno
+@functools.lru_cache(maxsize=None)
+def _first_line(code):
+    after = [line for _, line in dis.findlinestarts(code) if line and line > code.co_firstlineno]
+    return min(after) if after else code.co_firstlineno
 
 
 @functools.lru_cache(maxsize=None)
