@@ -29,7 +29,7 @@ static struct {
     cli_program_options program;
     const char *machine, *order, *record, *capture, *core, *flight, *torchrec_plan, *tables,
         *preload;
-    bool observe, simulate, payload, hash, compare, debug;
+    bool observe, simulate, payload, hash, compare, strict, debug;
     int other, device, start, watch;
 } given;
 
@@ -135,6 +135,10 @@ static const cli_option options[] = {
      .choices = watches,
      .help = "Values of PyTorch programs to compare between ranks: default, off or all; all "
              "compares after every step"},
+    {.type = CLI_SWITCH,
+     .long_name = "strict",
+     .value = &given.strict,
+     .help = "Fail for notes, too: data that ranks share, or do not, and that may be meant"},
     CLI_CHECKS_OPTION(given.program),
     CLI_FAULTS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -179,6 +183,7 @@ static int options_of(settings *out) {
                                    : LS_EXEC_KEPT_NOTHING;
     out->exec.flight = given.flight;
     out->exec.watch = watches[given.watch];
+    out->exec.strict = given.strict;
     out->exec.deadline_seconds =
         given.program.deadline_given ? given.program.deadline_seconds : 300;
     out->exec.deadline_given = given.program.deadline_given;
@@ -208,8 +213,8 @@ static int options_of(settings *out) {
 // ---- The report ---------------------------------------------------------------------------------
 static const char *reproduce(ls_arena *arena, const settings *used) {
     ls_text text = {0};
-    ls_text_printf(&text, "lockstep exec%s%s", given.observe ? " --observe" : "",
-                   given.compare ? " --compare gloo" : "");
+    ls_text_printf(&text, "lockstep exec%s%s%s", given.observe ? " --observe" : "",
+                   given.compare ? " --compare gloo" : "", given.strict ? " --strict" : "");
     if (given.program.ranks > 0) {
         ls_text_printf(&text, " -n %d", given.program.ranks);
     }
@@ -285,6 +290,7 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
     row.skip_reason = pass ? cli_exec_unchecked(results->arena, result) : NULL;
     row.skipped = row.skip_reason != NULL;
     row.start = start_of(results->arena, result);
+    row.note = result->hints;
     row.checked = pass ? cli_program_checked(results->arena, result->calls, result->ranks) : NULL;
     *passed = pass && !row.skipped;
     return findings == NULL || row.calls == NULL || row.reproduce == NULL

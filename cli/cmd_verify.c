@@ -12,11 +12,16 @@ static const cli_option options[] = {
      .value = &given.exact,
      .help =
          "Then run the program in exact arithmetic on the same numbers of ranks, as prove does"},
+    {.type = CLI_SWITCH,
+     .long_name = "strict",
+     .value = &given.strict,
+     .help = "Fail for the notes of exec --strict, too"},
     {.long_name = NULL},
 };
 
 static int run(const cli_args *args) {
-    given.options = given.exact ? " --prove" : "";
+    const char *const words[] = {"", " --prove", " --strict", " --prove --strict"};
+    given.options = words[(given.exact ? 1 : 0) + (given.strict ? 2 : 0)];
     return cli_worlds_run(&given, args);
 }
 

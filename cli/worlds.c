@@ -39,6 +39,7 @@ typedef struct worlds {
     // Until the report is written, which has their words:
     ls_exec_result ran[2 * RUNS_MAX];  // [ran_count]
     int ran_count;
+    bool failed;            // the reference
     ls_capture **captures;  // [captures_count]
     size_t captures_count, captures_room;
 } worlds;
@@ -88,6 +89,7 @@ static int add_failed(const worlds *p, int run, const ls_exec_result *ran) {
         .error = count > 0 ? NULL : cli_exec_error(arena, ran, p->ranks[run]),
         .seconds = ran->seconds,
         .environment = ran->died || count == 0,
+        .note = ran->hints,
         .reproduce = p->reproduce,
     };
     return findings == NULL || row.name == NULL ? LS_ERR_MEMORY : ls_results_add(p->results, &row);
@@ -120,6 +122,7 @@ static int run_once(bool *passed, worlds *p, int run) {
         .processes = p->ranks[run],
         .argv = p->argv,
         .watch = p->exact ? NULL : "default",
+        .strict = p->given->strict,
         .preload = p->front,
         .python = p->python,
         .quiet_stdout = cli_stdout_taken(),
@@ -235,11 +238,16 @@ static int compare_worlds(worlds *p, ls_diff_options *how) {
         bool passed = false;
         LS_TRY(run_once(&passed, p, run));
         if (!passed && run == 0) {
+            p->failed = true;
             return LS_OK;
         }
         if (run > 0 && passed) {
+            const int first = p->results->case_count;
             LS_TRY(compare_models(p, run, 0, -1, how));
             LS_TRY(compare_models(p, run, run, 0, how));
+            if (first < p->results->case_count) {
+                p->results->cases[first].note = p->ran[p->ran_count - 1].hints;
+            }
         }
     }
     return LS_OK;
@@ -261,7 +269,7 @@ static int run_in(worlds *p) {
         p->prefix = "";
         status = compare_worlds(p, &how);
     }
-    if (status == LS_OK && p->given->exact) {
+    if (status == LS_OK && p->given->exact && !p->failed) {
         p->exact = true;
         p->prefix = p->given->floats ? "exact_" : "";
         status = compare_worlds(p, &how);

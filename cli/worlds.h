@@ -16,6 +16,7 @@ typedef struct cli_worlds {
     double deadline_seconds;
     bool deadline_given;
     bool all;            // continue after the first tensor that is wrong
+    bool strict;         // notes of the runs fail
     bool floats, exact;  // which arithmetic; both: one after the other
 } cli_worlds;
 

@@ -97,7 +97,15 @@ extern "C" {
     X(LS_FINDING_RUNS_CALLS_DIFFER, "runs.calls_differ", true, "calls",                            \
       "a rank makes other calls when the same program runs again")                                 \
     X(LS_FINDING_RUNS_INPUTS_DIFFER, "runs.inputs_differ", true, "bytes",                          \
-      "a rank sends other data when the same program runs again, having received the same")
+      "a rank sends other data when the same program runs again, having received the same")        \
+    X(LS_FINDING_WORK_DIFFERS, "work.differs", true, "bytes",                                      \
+      "ranks do other work in a step: backwards, autocast, training mode, number of steps")        \
+    X(LS_FINDING_GRADIENT_UNREDUCED, "gradient.unreduced", true, "handles",                        \
+      "an optimizer uses gradients that were not reduced, or has none")                            \
+    X(LS_FINDING_DATA_REPEATED, "data.repeated", true, "bytes",                                    \
+      "ranks or epochs that must have different data have the same; a note unless --strict")       \
+    X(LS_FINDING_DATA_DIFFERS, "data.differs", true, "bytes",                                      \
+      "ranks that must share data have different data; a note unless --strict")
 
 typedef enum ls_finding_id {
 #define LS_FINDING_ENUM(name, ...) name,

@@ -288,6 +288,12 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     out->forked = exec->forked;
     out->quit = exec->quit && !exec->found;
     memcpy(out->start_why, exec->start_why, sizeof out->start_why);
+    ls_text hints = {0};
+    for (int i = 0; i < exec->hint_count; i++) {
+        ls_text_printf(&hints, "%s%s", i > 0 ? "\n" : "", exec->hints[i]);
+    }
+    out->hints = exec->hint_count > 0 ? ls_arena_strdup(exec->arena, ls_text_string(&hints)) : NULL;
+    ls_text_free(&hints);
     out->places = exec->places;
     out->place_count = exec->place_count;
     out->arena = exec->arena;  // the result has it from here on

@@ -28,6 +28,7 @@ typedef struct ls_exec_options {
     const char *preload;      // the front's path, for LD_PRELOAD
     const char *python;       // a folder that comes first on PYTHONPATH; NULL: none
     const char *watch;        // values that Python programs note: "off", "default", "all"; or NULL
+    bool strict;              // a hint is a finding
     ls_exec_start start;      // of ranks of Python programs
     const char *modules;      // to import before a fork, "a,b"; NULL: those of torch in use
     bool observe;             // data moves elsewhere; calls are matched alone
@@ -91,6 +92,7 @@ typedef struct ls_exec_result {
     int forked;             // ranks that another one forked
     char start_why[256];    // why none was, where it was tried; else ""
     bool quit;              // its debugger ended it before anything was found
+    const char *hints;      // lines of what may be meant; NULL: none
     int widest;             // members of the largest communicator
     double seconds;         // wall time
     bool died;              // a process ended otherwise than by itself, which nobody had injected

@@ -191,9 +191,12 @@ struct ls_exec {
     bool no_device;                          // and never will be
     struct ls_exec_noted *noted;             // notes whose members have not all come
     struct ls_exec_difference *differences;  // of notes, the last one first
-    ls_exec_record *record;                  // NULL: none is made
-    ls_exec_flight *flight;                  // likewise
-    ls_exec_place *places;                   // of what is over
+    struct ls_exec_apart *apart;             // values that no two ranks may share
+    const char **hints;                      // [hint_count], in the order of their texts
+    int hint_count;
+    ls_exec_record *record;  // NULL: none is made
+    ls_exec_flight *flight;  // likewise
+    ls_exec_place *places;   // of what is over
     int place_count;
     ls_exec_calls *made;  // counters for the report
     int made_count;

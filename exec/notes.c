@@ -5,28 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/internal.h"
+#include "exec/notes.h"
 #include "local_tensor/local_tensor.h"
 
 #define ITEMS_LISTED 4
-
-typedef struct noted {
-    const ls_wire_item *item;  // not aligned: read by get()
-    const char *name, *shown;
-} noted;
-
-// One rank's note.
-typedef struct ls_exec_noted {
-    struct ls_exec_noted *next;
-    int rank;
-    const char *file;
-    int line;
-    const int32_t *members;
-    const char *key, *about;
-    noted *items;
-    ls_wire_note note;
-    char bytes[];
-} ls_exec_noted;
 
 // The difference of a key, until its values are equal again: reported at once, or kept to the end
 // because it may be meant.
@@ -39,92 +21,9 @@ typedef struct ls_exec_difference {
     int ranks[];
 } ls_exec_difference;
 
-static ls_wire_item get(const noted *of) {
-    ls_wire_item item;
-    memcpy(&item, of->item, sizeof item);
-    return item;
-}
-
-// ---- Reading ------------------------------------------------------------------------------------
-static const char *text_at(const char **at, const char *end, uint32_t bytes) {
-    const char *text = *at;
-    if (bytes == 0 || bytes > (size_t)(end - text) || text[bytes - 1] != 0) {
-        return NULL;
-    }
-    *at += bytes;
-    return text;
-}
-
-static int read_items(ls_exec_noted *made, const char *at, const char *end) {
-    for (uint32_t i = 0; i < made->note.items; i++) {
-        noted *to = &made->items[i];
-        if ((size_t)(end - at) < sizeof(ls_wire_item)) {
-            return ls_exec__malformed("a note's item is cut short");
-        }
-        to->item = (const void *)at;
-        const ls_wire_item item = get(to);
-        at += sizeof item;
-        to->name = text_at(&at, end, item.name_bytes);
-        to->shown = to->name != NULL ? text_at(&at, end, item.shown_bytes) : NULL;
-        if (to->shown == NULL || (item.dtype != LS_WIRE_NONE && item.dtype >= LS_DTYPE_COUNT)) {
-            return ls_exec__malformed("a note's item");
-        }
-    }
-    return at == end ? LS_OK : ls_exec__malformed("bytes behind a note");
-}
-
-static void free_noted(ls_exec_noted *of) {
-    if (of != NULL) {
-        free(of->items);
-        free(of);
-    }
-}
-
-static int read_note(ls_exec_noted **out, const ls_wire_note *message) {
-    size_t bytes = message->head.bytes - sizeof *message;
-    if (message->finding >= LS_FINDING_COUNT || message->members > LS_WIRE_RANKS_MAX ||
-        message->members * sizeof(int32_t) > bytes ||
-        message->items > bytes / sizeof(ls_wire_item)) {
-        return ls_exec__malformed("a note's head");
-    }
-    ls_exec_noted *made = malloc(sizeof *made + bytes + 1);
-    noted *items = calloc((size_t)message->items + 1, sizeof *items);
-    if (made == NULL || items == NULL) {
-        free(made);
-        free(items);
-        return LS_FAIL(LS_ERR_MEMORY, "no memory for a note");
-    }
-    *made = (ls_exec_noted){.items = items, .note = *message};
-    memcpy(made->bytes, message + 1, bytes);
-    const char *at = made->bytes, *end = at + bytes;
-    made->members = (const void *)at;
-    at += message->members * sizeof(int32_t);
-    bool ordered = true;
-    for (uint32_t i = 1; i < message->members; i++) {
-        ordered = ordered && made->members[i - 1] < made->members[i];
-    }
-    made->key = text_at(&at, end, message->key_bytes);
-    made->about = made->key != NULL ? text_at(&at, end, message->about_bytes) : NULL;
-    int status = made->about != NULL && ordered ? read_items(made, at, end)
-                                                : ls_exec__malformed("a note's texts or members");
-    if (status != LS_OK) {
-        free_noted(made);
-        return status;
-    }
-    *out = made;
-    return LS_OK;
-}
-
 // ---- Comparing ----------------------------------------------------------------------------------
-// Whether both are of the same values, at whatever step.
-static bool is_of(const ls_exec_noted *a, const ls_exec_noted *b) {
-    return a->note.finding == b->note.finding && a->note.members == b->note.members &&
-           strcmp(a->key, b->key) == 0 &&
-           memcmp(a->members, b->members, a->note.members * sizeof(int32_t)) == 0;
-}
-
 static bool is_beside(const ls_exec_noted *a, const ls_exec_noted *b) {
-    return is_of(a, b) && a->note.step == b->note.step && a->note.part == b->note.part;
+    return ls_noted__alike(a, b) && a->note.step == b->note.step && a->note.part == b->note.part;
 }
 
 // The item of that name, which is at the same place unless ranks note other items.
@@ -158,7 +57,7 @@ static bool differs(comparison *c, uint32_t place) {
         if (c->of[i] == NULL) {
             return false;
         }
-        any = any || get(c->of[i]).hash != get(c->of[0]).hash;
+        any = any || ls_noted__item(c->of[i]).hash != ls_noted__item(c->of[0]).hash;
     }
     if (!any) {
         return false;
@@ -168,14 +67,14 @@ static bool differs(comparison *c, uint32_t place) {
     for (int i = 0; i < c->count; i++) {
         int votes = 0;
         for (int k = 0; k < c->count; k++) {
-            votes += get(c->of[k]).hash == get(c->of[i]).hash ? 1 : 0;
+            votes += ls_noted__item(c->of[k]).hash == ls_noted__item(c->of[i]).hash ? 1 : 0;
         }
         c->usual = votes > best ? i : c->usual;
         best = votes > best ? votes : best;
     }
     c->odd_count = 0;
     for (int i = 0; i < c->count; i++) {
-        if (get(c->of[i]).hash != get(c->of[c->usual]).hash) {
+        if (ls_noted__item(c->of[i]).hash != ls_noted__item(c->of[c->usual]).hash) {
             c->odd[c->odd_count++] = c->notes[i]->rank;
         }
     }
@@ -206,7 +105,7 @@ static void add_position(ls_text *text, const char *shape, uint64_t flat) {
 
 // A sample in which the rank at `place` differs from the usual value; -1: none of them does.
 static int differing_sample(const comparison *c, int place) {
-    const ls_wire_item one = get(c->of[place]), usual = get(c->of[c->usual]);
+    const ls_wire_item one = ls_noted__item(c->of[place]), usual = ls_noted__item(c->of[c->usual]);
     for (int s = 0; s < LS_WIRE_SAMPLES && one.count == usual.count; s++) {
         if (memcmp(one.samples[s], usual.samples[s], sizeof one.samples[s]) != 0) {
             return s;
@@ -226,7 +125,7 @@ static int first_odd(const comparison *c) {
 static void add_values(ls_text *text, const comparison *c) {
     const int odd = first_odd(c);
     const int sides[2] = {odd, c->usual};
-    const ls_wire_item item = get(c->of[odd]);
+    const ls_wire_item item = ls_noted__item(c->of[odd]);
     if (item.dtype == LS_WIRE_NONE) {
         for (int i = 0; i < 2; i++) {
             ls_text_printf(text, "  rank %d: %s\n", c->notes[sides[i]]->rank,
@@ -246,7 +145,7 @@ static void add_values(ls_text *text, const comparison *c) {
     add_position(text, c->of[odd]->shown, at);
     for (int i = 0; i < 2; i++) {
         char value[64];
-        const ls_wire_item side = get(c->of[sides[i]]);
+        const ls_wire_item side = ls_noted__item(c->of[sides[i]]);
         ls_element_format(value, sizeof value, side.samples[sample], (ls_dtype)side.dtype);
         ls_text_printf(text, "%s %s on rank %d", i > 0 ? "," : ":", value,
                        c->notes[sides[i]]->rank);
@@ -317,7 +216,7 @@ static void describe(ls_text *text, comparison *c, uint32_t first) {
 // ---- Differences that last ----------------------------------------------------------------------
 static ls_exec_difference **difference_of(ls_exec *exec, const ls_exec_noted *note) {
     ls_exec_difference **at = &exec->differences;
-    while (*at != NULL && !is_of((*at)->of, note)) {
+    while (*at != NULL && !ls_noted__alike((*at)->of, note)) {
         at = &(*at)->next;
     }
     return at;
@@ -327,7 +226,7 @@ static void forget(ls_exec_difference **at) {
     ls_exec_difference *gone = *at;
     if (gone != NULL) {
         *at = gone->next;
-        free_noted(gone->of);
+        ls_noted__free(gone->of);
         free(gone->text);
         free(gone);
     }
@@ -354,12 +253,6 @@ static int keep(ls_exec *exec, comparison *c, const char *text, bool reported) {
     return LS_OK;
 }
 
-static void add_finding(ls_exec *exec, const ls_exec_noted *of, const int *ranks, int count,
-                        const char *text) {
-    ls_remote_finding(exec->run, (ls_finding_id)of->note.finding, ranks, count, of->file, of->line,
-                      text);
-}
-
 // ---- All members --------------------------------------------------------------------------------
 static bool is_on(const ls_exec *exec, uint32_t finding) {
     bool on = false;
@@ -383,7 +276,8 @@ static int judge(ls_exec *exec, comparison *c) {
         }
         return LS_OK;
     }
-    if ((any & LS_WIRE_NOTE_STALE) != 0 || exec->over || exec->run == NULL) {
+    if ((any & LS_WIRE_NOTE_STALE) != 0 || exec->over || exec->run == NULL ||
+        ls_remote_status(exec->run, NULL) != LS_OK) {  // the first difference counts
         return LS_OK;
     }
     const bool excused = (all & LS_WIRE_NOTE_EXCUSED) != 0;
@@ -393,10 +287,10 @@ static int judge(ls_exec *exec, comparison *c) {
     forget(known);
     ls_text text = {0};
     describe(&text, c, first);
-    if (!excused) {
-        add_finding(exec, c->notes[first_odd(c)], c->odd, c->odd_count, ls_text_string(&text));
-    }
-    int status = keep(exec, c, ls_text_string(&text), !excused);
+    int status = excused ? LS_OK
+                         : ls_notes__report(exec, c->notes[first_odd(c)], c->odd, c->odd_count,
+                                            ls_text_string(&text));
+    status = status == LS_OK ? keep(exec, c, ls_text_string(&text), !excused) : status;
     ls_text_free(&text);
     return status;
 }
@@ -432,9 +326,11 @@ static int compare(ls_exec *exec, const ls_exec_noted *of) {
     if (c.notes == NULL || c.of == NULL || c.odd == NULL) {
         status = LS_FAIL(LS_ERR_MEMORY, "no memory for a note");
     } else if (take_complete(exec, c.notes, of)) {
-        status = judge(exec, &c);
+        status = (c.notes[0]->note.flags & LS_WIRE_NOTE_APART) != 0 && c.notes[0]->note.items > 0
+                     ? ls_notes__apart(exec, c.notes)
+                     : judge(exec, &c);
         for (int i = 0; i < c.count; i++) {
-            free_noted(c.notes[i]);
+            ls_noted__free(c.notes[i]);
         }
     }
     free((void *)c.notes);
@@ -445,7 +341,7 @@ static int compare(ls_exec *exec, const ls_exec_noted *of) {
 
 int ls_exec__note(ls_exec *exec, const ls_exec_process *process, const ls_wire_note *message) {
     ls_exec_noted *made = NULL;
-    LS_TRY(read_note(&made, message));
+    LS_TRY(ls_noted__read(&made, message));
     const ls_exec_site *site = ls_exec__site(process, message->site);
     made->file = site->file;
     made->line = site->line;
@@ -454,15 +350,14 @@ int ls_exec__note(ls_exec *exec, const ls_exec_process *process, const ls_wire_n
         made->rank = exec->ranks[r].process == process ? exec->ranks[r].id : made->rank;
     }
     if (exec->over || exec->run == NULL || made->rank < 0 || !is_on(exec, message->finding)) {
-        free_noted(made);
+        ls_noted__free(made);
         return LS_OK;
     }
     if (message->members == 0) {
         // Names no rank: which of several is first depends on the clock.
-        ls_remote_finding(exec->run, (ls_finding_id)message->finding, NULL, 0, made->file,
-                          made->line, made->key);
-        free_noted(made);
-        return LS_OK;
+        int status = ls_notes__report(exec, made, NULL, 0, made->key);
+        ls_noted__free(made);
+        return status;
     }
     made->next = exec->noted;
     exec->noted = made;
@@ -470,19 +365,20 @@ int ls_exec__note(ls_exec *exec, const ls_exec_process *process, const ls_wire_n
 }
 
 void ls_exec__end_notes(ls_exec *exec, bool report) {
+    ls_notes__end_apart(exec, report);
     const ls_exec_difference *first = NULL;
     for (const ls_exec_difference *at = exec->differences; at != NULL; at = at->next) {
         first = at->reported ? first : at;
     }
     if (report && first != NULL) {
-        add_finding(exec, first->of, first->ranks, first->rank_count, first->text);
+        (void)ls_notes__report(exec, first->of, first->ranks, first->rank_count, first->text);
     }
     while (exec->differences != NULL) {
         forget(&exec->differences);
     }
     while (exec->noted != NULL) {
         ls_exec_noted *next = exec->noted->next;
-        free_noted(exec->noted);
+        ls_noted__free(exec->noted);
         exec->noted = next;
     }
 }

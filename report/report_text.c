@@ -202,10 +202,12 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     if (result->checked != NULL) {
         ls_text_printf(out, "        %s\n", result->checked);
     }
-    if (result->note != NULL) {
+    for (const char *at = result->note; at != NULL && *at != 0; at += *at == '\n' ? 1 : 0) {
+        const size_t length = strcspn(at, "\n");
         ls_text_puts(out, "        note: ");
-        ls_text_plain(out, result->note, strlen(result->note));
+        ls_text_plain(out, at, length);
         ls_text_puts(out, "\n");
+        at += length;
     }
     put_calls(out, result);
     ls_report__omitted(out, result, "        ");

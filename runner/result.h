@@ -136,7 +136,7 @@ typedef struct ls_case_result {
     size_t omitted_count;
     const char *checked;  // what was; NULL unless class_ is checked or proved
     const char *start;    // how a program's ranks were started, where they might be forked; or NULL
-    const char *note;     // what is not as the input has it, or NULL
+    const char *note;     // what is not as the input has it, or may be meant, in lines; or NULL
     const char *unproven;    // how many tensors were not judged: a pass is `unjudged` then; or NULL
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 
 from lockstep import torch_client as client
+from lockstep import watch_steps as steps
 
 EXCUSED, STALE = 1, 2  # flags of a note (exec/wire.h)
 AT_END = (1 << 64) - 1
@@ -104,6 +105,7 @@ class _Wrapped:
         self._key, self.joins = "DistributedDataParallel" + (f" {number}" if number > 1 else ""), 0
         self.summed = self.local = 0  # forwards since the last step
         self.loaded, self._promised = "", True
+        self.work = steps.Work(model, self.members)
 
     @property
     def key(self):
@@ -161,15 +163,18 @@ class _Stepper:
     def __init__(self, optimizer):
         self.optimizer = weakref.ref(optimizer)
         self.steps, self.known, self.sets, self.plain, self.number = 0, None, [], [], None
+        self.works, self._begun, self._gradients, self.sharded = [], {}, steps.Gradients(), []
 
     def learn(self):
         """Which parameters are replicas; again when there are other models or parameters."""
         parameters = [parameter for group in self.optimizer().param_groups for parameter in group["params"]]
-        known = ([one.key for one in _models], [id(parameter) for parameter in parameters])
+        known = ([one.key for one in _models], len(steps._works), [id(parameter) for parameter in parameters])
         if known == self.known:
             return
+        self.works = steps.works_of(parameters)
         before, made = {(one.key, one.members): one for one in self.sets}, {}
         self.known, self.plain = known, []
+        sharded = {}
         of_ddp = {id(parameter): one for one in _models for parameter in parameters if one.name(parameter)}
         names = _names_of([parameter for parameter in parameters if id(parameter) not in of_ddp])
         for parameter in parameters:
@@ -180,6 +185,9 @@ class _Stepper:
                 self.plain.append((name, parameter))
                 continue
             members = wrapped.members if wrapped is not None else _members_of(parameter)
+            if name is not None and members is None:
+                ranks = tuple(sorted(parameter.device_mesh.mesh.flatten().tolist()))
+                sharded.setdefault(ranks, _Replicas("sharded DTensors", ranks, None, self.steps)).parameters.append((name, parameter))
             if name is None or members is None or len(members) < 2:
                 continue
             key = wrapped.key if wrapped is not None else "replicas of DTensors"
@@ -189,7 +197,7 @@ class _Stepper:
                 if old is not None:
                     one.history, one.excused = old.history, old.excused
             made[key, members].parameters.append((name, parameter))
-        self.sets = list(made.values())
+        self.sets, self.sharded = list(made.values()), list(sharded.values())
         if self.sets and self.number is None:  # among the optimizers of the same replicas, in the order of their first steps
             key = (self.sets[0].key, self.sets[0].members)
             self.number = _state[key] = _state.get(key, -1) + 1
@@ -228,9 +236,13 @@ class _Stepper:
         name, *joins = one.key.split("#")
         return "#".join([name + number, *joins])
 
-    def before(self):
+    def before(self, closure):
         self.learn()
+        self.closure = closure
         self._note_reductions()
+        for one in self.sharded:
+            if len(one.members) > 1 and is_noted(self.steps - one.began):
+                self._note_settings(one, self._key(one))
         for one in self.sets:
             if one.wrapped is not None and not one.wrapped.promises():
                 continue
@@ -239,6 +251,32 @@ class _Stepper:
                 self.note_values(one, self.steps - one.began)
                 one.excused = True
             self._account(one)
+        if not closure:
+            self._note_steps()
+
+    def _key_of(self, work):
+        """The model's name and the optimizer's number: each optimizer of a model has work of its own."""
+        model = next((one for one in _models if one.work is work), None)
+        name, *joins = (model.key if model is not None else f"FSDP2 model {work.number}").split("#")
+        return "#".join([name + (f", optimizer {self.number + 1}" if self.number else ""), *joins])
+
+    def _note_steps(self):
+        """What the ranks did since the last step."""
+        optimizer = self.optimizer()
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._gradients.before(optimizer, parameters, self.steps)
+        if self.steps == 0:
+            steps.note_initial(parameters)
+        for work in self.works:
+            key = self._key_of(work)
+            began = self._begun.setdefault(key, self.steps)
+            if is_noted(self.steps - began):
+                work.note(key, self.steps - began)
+        if is_noted(self.steps):
+            steps.looks_at_values(optimizer, self._named(), self.steps)
+
+    def _named(self):
+        return [*self.plain, *[entry for one in [*self.sets, *self.sharded] for entry in one.parameters]]
 
     def _account(self, one):
         """How this step's gradients were made: the reason if the values differ after it."""
@@ -252,7 +290,12 @@ class _Stepper:
         one.history = one.history or f"no gradient was reduced in step {self.steps - one.began + 1}: {why}"
 
     def after(self):
+        if self.closure:  # the forward and backward ran in the step
+            self._note_steps()
         self.steps += 1
+        steps.step_ends()
+        for work in self.works:
+            work.stepped()
         for one in self.sets:
             one.versions = [parameter._version for _, parameter in one.parameters]
             if one.wrapped is not None:
@@ -261,6 +304,11 @@ class _Stepper:
         _latest[:] = [*kept, (self, self.optimizer())]
 
     def at_end(self):
+        steps.looks_at_values(self.optimizer(), self._named(), self.steps)
+        for work in self.works:
+            key = self._key_of(work)
+            if key in self._begun:
+                steps.note_end(key, work.members, self.steps - self._begun[key])
         for one in self.sets:
             if one.versions is None or (one.wrapped is not None and not one.wrapped.promises()):
                 continue
@@ -324,17 +372,18 @@ def reduced(group, tensors, work):
         return
     for tensor in tensors:
         group.reductions = getattr(group, "reductions", 0) + 1
+        steps.reduces(tensor)
         _reduced[(tensor.untyped_storage()._cdata, tensor.data_ptr())] = _Entry(tensor, group, group.reductions, work)
 
 
 @_quiet
-def _before(optimizer, *_):
+def _before(optimizer, arguments, options):
     if not dist.is_initialized() or dist.get_world_size() < 2 or torch.compiler.is_compiling():
         return
     stepper = _steppers.get(optimizer)
     if stepper is None:
         stepper = _steppers[optimizer] = _Stepper(optimizer)
-    stepper.before()
+    stepper.before(closure=(arguments[1:] or (options.get("closure"),))[0] is not None)
 
 
 @_quiet
@@ -377,9 +426,10 @@ def _wrapped(model):
 
 
 @_quiet
-def _ran(model):
+def _ran(model, inputs):
     one = _of(model)
     if one is not None and torch.is_grad_enabled():
+        one.work.runs(inputs, is_noted(one.work.steps), mode() == "all")
         if model.require_backward_grad_sync:
             one.summed += 1
         else:
@@ -415,7 +465,7 @@ def install():
         _wrapped(self)
 
     def forward_and_note(self, *inputs, **options):
-        _ran(self)
+        _ran(self, (inputs, options))
         return forward(self, *inputs, **options)
 
     def load_and_note(self, *arguments, **options):
@@ -440,3 +490,4 @@ def install():
     nn.Module.load_state_dict, Join.__exit__ = load_and_note, leave_and_count
     c10d.destroy_process_group = dist.destroy_process_group = end_and_destroy
     atexit.register(_at_end)
+    steps.install(_quiet, is_noted, mode() == "all")

@@ -20,7 +20,7 @@ HELLO, SITE, COMM_INIT, SPLIT, SUBSET, DESTROY, CALL, WAIT, RESUME, BYE, PLACE, 
 LEAST = {HELLO: 40, SITE: 32, COMM_INIT: 232, SPLIT: 96, SUBSET: 92, DESTROY: 24, CALL: 120, WAIT: 32, RESUME: 16, BYE: 16, PLACE: 1040,
          STAGING: 88, NOTE: 48}
 # How many there are of each; the number behind the last dtype is that of a field.
-KINDS, DTYPES, OPS, FINDINGS, SLOTS, RANKS_MAX = 13, 12, 9, 39, 1 << 14, 4096
+KINDS, DTYPES, OPS, FINDINGS, SLOTS, RANKS_MAX = 13, 12, 9, 43, 1 << 14, 4096
 NONE, NO_STREAM = 2**32 - 1, 2**64 - 1
 
 
@@ -180,7 +180,7 @@ OWN = {
 GREETINGS = {"rank": (RANKS_MAX, 1, CONTROL_BYTES), "ranks": (0, RANKS_MAX + 1, CONTROL_BYTES), "memory": (0, 1, 4096), "no memory": (0, 1, None)}
 
 
-FLOAT, AT_END, EXCUSED, STALE = 7, 2**64 - 1, 1, 2
+FLOAT, AT_END, EXCUSED, STALE, HINT, APART = 7, 2**64 - 1, 1, 2, 4, 8
 
 
 def value(name, hash_=1, shown="[2, 3, 4]", samples=(1.0,) * 8, count=24, dtype=FLOAT):
@@ -201,6 +201,11 @@ def compared(items, step=1, key="k", about="", flags=0):
     """A note of values that three ranks share."""
     body = struct.pack("=iii", 0, 1, 2) + f"{key}\0{about}\0".encode() + b"".join(items)
     return struct.pack("=IIIIIIIIIIQ", NOTE, 48 + len(body), 0, 0, flags, 3, 0, len(items), len(key) + 1, len(about) + 1, step) + body
+
+
+def apart(text, step):
+    """A note of values that no two of three ranks may share; they change with the step."""
+    return compared([word("t", f"{text} {step}")], step, about="why", flags=APART)
 
 
 ONE = [value("w")]
@@ -229,6 +234,12 @@ NOTES = {
     "lacking": ([[compared([word("t", "a")])], [compared([word("t", "b")])], [compared([word("s", "a")])]], None),
     "other keys": ([[compared([word("t", text)], key=text)] for text in "aab"], None),
     "other steps": ([[compared([word("t", text)], step)] for text, step in zip("aab", (1, 1, 2))], None),
+    "apart": ([[apart(text, 1), apart(text, 2), apart(text + "x", 3)] for text in "aab"],
+              ([0, 1], "k: t: ranks 0, 1 have the same in each of 3 steps\n  why\n")),
+    "apart in two steps": ([[apart(text, 1), apart(text, 2)] for text in "aaa"], None),
+    "apart once": ([[apart(text, 1), apart(text + other, 2), apart(text, 3)] for text, other in ("ax", "ay", "bz")], None),
+    "apart of nothing": ([[compared([], flags=APART)]] * 3, None),
+    "hint": ([[compared([word("t", text)], flags=HINT)] for text in "aab"], None),
     "stale": ([[compared([word("t", text)], flags=flags)] for text, flags in zip("aab", (0, STALE, 0))], None),
     "excused": ([[compared([word("t", text)], flags=EXCUSED)] for text in "aab"], ([2], "k: t differs on rank 2 after step 1\n")),
     "excused by two": ([[compared([word("t", text)], flags=flags)] for text, flags in zip("aab", (EXCUSED, EXCUSED, 0))], ([2], "k: t differs on rank 2 after step 1\n")),

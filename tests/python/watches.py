@@ -28,8 +28,29 @@ FINDINGS = {  # finding, ranks, what its text has
     "replicate": ("replica.diverged", [1], r"replicas of DTensors: weight differs on rank 1 after step 1"),
     "order": ("collective.order_mismatch", [1], r"order of reductions on world: the gradient of 0.weight differs on rank 1 .*\n.*rank 1: is reduced as number 2 of 2"),
     "unwaited": ("request.never_waited", [], r"gradient of 0.weight is used by SGD in step 1"),
+    "work": ("work.differs", [1], r"work of a step: the number of backwards differs on rank 1 after step 2\n.*rank 1: 2\n.*rank 0: 1\n"
+             r".*4 of 4 values differ: autocast, the set of modules in evaluation mode, the gradient before the first backward"),
+    "steps": ("work.differs", [1], r"FSDP2 model 1, the whole run: the number of steps differs on rank 1 at the end\n.*rank 1: 2\n.*rank 0: 3"),
+    "loss": ("value.nan_first", [], r"the loss of rank 1 is NaN in the backward for step 3; the first NaN is in an input of Addmm of 4$"),
+    "weight": ("value.nan_first", [], r"1.bias has NaN on rank 1 after step 2$"),
+    "early": ("gradient.unreduced", [], r"SGD steps without a gradient: in step 2, .* none of its 4 parameters .* they are in no wrapped model"),
+    "unreduced": ("gradient.unreduced", [], r"Adam steps without a gradient: in step 2, .* set_requires_gradient_sync\(False\) is on"),
+    "shards": ("model.differs", [1], r"model 1 of fully_shard: the initial 0.weight differs on rank 1 before the first step\n(.*\n)*.*each rank shards its own"),
+    "sharded_rate": ("optimizer.differs", [1], r"sharded DTensors: settings of Adam for 0.weight differs on rank 1 before the first step"),
+    "strict": ("data.repeated", [0, 1], r"^DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps"),
     "frozen": ("model.differs", [1], r"0.weight differs on rank 1 .*\n.*rank 1: float32 \[4, 4\], frozen"),
 }
+
+
+NOTES = [  # of the case "notes", which passes
+    r"^data.differs: DTensor.from_local on rank 0: 2 rows of dimension 0, where S\(0\) of 5 over 2 ranks has 3",
+    r"^data.differs: DTensor.from_local on rank 1: 3 rows of dimension 0, where S\(0\) of 5 over 2 ranks has 2",
+    r"^data.differs: DTensor.from_local with Replicate, call \d+ of a step: the tensor differs on rank 1",
+    r"^data.differs: DistributedSampler of 8 samples: the order differs on rank 1 .*rank 1: epoch 1",
+    r"^data.repeated: DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps",
+    r"^data.repeated: DistributedSampler gives each epoch the order of epoch 0",
+    r"^gradient.unreduced: gradients are clipped before they are reduced",
+]
 
 
 def net():
@@ -101,6 +122,92 @@ def of_hand(case):
         optimizer.step()
 
 
+def of_fsdp_defects(case):
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(dist.get_rank() if case == "shards" else 0)
+    model = fully_shard(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    if case == "unreduced":
+        model.set_requires_gradient_sync(False)
+    optimizer = adam(model, lr=0.2 if case == "sharded_rate" and dist.get_rank() == 1 else 0.1)
+    for at in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().sum().backward()
+        if case == "weight" and at == 2 and dist.get_rank() == 1:
+            model[1].bias.to_local().data.fill_(float("nan"))
+        if case != "steps" or dist.get_rank() == 0 or at < 2:
+            optimizer.step()
+
+
+def of_work():
+    odd = dist.get_rank() == 1
+    plain = net()
+    model = DistributedDataParallel(plain)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step(model, optimizer)
+    for part in range(2 if odd else 1):
+        if odd:
+            plain[1].eval()
+        else:
+            optimizer.zero_grad()
+        with model.no_sync() if odd and part == 0 else contextlib.nullcontext(), torch.autocast("cpu", enabled=odd):
+            model(torch.randn(8, 4)).square().sum().backward()
+    optimizer.step()
+
+
+def of_loss():
+    class Odd(nn.Module):
+        def forward(self, value):
+            return value * float("nan") if dist.get_rank() == 1 and len(seen) == 2 else value
+
+    seen = []
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), Odd(), nn.Linear(4, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for at in range(3):
+        step(model, optimizer)
+        seen.append(at)
+
+
+def of_early():
+    import copy
+
+    plain = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    model = DistributedDataParallel(copy.deepcopy(plain))
+    for _ in range(3):
+        step(model, optimizer)
+
+
+def of_notes(case):
+    from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+    from torch.utils.data import DistributedSampler
+
+    rank, mesh = dist.get_rank(), init_device_mesh("cpu", (2,))
+    model = DistributedDataParallel(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    sampler, other = DistributedSampler(range(4)), DistributedSampler(range(8))
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).square().sum()
+        loss.backward()
+        return loss
+
+    for at in range(4):
+        list(sampler if case == "notes" else ())
+        torch.manual_seed(at)
+        optimizer.step(closure)
+    other.set_epoch(rank)
+    list(other)
+    DTensor.from_local(torch.full((4,), float(rank)), mesh, [Replicate()])
+    DTensor.from_local(torch.ones(2 + rank, 2), mesh, [Shard(0)], shape=torch.Size((5, 2)), stride=(2, 1))
+    plain = nn.Linear(4, 4)
+    plain(torch.ones(2, 4)).sum().backward()
+    nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+    for parameter in plain.parameters():
+        dist.all_reduce(parameter.grad)
+
+
 # ---- Correct programs ----
 def good():
     for number, (options, accumulate) in enumerate(((dict(), 1), (dict(broadcast_buffers=False), 2),
@@ -143,6 +250,7 @@ def good():
     of_adversaries()
     of_zero()
     of_fsdp()
+    of_data()
     if dist.get_rank() == 0:  # after training: its own
         local[0].weight.data.zero_()
 
@@ -191,6 +299,58 @@ def of_fsdp():
             step(model, optimizer)
 
 
+def of_data():
+    from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+    from torch.utils.data import DistributedSampler
+
+    rank, mesh = dist.get_rank(), init_device_mesh("cpu", (2,))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu")
+    sampler, of_validation = DistributedSampler(range(16)), DistributedSampler(range(6))
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for sample in sampler:
+            optimizer.zero_grad(set_to_none=False)
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(torch.full((2, 4), float(sample))).square().mean()
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+        model.eval()
+        with torch.no_grad():
+            for sample in of_validation:
+                model.module(torch.full((1, 4), float(sample)))
+        model.train()
+        if rank == 0:  # rank 0 evaluates alone, with gradients, in the wrapped model
+            model(torch.ones(1, 4))
+    DTensor.from_local(torch.ones(4), mesh, [Replicate()])
+    DTensor.from_local(torch.ones(3 - rank, 2), mesh, [Shard(0)], shape=torch.Size((5, 2)), stride=(2, 1)).full_tensor()
+    DTensor.from_local(torch.full((4,), float(rank)), mesh, [Shard(0)])
+    of_fsdp_loaded(mesh)
+
+
+def of_fsdp_loaded(mesh):
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(dist.get_rank())  # other weights, in whose place a state is loaded
+    model = fully_shard(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), mesh=mesh)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.ones_like(parameter))
+    optimizer = adam(model)
+    optimizer.step()  # without a gradient
+    for _ in range(3):
+        for part in range(2):
+            model.set_requires_gradient_sync(part == 1)
+            model(torch.randn(2, 4)).square().sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def program(case):
     dist.init_process_group("gloo")
     if case == "good":
@@ -199,6 +359,10 @@ def program(case):
         of_replicate()
     elif case in ("order", "unwaited"):
         of_hand(case)
+    elif case in ("steps", "weight", "unreduced", "shards", "sharded_rate"):
+        of_fsdp_defects(case)
+    elif case in ("work", "loss", "early", "notes", "strict"):
+        {"work": of_work, "loss": of_loss, "early": of_early}.get(case, lambda: of_notes(case))()
     else:
         of_ddp(case)
     dist.destroy_process_group()
@@ -207,12 +371,17 @@ def program(case):
 def run(lockstep, case):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "-n", "2", "--start", "fork", "--json", report, "--", sys.executable, HERE, "--program", case],
-                              capture_output=True, text=True, check=False, env={**os.environ, "LOCKSTEP_WATCH_RAISES": "1"})
+        strict = ["--strict", "--checks=-data.differs,-gradient.*"] if case == "strict" else []
+        done = subprocess.run([lockstep, "exec", "-n", "2", "--start", "fork", *strict, "--json", report, "--", sys.executable, HERE,
+                               "--program", case], capture_output=True, text=True, check=False, env={**os.environ, "LOCKSTEP_WATCH_RAISES": "1"})
         with open(report, encoding="utf-8") as file:
-            found = json.load(file)["cases"][0]["findings"]
-    if case == "good":
-        right = done.returncode == 0 and not found
+            row = json.load(file)["cases"][0]
+        found, notes = row["findings"], row.get("note", "").splitlines()
+    if case in ("good", "notes"):
+        wanted = NOTES if case == "notes" else []
+        right = done.returncode == 0 and not found and all(any(re.search(text, note) for note in notes) for text in wanted) and \
+            len(notes) == len(wanted)
+        found = found or notes
     else:
         name, ranks, text = FINDINGS[case]
         right = done.returncode == 1 and len(found) == 1 and (found[0]["id"], found[0]["ranks"]) == (name, ranks) and \
@@ -226,5 +395,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "--program":
         program(sys.argv[2])
     else:
-        cases = sys.argv[2:] or ["good", *FINDINGS]
+        cases = sys.argv[2:] or ["good", "notes", *FINDINGS]
         sys.exit(0 if all([run(os.path.abspath(sys.argv[1]), case) for case in cases]) else 1)

@@ -1,0 +1,460 @@
+"""What ranks do and read in a step of a PyTorch program: their work, their data, and the first NaN. watch.py has what
+they hold, and calls this.
+
+A difference of work is a finding. What may be meant is a hint: two ranks with one batch, for example (exec/notes.c).
+"""
+
+import ctypes
+import gc
+import hashlib
+import sys
+import weakref
+
+import torch
+import torch.distributed as dist
+
+from lockstep import torch_client as client
+
+HINT, APART = 4, 8  # flags of a note (exec/wire.h)
+WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced", "data.repeated", "data.differs",
+                                             "value.nan_first", "value.inf_first")
+DIFFERS = "model.differs"
+MODULES_LISTED, CALLS_NOTED = 3, 32
+RESULTS = ("result", "output", "out")  # what nodes of autograd call their own
+_works = []  # of models whose forwards are watched: DDP's and the roots of FSDP2
+_samplers = weakref.WeakKeyDictionary()  # of DistributedSampler's
+_clipped = set()  # the memory of gradients that clip_grad_norm_ has read since the last step
+_state = {"backwards": 0, "steps": 0, "replicated": 0, "sampler": None, "hinted": set(), "nan": False}
+
+
+def tell(finding, text, flags=0):
+    """A finding, or hint, of this rank's own; once."""
+    if (finding, text) not in _state["hinted"]:
+        _state["hinted"].add((finding, text))
+        client.get().note(finding, text, flags=flags)
+
+
+def text_item(name, shown):
+    return client.Item(name=name.encode(), shown=shown.encode())
+
+
+def digest(tensors):
+    """Of all bytes of some tensors."""
+    hashed = hashlib.blake2b(digest_size=8)
+    for tensor in tensors:
+        whole = tensor.detach().contiguous().cpu()
+        hashed.update(f"{whole.dtype} {list(whole.shape)}".encode())
+        if whole.nbytes:
+            hashed.update((ctypes.c_char * whole.nbytes).from_address(whole.data_ptr()))
+    return hashed.hexdigest()
+
+
+def _plain(tensor):
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_meta
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value] if _plain(value) and value.numel() else []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for part in value for tensor in _tensors(part)] if isinstance(value, (list, tuple)) else []
+
+
+def _alive():
+    return [one for one in _works if one.model() is not None]
+
+
+# ---- Work ---------------------------------------------------------------------------------------
+class Work:
+    """The work of a wrapped model since the last step of its optimizer."""
+
+    def __init__(self, model, members):
+        self.model, self.members, self.steps = weakref.ref(model), members, 0
+        self._pending = None
+        self._clear()
+        self.number = _state["made", members] = _state.get(("made", members), 0) + 1
+        _works[:] = [*_alive(), self]
+
+    def _clear(self):
+        self._backwards, self._types, self._resting, self._kept, self._inputs, self._random = 0, {}, (), False, [], ""
+
+    def runs(self, inputs, noted, everything):
+        """A forward begins, whose backward may follow."""
+        model = self.model()
+        device = next((parameter.device.type for parameter in model.parameters()), "cpu")
+        is_cast = torch.is_autocast_enabled(device)
+        cast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if is_cast else "off"
+        resting = tuple(name or "the model" for name, part in model.named_modules() if not part.training) if noted else ()
+        self._pending = (cast, resting)
+        if noted:
+            self._inputs += _tensors_digest(inputs)
+            if everything and any(isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.p > 0 and part.training
+                                  for part in model.modules()):
+                self._random = digest([torch.get_rng_state()])
+
+    def goes_back(self, noted):
+        if self._pending is None:
+            return
+        cast, self._resting = self._pending
+        self._types[cast] = True
+        if self._backwards == 0 and noted:
+            smallest = min((one for one in self.model().parameters() if one.requires_grad), key=torch.Tensor.numel, default=None)
+            gradient = smallest.grad if smallest is not None else None
+            gradient = gradient.to_local() if hasattr(gradient, "to_local") else gradient
+            self._kept = gradient is not None and bool(gradient.any())
+        self._backwards += 1
+        self._pending = None
+
+    def note(self, key, step):
+        if self._backwards == 0:  # the difference of the replicas has a reason
+            return
+        names = self._resting[:MODULES_LISTED] + (("...",) if len(self._resting) > MODULES_LISTED else ())
+        client.get().note(WORK, f"{key}, work of a step", "", self.members, step=step + 1, items=[
+            text_item("the number of backwards", str(self._backwards)),
+            text_item("autocast", ", ".join(sorted(self._types)) or "off"),
+            text_item("the set of modules in evaluation mode", ", ".join(names) or "none"),
+            text_item("the gradient before the first backward", "kept from an earlier step" if self._kept else "none")])
+        why = "ranks that train on the same data make the same gradients; a DistributedSampler, or a seed of the rank's, is missing"
+        for what, value in (("the inputs", " ".join(self._inputs)), ("the state of the random generator", self._random)):
+            if value:
+                client.get().note(REPEATED, f"{key}#{what}", why if what == "the inputs" else
+                                  "dropout drops the same elements on these ranks", self.members,
+                                  flags=HINT | APART, step=step, items=[text_item(what, value)])
+
+    def stepped(self):
+        self.steps += 1
+        self._clear()
+
+
+def _tensors_digest(inputs):
+    tensors = _tensors(inputs)
+    return [digest(tensors)] if tensors else []
+
+
+def works_of(parameters):
+    """The models that have some of these parameters."""
+    ids = {id(parameter) for parameter in parameters}
+    return [one for one in _alive() if any(id(part) in ids for part in one.model().parameters())]
+
+
+def _root_of_fsdp(module, inputs, noted, everything):
+    one = next((one for one in _alive() if one.model() is module), None)
+    if one is None:
+        groups = [part._get_fsdp_state()._fsdp_param_group for part in module.modules() if hasattr(part, "_get_fsdp_state")]
+        mesh = next((group.mesh_info.mesh for group in groups if group is not None), None)
+        if mesh is None or mesh.size() < 2:
+            return
+        one = Work(module, tuple(sorted(mesh.mesh.flatten().tolist())))
+    one.runs(inputs, noted, everything)
+
+
+def note_end(key, members, steps):
+    client.get().note(WORK, f"{key}, the whole run", "", members, step=(1 << 64) - 1,
+                      items=[text_item("the number of steps", str(steps))])
+
+
+# ---- Gradients ----------------------------------------------------------------------------------
+class Gradients:
+    """Of an optimizer: whether it has any."""
+
+    def __init__(self):
+        self._backwards, self._empty = 0, 0
+
+    def before(self, optimizer, parameters, step):
+        began, self._backwards = self._backwards, _state["backwards"]
+        if not _works or any(parameter.grad is not None for parameter in parameters):
+            self._empty = 0
+            return
+        self._empty += 1 if self._backwards > began else 0
+        if self._empty == 2:  # a step without gradients may initialise a state
+            tell(UNREDUCED, f"{type(optimizer).__name__} steps without a gradient: in step {step + 1}, as before, none of its "
+                            f"{len(parameters)} parameters has one although a backward ran; {_why_empty(parameters)}\n")
+
+
+def _why_empty(parameters):
+    if not works_of(parameters):
+        return "they are in no wrapped model: make the optimizer from the parameters of the wrapped model"
+    for one in _alive():
+        for part in one.model().modules():
+            group = part._get_fsdp_state()._fsdp_param_group if hasattr(part, "_get_fsdp_state") else None
+            if group is not None and not group.reduce_grads:
+                return "set_requires_gradient_sync(False) is on, so that no gradient is reduced"
+    return "no backward reached them"
+
+
+def memory(tensor):
+    return tensor.untyped_storage()._cdata, tensor.data_ptr()
+
+
+def _clips(gradients):
+    _clipped.update(memory(gradient) for gradient in gradients if _plain(gradient))
+
+
+def reduces(tensor):
+    if _clipped and memory(tensor) in _clipped:
+        tell(UNREDUCED, "gradients are clipped before they are reduced: clip_grad_norm_ reads the norm of this rank's gradients, "
+                        "which differs between ranks; clip after the reduction\n", HINT)
+
+
+# ---- NaN ----------------------------------------------------------------------------------------
+def _has_nan(tensor):
+    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return _plain(tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor.detach().sum())) and \
+        bool(torch.isnan(tensor).any())
+
+
+def _scales():
+    """A scaler of losses skips steps whose gradients are not finite."""
+    return any(issubclass(type(one), torch.amp.GradScaler) and one.is_enabled() for one in gc.get_objects())
+
+
+def _saved(node):
+    """Tensors that a node of autograd keeps, but those that a hook would compute again."""
+    for name in dir(node):
+        if name.startswith("_raw_saved_"):
+            raw = getattr(node, name)
+            for at, one in enumerate(raw) if isinstance(raw, (tuple, list)) else [(None, raw)]:
+                try:
+                    one.register_hooks(lambda value: value, lambda value: value)
+                    value = getattr(node, name.removeprefix("_raw"))
+                except (RuntimeError, AttributeError):
+                    continue
+                value = value if at is None else value[at]
+                if isinstance(value, torch.Tensor):
+                    yield name.removeprefix("_raw_saved_"), value
+
+
+def _first_nan(loss, names):
+    """The node nearest to the inputs that keeps a NaN, in words."""
+    order, seen, stack = [], set(), [(loss.grad_fn, False)]
+    while stack:
+        node, done = stack.pop()
+        if node is None or (node in seen and not done):
+            continue
+        if done:
+            order.append(node)
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        stack.extend((after, False) for after, _ in node.next_functions)
+    for node in order:
+        kept = next((name for name, value in _saved(node) if _has_nan(value)), None)
+        if kept is not None:
+            side = "the result" if kept in RESULTS else "an input"
+            return f"; the first NaN is in {side} of {type(node).__name__.removesuffix('0').removesuffix('Backward')}{_beside(node, names)}"
+    return ""
+
+
+def _beside(node, names):
+    """The modules of the parameters that a node of autograd takes, or else the nearest one behind it."""
+    of, word = [node], "of"
+    while of:
+        near = {names[id(after.variable)].rpartition(".")[0] for one in of for after, _ in one.next_functions
+                if hasattr(after, "variable") and id(after.variable) in names}
+        if near:
+            return f" {word} {', '.join(sorted(near))}"
+        of, word = [after for one in of for after, _ in one.next_functions if after is not None], "behind"
+    return ""
+
+
+def _names():
+    return {id(parameter): name.removeprefix("module.") for one in _alive()
+            for name, parameter in one.model().named_parameters()}
+
+
+def _looks(tensors, noted):
+    if _state["nan"]:
+        return
+    for loss in tensors:
+        if not isinstance(loss, torch.Tensor) or not (noted or (loss.device.type == "cpu" and loss.numel() < 1 << 16)):
+            continue
+        if _has_nan(loss) and not _scales():
+            _state["nan"] = True
+            first = _first_nan(loss, _names()) if loss.grad_fn is not None else ""
+            tell(NAN, f"the loss of rank {dist.get_rank()} is NaN in the backward for step {_state['steps'] + 1}{first}\n")
+            return
+
+
+def looks_at_values(optimizer, named, step):
+    """The gradients and weights that an optimizer has."""
+    if _state["nan"] or getattr(optimizer, "found_inf", None) is not None:
+        return
+    for name, parameter in named:
+        gradient = parameter.grad
+        if gradient is not None and _has_nan(gradient) and not _scales():
+            _state["nan"] = True
+            tell(NAN, f"the gradient of {name} is NaN on rank {dist.get_rank()} in step {step + 1}, and the loss is not\n")
+            return
+        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        if _plain(local) and local.is_floating_point() and not bool(torch.isfinite(local.detach()).all()):
+            _state["nan"] = True
+            is_nan = bool(torch.isnan(local).any())
+            tell(NAN if is_nan else INF, f"{name} has {'NaN' if is_nan else 'an infinity'} on rank {dist.get_rank()} after step {step}\n")
+            return
+
+
+# ---- Data ---------------------------------------------------------------------------------------
+def _iterates(sampler):
+    epoch, known = sampler.epoch, _samplers.get(sampler)
+    if known is None:
+        known = _samplers[sampler] = {"number": len(_samplers), "times": 0, "epoch": None, "trains": False}
+    if known["epoch"] == epoch and known["trains"] and sampler.shuffle:
+        tell(REPEATED, f"DistributedSampler gives each epoch the order of epoch {epoch}: call set_epoch() before each epoch\n", HINT)
+    known["epoch"], known["times"] = epoch, known["times"] + 1
+    if sampler.num_replicas == dist.get_world_size():
+        shown = f"epoch {epoch}, seed {sampler.seed}, shuffle {sampler.shuffle}, drop_last {sampler.drop_last}"
+        client.get().note(DATA, f"DistributedSampler of {len(sampler.dataset)} samples#{known['number']}", "",
+                          tuple(range(dist.get_world_size())), flags=HINT, step=known["times"], items=[text_item("the order", shown)])
+
+
+def _replicates(tensor, mesh, placements, shape, noted):
+    if mesh is None or placements is None or not isinstance(tensor, torch.Tensor):
+        return
+    at = mesh.get_coordinate()
+    if at is None or len(placements) != mesh.ndim:
+        return
+    for dimension, placement in enumerate(placements):
+        if shape is None or not placement.is_shard() or type(placement).__name__ != "Shard" or \
+                sum(one.is_shard() for one in placements) > 1:
+            continue
+        pieces, rank = mesh.size(dimension), at[dimension]
+        piece = -(-shape[placement.dim] // pieces)
+        due = max(0, min(piece, shape[placement.dim] - rank * piece))
+        if tensor.shape[placement.dim] != due:
+            tell(DATA, f"DTensor.from_local on rank {dist.get_rank()}: {tensor.shape[placement.dim]} rows of dimension "
+                       f"{placement.dim}, where {placement} of {shape[placement.dim]} over {pieces} ranks has {due}; full_tensor() and "
+                       "redistribute() misplace rows\n", HINT)
+    if not noted or not _plain(tensor) or any(one.is_partial() for one in placements):
+        return
+    index = tuple(slice(None) if one.is_replicate() else place for one, place in zip(placements, at))
+    members = tuple(sorted(mesh.mesh[index].flatten().tolist()))
+    _state["replicated"] += 1
+    if len(members) > 1 and _state["replicated"] <= CALLS_NOTED:
+        client.get().note(DATA, f"DTensor.from_local with Replicate, call {_state['replicated']} of a step", "", members, flags=HINT,
+                          step=_state["steps"], items=[text_item("the tensor", "has the hash " + digest([tensor]))])
+
+
+# ---- Initial weights ----------------------------------------------------------------------------
+def _shards(param, whole):
+    if whole.is_meta or not _plain(whole.detach()):
+        return
+    param._lockstep = (digest([whole]), digest([param.sharded_param.to_local()]))
+
+
+def note_initial(optimizer_parameters):
+    """Of FSDP2's parameters that still have the values of their wrapping: the whole that each rank took its shard from."""
+    ids, items = {id(one) for one in optimizer_parameters}, {}
+    for one in _alive():
+        names = {id(parameter): name for name, parameter in one.model().named_parameters()}
+        for part in one.model().modules():
+            group = part._get_fsdp_state()._fsdp_param_group if hasattr(part, "_get_fsdp_state") else None
+            for param in group.fsdp_params if group is not None else ():
+                whole, local = getattr(param, "_lockstep", (None, None))
+                if whole is not None and id(param.sharded_param) in ids:
+                    del param._lockstep
+                    same = digest([param.sharded_param.to_local()]) == local
+                    items.setdefault(one, []).append(text_item(
+                        f"the initial {names.get(id(param.sharded_param), 'parameter')}",
+                        f"a shard of weights with the hash {whole}" if same else "loaded"))
+    for number, (one, of) in enumerate(items.items()):
+        client.get().note(DIFFERS, f"model {number + 1} of fully_shard", "each rank shards its own weights: use one seed, or load one "
+                          "state on all ranks", one.members, items=of)
+
+
+# ---- Hooks --------------------------------------------------------------------------------------
+def backward_begins(tensors, noted):
+    _state["backwards"] += 1
+    for one in _alive():
+        one.goes_back(noted)
+    sampler = _state["sampler"] and _state["sampler"]()
+    if sampler is not None:
+        _samplers[sampler]["trains"] = True
+    _looks([tensors] if isinstance(tensors, torch.Tensor) else tensors, noted)
+
+
+def step_ends():
+    _state["steps"] += 1
+    _state["replicated"] = 0
+    _clipped.clear()
+
+
+def install(quiet, is_noted, everything):
+    """quiet: makes a function that raises nothing; is_noted: whether the values of a step are compared."""
+    from torch.distributed.tensor import DTensor
+    from torch.nn.utils import clip_grad
+    from torch.utils.data.distributed import DistributedSampler
+
+    def noted():
+        return is_noted(_state["steps"])
+
+    def around(of, name, make):
+        """Replaces of.name by make(the original)."""
+        original = getattr(of, name)
+        made = make(original)
+        made.__wrapped__, made.__name__, made.__doc__ = original, name, original.__doc__
+        setattr(of, name, made)
+
+    begins, clips, iterates = quiet(backward_begins), quiet(_clips), quiet(_iterates)
+    replicates, shards, root = quiet(_replicates), quiet(_shards), quiet(_root_of_fsdp)
+
+    def of_backward(original):
+        def backward(tensors, *arguments, **options):
+            begins(tensors, noted())
+            return original(tensors, *arguments, **options)
+        return backward
+
+    def of_norm(original):
+        def get_total_norm(tensors, *arguments, **options):
+            tensors = list(tensors)
+            clips(tensors)
+            return original(tensors, *arguments, **options)
+        return get_total_norm
+
+    def of_iteration(original):
+        def iterate(self):
+            iterates(self)
+            indices, mine = original(self), weakref.ref(self)
+
+            def used(index):
+                _state["sampler"] = mine
+                return index
+            return map(used, indices)
+        return iterate
+
+    around(torch.autograd, "backward", of_backward)
+    around(clip_grad, "_get_total_norm", of_norm)
+    around(DistributedSampler, "__iter__", of_iteration)
+    make = DTensor.from_local
+
+    def from_local(local_tensor, device_mesh=None, placements=None, *arguments, **options):
+        if not torch.compiler.is_compiling():
+            replicates(local_tensor, device_mesh, placements, options.get("shape"), noted())
+        return make(local_tensor, device_mesh, placements, *arguments, **options)
+
+    DTensor.from_local = staticmethod(from_local)
+    fully_shard = sys.modules.get("torch.distributed.fsdp._fully_shard._fully_shard")
+    if fully_shard is None:
+        from torch.distributed.fsdp._fully_shard import _fully_shard  # noqa: F401
+    from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
+    from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
+
+    def of_sharding(original):
+        def shard(self, param, *arguments):
+            whole = param.detach()
+            result = original(self, param, *arguments)
+            shards(self, whole)
+            return result
+        return shard
+
+    def of_root(original):
+        def pre_forward(self, module, args, kwargs):
+            inner = self._state_ctx.iter_forward_root is not None
+            result = original(self, module, args, kwargs)
+            if not inner and torch.is_grad_enabled():
+                root(module, (args, kwargs), noted(), everything)
+            return result
+        return pre_forward
+
+    around(FSDPParam, "_init_sharded_param", of_sharding)
+    around(FSDPState, "_root_pre_forward", of_root)
