@@ -143,8 +143,8 @@ static int explore(ls_spmd_result **out, uint64_t *seed, program *p, const setti
                  "calls: 1 class",
                  given.explore, ending);
     } else if (status == LS_OK) {
-        cli_note("explored %d schedule%s: the results of ls_test, %llu times, depend on the "
-                 "schedule, so there may be others",
+        cli_note("explored %d schedule%s: %llu steps of the program depend on the schedule, so "
+                 "there may be others",
                  given.explore, ending, (unsigned long long)observed);
     }
     return status;

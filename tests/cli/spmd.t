@@ -35,7 +35,7 @@ $ lockstep spmd --quiet --explore 20 --checks all $(dirname $(which lockstep))/t
 ! lockstep: note: explored 20 schedules: all interleavings of ranks that share nothing but their calls: 1 class
 $ lockstep spmd --quiet --explore 1 $(dirname $(which lockstep))/tests/cli/libspmd_program.so:tests
 > spmd: 1 passed, 0 failed, 0 skipped
-! lockstep: note: explored 1 schedule: the results of ls_test, 9 times, depend on the schedule, so there may be others
+! lockstep: note: explored 1 schedule: 9 steps of the program depend on the schedule, so there may be others
 $ lockstep spmd --quiet --faults die@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so | grep -c "rank.died, "
 > 1
 $ lockstep spmd --faults dye@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so
