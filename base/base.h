@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"

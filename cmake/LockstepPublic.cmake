@@ -3,7 +3,7 @@
 # what says LS_API_BACKENDS.
 set(LOCKSTEP_PUBLIC_HEADERS
     lockstep.h
-    base/base.h base/dtype.h base/memory.h base/status.h base/text.h base/version.h
+    base/base.h base/dtype.h base/memory.h base/options.h base/status.h base/text.h base/version.h
     formats/diagnostic.h
     kernels/optimizer.h kernels/pooling.h kernels/quantise.h
     local_tensor/local_tensor.h

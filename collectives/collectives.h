@@ -375,6 +375,7 @@ LS_API int ls_tensor_softmax(ls_local_tensor **out, ls_backend *backend, const l
 // `ignored`. LS_LOSS_MEAN divides the losses' sum by the sum of w[target], ignored ones apart.
 typedef enum ls_loss_reduction { LS_LOSS_EACH, LS_LOSS_SUM, LS_LOSS_MEAN } ls_loss_reduction;
 typedef struct ls_loss_options {
+    size_t size;                     // sizeof this struct (LS_OPTIONS); 0: as this header has it
     int64_t ignored;                 // torch: -100
     double smoothing;                // of labels: 0 to 1
     const ls_local_tensor *weights;  // w [classes], replicated, of the logits' type; NULL: 1

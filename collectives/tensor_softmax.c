@@ -305,12 +305,14 @@ int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
                             const ls_loss_options *options) {
     LS_ASSERT(out != NULL && backend != NULL && logits != NULL && targets != NULL &&
               options != NULL);
-    losses l = {.logits = logits, .targets = targets, .options = options, .backend = backend};
+    ls_loss_options own;
+    losses l = {.logits = logits, .targets = targets, .options = &own, .backend = backend};
     *out = NULL;
+    LS_TRY(ls_options_take(&own, sizeof own, options));
     int status = check_losses(&l);
     status = status == LS_OK ? pick(&l) : status;
     status = status == LS_OK ? normalisers(&l.largest, &l.sums, backend, logits, 1) : status;
-    status = status == LS_OK && options->smoothing > 0 ? spread(&l) : status;
+    status = status == LS_OK && own.smoothing > 0 ? spread(&l) : status;
     status = status == LS_OK ? settle(out, &l) : status;
     losses_free(&l);
     if (status != LS_OK) {

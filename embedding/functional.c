@@ -104,13 +104,15 @@ static int masked(ls_local_tensor **out, ls_functional *f) {
 int ls_tensor_embedding(ls_local_tensor **out, const ls_local_tensor *ids, ls_local_tensor *weight,
                         const ls_functional_options *options, const ls_axis *axis) {
     LS_ASSERT(out != NULL && ids != NULL && weight != NULL && options != NULL && axis != NULL);
-    ls_functional f = {.options = options, .axis = axis, .ids = ids, .weight = weight};
+    ls_functional_options own;
+    ls_functional f = {.options = &own, .axis = axis, .ids = ids, .weight = weight};
     *out = NULL;
+    LS_TRY(ls_options_take(&own, sizeof own, options));
     if (ls_functional__check(&f, false) != LS_OK) {
         return ls_error_wrap("embedding");
     }
     LS_TRY(ls_arena_create(&f.arena));
-    bool exchanged = f.dim == 0 && options->way == LS_ROWS_EXCHANGED;
+    bool exchanged = f.dim == 0 && own.way == LS_ROWS_EXCHANGED;
     int status = exchanged ? ls_functional__exchange(out, &f) : masked(out, &f);
     status = status == LS_OK ? place(*out, &f) : status;
     ls_arena_free(f.arena);

@@ -27,6 +27,7 @@ typedef enum ls_rows_way {
 } ls_rows_way;
 
 typedef struct ls_functional_options {
+    size_t size;      // sizeof this struct (LS_OPTIONS); 0: as this header has it
     ls_rows_way way;  // of a weight sharded by rows
     bool has_padding_id;
     int64_t

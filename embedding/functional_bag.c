@@ -226,13 +226,15 @@ int ls_tensor_embedding_bag(ls_local_tensor **out, const ls_local_tensor *ids,
                             ls_local_tensor *weight, const ls_functional_options *options,
                             const ls_axis *axis) {
     LS_ASSERT(out != NULL && ids != NULL && weight != NULL && options != NULL && axis != NULL);
-    ls_functional f = {.options = options, .axis = axis, .ids = ids, .weight = weight};
+    ls_functional_options own;
+    ls_functional f = {.options = &own, .axis = axis, .ids = ids, .weight = weight};
     ls_local_tensor *lengths = NULL;
     *out = NULL;
+    LS_TRY(ls_options_take(&own, sizeof own, options));
     if (ls_functional__check(&f, true) != LS_OK || ls_arena_create(&f.arena) != LS_OK) {
         return ls_error_wrap("embedding_bag");
     }
-    bool by_exchange = f.dim == 0 && options->way == LS_ROWS_EXCHANGED;
+    bool by_exchange = f.dim == 0 && own.way == LS_ROWS_EXCHANGED;
     int status = make_lengths(&lengths, &f);
     if (status == LS_OK) {
         status = by_exchange ? exchanged(out, &f, lengths) : masked(out, &f, lengths);

@@ -229,10 +229,14 @@ static int create_tables(ls_embedding *module, const ls_embedding_options *optio
 }
 
 int ls_embedding_create(ls_embedding **out, ls_backend *backend,
-                        const ls_embedding_options *options) {
-    LS_ASSERT(out && backend && options && options->plan && options->fill);
-    LS_ASSERT(options->table_count >= 0 && (options->tables || options->table_count == 0));
+                        const ls_embedding_options *given) {
+    LS_ASSERT(out && backend && given);
     *out = NULL;
+    ls_embedding_options own;
+    const ls_embedding_options *options = &own;
+    LS_TRY(ls_options_take(&own, sizeof own, given));
+    LS_ASSERT(options->plan && options->fill);
+    LS_ASSERT(options->table_count >= 0 && (options->tables || options->table_count == 0));
     ls_embedding *module;
     LS_TRY(ls_alloc((void **)&module, 1, sizeof(*module)));
     module->backend = backend;

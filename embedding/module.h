@@ -99,6 +99,7 @@ typedef int (*ls_table_fill)(void *arg, int table, int rank, int64_t row, int64_
                              int64_t column, int64_t columns, void *out);
 
 typedef struct ls_embedding_options {
+    size_t size;                // sizeof this struct (LS_OPTIONS); 0: as this header has it
     const ls_table *tables;     // [table_count], borrowed: must outlive the module
     int table_count;            //
     const ls_plan *plan;        // names every table; borrowed likewise

@@ -79,7 +79,7 @@ static int open_nccl(job *j) {
 
 // This process's part of the world: all ranks, or, under mpiexec, its own.
 static int open_job(job *j) {
-    ls_world_options options = {.seed = j->given.seed};
+    ls_world_options options = LS_OPTIONS(ls_world_options, .seed = j->given.seed);
 #ifdef LOCKSTEP_WITH_MPI
     int rank = 0;
     if (!is(j->given.backend, "sim")) {
@@ -151,9 +151,9 @@ int example_spmd(int argc, char **argv, ls_spmd_program program, int ranks) {
     if (status == LS_OK && j.processes) {
         status = ls_spmd_run_backend(&result, program, &j.given, j.backend, NULL);
     } else if (status == LS_OK) {
-        const ls_spmd_options options = {.ranks = j.given.ranks,
-                                         .seed = j.given.seed,
-                                         .backend = is(j.given.backend, "sim") ? NULL : j.backend};
+        const ls_spmd_options options =
+            LS_OPTIONS(ls_spmd_options, .ranks = j.given.ranks, .seed = j.given.seed,
+                       .backend = is(j.given.backend, "sim") ? NULL : j.backend);
         status = ls_spmd_run(&result, program, &j.given, &options);
     }
     print_findings(result);

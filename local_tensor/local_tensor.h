@@ -84,6 +84,7 @@ void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_cou
 typedef struct ls_world ls_world;
 
 typedef struct ls_world_options {
+    size_t size;      // sizeof this struct (LS_OPTIONS); 0: as this header has it
     ls_mesh mesh;     // required
     uint64_t seed;    //
     const int *held;  // ranks this process holds, ascending; NULL: all

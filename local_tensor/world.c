@@ -44,10 +44,13 @@ static int fill_held(ls_world *world, const int *held) {
     return LS_OK;
 }
 
-int ls_world_create(ls_world **out, const ls_world_options *options) {
-    LS_ASSERT(out != NULL && options != NULL);
+int ls_world_create(ls_world **out, const ls_world_options *given) {
+    LS_ASSERT(out != NULL && given != NULL);
     *out = NULL;
     int size = 0;
+    ls_world_options own;
+    const ls_world_options *options = &own;
+    LS_TRY(ls_options_take(&own, sizeof own, given));
     if (ls_mesh_size(&size, &options->mesh) != LS_OK) {
         return ls_error_wrap("world");
     }

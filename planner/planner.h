@@ -88,6 +88,7 @@ typedef enum ls_planner_model { LS_PLANNER_LOCKSTEP, LS_PLANNER_TORCHREC } ls_pl
 #define LS_PLANNER_NODES_DEFAULT INT64_C(10000000)
 
 typedef struct ls_planner_options {
+    size_t size;  // sizeof this struct (LS_OPTIONS); 0: as this header has it
     ls_planner_model model;
     bool torchrec_options;  // enumerate TorchRec's options alone (its one column width)
     bool exact_only;        // no heuristic start: for tests of the search itself

@@ -232,9 +232,12 @@ static int fill(ls_planner_problem *problem, const ls_planner_table *tables) {
 
 int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topology,
                               const ls_planner_table *tables, int table_count,
-                              const ls_planner_options *options) {
-    LS_ASSERT(out && topology && options);
+                              const ls_planner_options *given) {
+    LS_ASSERT(out && topology && given);
     *out = NULL;
+    ls_planner_options own;
+    const ls_planner_options *options = &own;
+    LS_TRY(ls_options_take(&own, sizeof own, given));
     if (table_count < 1 || table_count > LS_PLANNER_TABLES_MAX) {
         return LS_FAIL(LS_ERR_INVALID, "plan: %d tables; there must be 1 to %d", table_count,
                        LS_PLANNER_TABLES_MAX);

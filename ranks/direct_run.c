@@ -80,10 +80,12 @@ int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg
         return LS_FAIL(LS_ERR_INVALID, "this process holds %d ranks; it must hold one",
                        ls_world_held_count(backend->world));
     }
+    ls_spmd_options own = {0};
+    LS_TRY(options != NULL ? ls_options_take(&own, sizeof own, options) : LS_OK);
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, 1, sizeof(ls_spmd)));
     ls_spmd *run = memory;
-    run->options = options != NULL ? *options : (ls_spmd_options){0};
+    run->options = own;
     int status = open_direct(run, backend, ls_world_held(backend->world)[0]);
     ls_hooks__run_open(run);
     if (status == LS_OK) {

@@ -33,6 +33,7 @@ typedef enum ls_schedule_kind {
 } ls_schedule_kind;
 
 typedef struct ls_spmd_options {
+    size_t size;    // sizeof this struct (LS_OPTIONS); 0: as this header has it
     int ranks;      // required
     ls_mesh mesh;   // ndim 0: one dimension of `ranks`
     uint64_t seed;  // of the schedule and of every random draw

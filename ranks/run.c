@@ -288,11 +288,12 @@ static int explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program
 int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
                 const ls_spmd_options *options) {
     LS_ASSERT(out != NULL && program != NULL && options != NULL);
-    ls_spmd_options own = *options;
+    ls_spmd_options own;
     ls_fault faults[LS_SPMD_FAULTS_MAX];
     uint64_t seed = 0, observed = 0;
     int tries = 0;
     *out = NULL;
+    LS_TRY(ls_options_take(&own, sizeof own, options));
     LS_TRY(own.fixed ? LS_OK : ls_spmd__environment(&own, faults, &tries));
     return tries > 0 ? explore(out, &seed, program, arg, &own, tries, &observed)
                      : run_once(out, program, arg, &own);
@@ -308,12 +309,13 @@ int ls_spmd__explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_progr
                      void *arg, const ls_spmd_options *options, uint64_t first_seed, int tries,
                      uint64_t *observed) {
     LS_ASSERT(out != NULL && failing_seed != NULL && options != NULL);
-    ls_spmd_options own = *options;
+    ls_spmd_options own;
     ls_fault faults[LS_SPMD_FAULTS_MAX];
     int more = 0;
     *out = NULL;
     *failing_seed = 0;
     *observed = 0;
+    LS_TRY(ls_options_take(&own, sizeof own, options));
     own.seed = first_seed;
     LS_TRY(own.fixed ? LS_OK : ls_spmd__environment(&own, faults, &more));
     int status = explore(out, failing_seed, program, arg, &own, more > 0 ? more : tries, observed);

@@ -423,9 +423,12 @@ static nccl_owner *take_kept(const ls_world *world, const ls_nccl_options *optio
     return NULL;
 }
 
-int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_options *options) {
+int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_options *given) {
     LS_ASSERT(out != NULL && world != NULL);
     *out = NULL;
+    ls_nccl_options own;
+    const ls_nccl_options *options = given != NULL ? &own : NULL;
+    LS_TRY(given != NULL ? ls_options_take(&own, sizeof own, given) : LS_OK);
     nccl_owner *made = take_kept(world, options);
     if (made != NULL) {
         bind(made, world, options);

@@ -41,7 +41,8 @@ typedef struct ls_nccl_kept {
 void ls_nccl_kept_free(ls_nccl_kept *kept);
 
 typedef struct ls_nccl_options {
-    double deadline_seconds;             // of one call, and of making a communicator; 0: 60
+    size_t size;              // sizeof this struct (LS_OPTIONS); 0: as this header has it
+    double deadline_seconds;  // of one call, and of making a communicator; 0: 60
     const ls_nccl_bootstrap *bootstrap;  // NULL: every rank of the world is held here
     bool unchecked;  // skip the checks before a call: mismatches then hang until the deadline. For
                      // tests of the deadline.

@@ -16,6 +16,7 @@ typedef struct ls_case_run {
     ls_arena *arena;  // the results'
     const ls_scenario *scenario;
     const ls_run_options *options;
+    ls_run_options own;  // what `options` points to
     ls_case_result result;
     ls_comparison comparison;
     ls_scenario_oracle *oracle;  // scenarios with tables

@@ -15,14 +15,16 @@
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
 
-static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
-                  const ls_run_options *options, const ls_backend_kind *backend, const char *real) {
-    const char *file = options->reproduce_of != NULL ? options->reproduce_of : scenario->file;
+static int begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
+                 const ls_run_options *given, const ls_backend_kind *backend, const char *real) {
+    ls_run_options options;
+    LS_TRY(ls_options_take(&options, sizeof options, given));
+    const char *file = options.reproduce_of != NULL ? options.reproduce_of : scenario->file;
     *run = (ls_case_run){
         .results = results,
         .arena = results->arena,
         .scenario = scenario,
-        .options = options,
+        .own = options,
         .comparison = {.arena = results->arena,
                        .main = real != NULL ? LS_JUDGE_REAL : LS_JUDGE_ORACLE,
                        .proves = scenario->draw > 0},
@@ -33,10 +35,12 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
                 .file = ls_arena_strdup(results->arena, scenario->file),
                 .backend = backend->name,
                 .real = real,
-                .reproduce = ls_result_command(results->arena, options->reproduce, file),
+                .reproduce = ls_result_command(results->arena, options.reproduce, file),
             },
     };
+    run->options = &run->own;
     ls_gdb_case = run;
+    return LS_OK;
 }
 
 // ---- Simulating ---------------------------------------------------------------------------------
@@ -237,7 +241,7 @@ static int run_drawn(ls_results *results, ls_scenario *scenario, int draw,
                      const ls_run_options *options) {
     ls_case_run run;
     const char *refused = ls_scenario_prove(scenario, draw, results->arena);
-    begin(&run, results, scenario, options, &ls_backend_kind_sim, NULL);
+    LS_TRY(begin(&run, results, scenario, options, &ls_backend_kind_sim, NULL));
     run.unjudged = refused;
     return finish(&run, refused != NULL ? LS_OK : run_simulated(&run));
 }
@@ -254,7 +258,7 @@ int ls_run_proved(ls_results *results, ls_scenario *scenario, const ls_run_optio
 int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
                      const ls_run_options *options) {
     ls_case_run run;
-    begin(&run, results, scenario, options, &ls_backend_kind_sim, NULL);
+    LS_TRY(begin(&run, results, scenario, options, &ls_backend_kind_sim, NULL));
     return finish(&run, run_simulated(&run));
 }
 
@@ -300,7 +304,7 @@ static int run_real(ls_case_run *run, const ls_backend_kind *backend) {
 int ls_run_real(ls_results *results, const ls_scenario *scenario, const ls_backend_kind *backend,
                 const ls_run_options *options) {
     ls_case_run run;
-    begin(&run, results, scenario, options, backend, NULL);
+    LS_TRY(begin(&run, results, scenario, options, backend, NULL));
     return finish(&run, run_real(&run, backend));
 }
 
@@ -417,8 +421,8 @@ static int run_compared(ls_case_run *run, const ls_real_source *real) {
 int ls_run_compared(ls_results *results, const ls_scenario *scenario, const ls_real_source *real,
                     const ls_run_options *options) {
     ls_case_run run;
-    begin(&run, results, scenario, options, &ls_backend_kind_sim,
-          real->backend != NULL ? real->backend->name : "recording");
+    LS_TRY(begin(&run, results, scenario, options, &ls_backend_kind_sim,
+                 real->backend != NULL ? real->backend->name : "recording"));
     run.comparison.partial = real->imported != NULL;
     return finish(&run, run_compared(&run, real));
 }
@@ -426,11 +430,11 @@ int ls_run_compared(ls_results *results, const ls_scenario *scenario, const ls_r
 int ls_run_recorded(ls_results *results, const ls_scenario *scenario,
                     const ls_backend_kind *backend, const ls_run_options *options) {
     ls_case_run run;
-    begin(&run, results, scenario, options, backend, NULL);
+    LS_TRY(begin(&run, results, scenario, options, backend, NULL));
     run.record_only = true;
     const ls_real_request request = {.scenario = scenario,
                                      .source = {.backend = backend},
-                                     .options = options,
+                                     .options = run.options,
                                      .too_few_gpus = &run.too_few_gpus};
     ls_finding finding = {0};
     bool found = false;

@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 typedef struct ls_run_options {
+    size_t size;        // sizeof this struct (LS_OPTIONS); 0: as this header has it
     const char *order;  // reduction order, replaces the scenario's; NULL: as the scenario says
     double deadline_seconds;  // for real runs
     const char *program_dir;  // where this program and lockstep-mpi lie

@@ -14,6 +14,7 @@ extern "C" {
 typedef struct ls_scenario ls_scenario;
 
 typedef struct ls_scenario_options {
+    size_t size;         // sizeof this struct (LS_OPTIONS); 0: as this header has it
     bool allow_outside;  // paths may leave the scenario's folder
     bool has_seed;       // --seed: replaces the file's
     uint64_t seed;       //

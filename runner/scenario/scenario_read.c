@@ -330,9 +330,12 @@ static int read_tree(ls_scenario *scenario, ls_reader *reader, const ls_scenario
 }
 
 int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
-                      const char *text, size_t bytes, const ls_scenario_options *options) {
+                      const char *text, size_t bytes, const ls_scenario_options *given) {
     LS_ASSERT(out != NULL && diagnostics != NULL && path != NULL);
     *out = NULL;
+    ls_scenario_options own;
+    const ls_scenario_options *options = given != NULL ? &own : NULL;
+    LS_TRY(given != NULL ? ls_options_take(&own, sizeof own, given) : LS_OK);
     LS_TRY(ls_diagnostics_set_source(diagnostics, text, bytes > LS_SCENARIO_BYTES_MAX ? 0 : bytes));
     ls_yaml_tree *tree = NULL;
     const ls_yaml_limits limits = {.bytes = LS_SCENARIO_BYTES_MAX,

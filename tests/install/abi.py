@@ -116,6 +116,9 @@ def main(prefix, cc, write=False):
         changed = [line for line in look(scratch, cc) if line not in now]
         if [line.split()[1] for line in changed] != ["ls_world_options"]:
             raise SystemExit(f"a planted field shows as {changed}")
+    sizeless = [line.split()[1] for line in now if re.match(r"struct ls_\w+_options \d+;(?! 0\+8 size_t size;)", line)]
+    if sizeless:
+        raise SystemExit(f"option structs that do not begin with their size: {', '.join(sizeless)}")
     print(f"{len(now)} lines")
     return bool(different)
 
