@@ -2,7 +2,7 @@
 
 found: rules that torch has wrong are found and confirmed on gloo, right ones pass.
 tables: a rule that this test registers wrong is new in the table; what a table lacks is resumed.
-program: the program of a defect shows it without lockstep.
+program: the program of a defect shows it without lockstep; a mesh of two dimensions.
 """
 import contextlib
 import json
@@ -119,6 +119,12 @@ def check_program(_):
         return work.forked(run)
 
     said = ["".join(line or "" for line in work.lines(*child, 300)) for child in [rank(0), rank(1)]]
+    def mesh(put):
+        """Two dimensions, whose groups the threads make together."""
+        for placements in ([("S(0)", "S(1)")], [("P(sum)", "R")]):
+            put(work.Threads().judge(judge.Reference(Call("cos", "x.cos()", (("x", "5x3"),)), 1), placements, (2, 2), False)[0])
+
+    assert list(work.lines(*work.forked(mesh), 300)) == ["right", "right"]
     values = said[0].replace("\n", "").replace(" ", "")
     assert values.startswith("unshardedtensor([[3.,3.],[3.,3.]]") and "DTensortensor([[6.,6.],[6.,6.]]" in values, said
     assert said[1] == "", said

@@ -23,7 +23,7 @@ def main():
     try:
         from torch.distributed import tensor  # noqa: F401
         if options["subject"] == "torchrec":
-            import torchrec  # noqa: F401
+            from lockstep.rules import torchrec_case  # noqa: F401
     except ImportError as error:
         print(f"lockstep prove --rules: {error}; name an interpreter that has it with --python", file=sys.stderr)
         sys.exit(NO_MODULE)

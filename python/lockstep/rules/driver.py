@@ -40,7 +40,7 @@ class Table:
                             self.rows[work.key_of(row)] = row
 
 
-def calls_of(subject, only):
+def calls_of(only):
     """(calls, notes): those whose name matches one of the patterns. A child makes them: this process forks and computes nothing."""
     chosen = [pattern.strip() for pattern in (only or "*").split(";")]
 
@@ -97,7 +97,7 @@ def confirm(rows, calls, seed):
     """Runs the rows on gloo; notes what gloo says. Returns how many agree."""
     items = [_item(row, calls, seed) for row in rows]
     agree = 0
-    for row, verdict in zip(rows, work.gloo(items)):
+    for row, verdict in zip(rows, work.confirmed(items)):
         row["gloo"] = verdict[0]
         if verdict[0] == row["verdict"] and verdict[2] == row.get("text", "") or verdict[0] == row["verdict"] == "hung":
             agree += 1
@@ -127,7 +127,8 @@ def _fold(threads, row, calls, seed):
     call, seed, *how = _item(row, calls, seed)
     found = shrink.locate(threads, judge.Reference(call, seed), *how)
     if found is None:
-        return {"operator": "a view or an alias", "given": " ".join(".".join(p) for p in row["placements"]), "result": ""}
+        return {"operator": f"no operator alone, in {row['name']}", "given": " ".join(".".join(p) for p in row["placements"]),
+                "result": ""}
     return found
 
 
@@ -137,7 +138,7 @@ def defects(rows, calls, seed, write):
         threads, seen = work.Threads(), {}
         for at, row in enumerate(rows):
             found = _fold(threads, row, calls, seed)
-            key = (found["operator"], row["pass"] if found["operator"].startswith("a view") else "")
+            key = (found["operator"], row.get("kind", ""))
             if key not in seen:
                 seen[key] = at
                 best = _shrunk(threads, row, calls, seed, found["operator"])
@@ -163,7 +164,7 @@ def _shrunk(threads, row, calls, seed, operator):
     call, _, placements, shape, backward = _item(row, calls, seed)
 
     def same(verdict):
-        return verdict[0] == "wrong" and verdict[1] == row.get("kind")
+        return verdict[0] == row["verdict"] and verdict[1] == row.get("kind", "")
 
     call, placements, shape, reference = shrink.least(threads, call, placements, shape, backward, seed, same)
     verdict = threads.judge(reference, placements, shape, backward)
@@ -207,15 +208,64 @@ def _told(row):
     return f"{where}: {row.get('text', '')}"
 
 
+def _torchrec(options):
+    """TorchRec's cases run on gloo processes from the start. Returns (rows, defects)."""
+    from lockstep.rules import torchrec_table
+
+    chosen = [pattern.strip() for pattern in (options["only"] or "*").split(";")]
+    cases = [(name, case) for name, case in torchrec_table.cases() if _matches(name, chosen) or _matches(torchrec_table.key(case), chosen)]
+    done, rows, found = Table(options["results"]).rows if options["resume"] else {}, [], {}
+    for count in (2,) if options["quick"] else (2, 4):
+        wanted = []
+        for name, case in cases:
+            row = {"name": name, "call": torchrec_table.key(case), "mesh": [count], "placements": [], "pass": "step"}
+            kept = done.get(work.key_of(row))
+            rows.append(kept or row)
+            if kept is None:
+                wanted.append((row, case))
+        for (row, case), verdict in zip(wanted, work.gloo(torchrec_table.judge_case, count, [case for _, case in wanted])):
+            row.update(verdict=verdict[0], kind=verdict[1], text=verdict[2], gloo=verdict[0])
+            if verdict[0] == "wrong":
+                row["defect"] = f"{row['name']} {case['pooling']} {verdict[1]} {case['optimizer'] if verdict[1] == 'update' else ''}".strip()
+                entry = found.setdefault(row["defect"], {"operator": row["defect"], "pass": "step", "call": row["call"],
+                                                         "text": verdict[2], "program": torchrec_table.program(case, count), "shown_by": 0})
+                entry["shown_by"] += 1
+    return rows, list(found.values())
+
+
+def _finish(options, rows, found, notes, checked, begun):
+    """Writes the table, the summary and the programs."""
+    with open(options["results"], "w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+    last = options["last"]
+    for verdict, (agree, drawn) in checked.items():
+        notes += [f"{agree} of {drawn} {verdict} results that were drawn are the same on gloo"] if drawn else []
+    totals = collections.Counter(row["verdict"] for row in rows)
+    notes.append(", ".join(f"{totals[kind]} {kind}" for kind in ORDER if totals[kind]) +
+                 f" of {len(rows)} combinations; {len(found)} distinct defects")
+    summary = {"cases": list(cases(rows)), "defects": found, "notes": notes, "sample": checked, "totals": totals,
+               "against": compared({work.key_of(row): row for row in rows}, last) if options["against"] else None,
+               "minutes": round((time.monotonic() - begun) / 60, 1)}
+    with open(options["summary"] or options["results"] + ".summary.json", "w", encoding="utf-8") as file:
+        json.dump(summary, file)
+    if options["programs"]:
+        _write_programs(options["programs"], found)
+    return 0
+
+
 def run(options):
     """Makes the table. options: subject, only, seed, results, summary, against, programs, resume, quick, sample, progress."""
     begun, seed, path = time.monotonic(), options["seed"], options["results"]
-    calls, notes = calls_of(options["subject"], options["only"])
+    options["last"] = Table(options["against"]).rows
+    if options["subject"] == "torchrec":
+        rows, found = _torchrec(options)
+        return _finish(options, rows, found, [], {}, begun)
+    calls, notes = calls_of(options["only"])
     if not calls:
         print(f"lockstep prove: no operator or expression has the name {options['only']}", file=sys.stderr)
         return USAGE
     done = Table(path).rows if options["resume"] else {}
-    last = Table(options["against"]).rows
     meshes = MESHES["quick" if options["quick"] else "all"]
     units = [(call, shape) for shape in meshes for call in (calls if shape == meshes[0] else _one_each(calls, seed, shape))]
     kept, skipped = dict(done), {}
@@ -236,24 +286,9 @@ def run(options):
     rows = [row for row in kept.values() if row["call"] in by_key]
     found = _settle(rows, by_key, seed)
     checked = _sampled(rows, by_key, seed, options["sample"])
-    with open(path, "w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row) + "\n")
     reasons = collections.Counter(row["text"].split(":")[0] for row in skipped.values())
     notes += [f"{count} calls are left out: {why}" for why, count in reasons.items()]
-    for verdict, (agree, drawn) in checked.items():
-        notes += [f"{agree} of {drawn} {verdict} results that were drawn are the same on gloo"] if drawn else []
-    totals = collections.Counter(row["verdict"] for row in rows)
-    notes.append(", ".join(f"{totals[kind]} {kind}" for kind in ORDER if totals[kind]) +
-                 f" of {len(rows)} combinations; {len(found)} distinct defects")
-    summary = {"cases": list(cases(rows)), "defects": found, "notes": notes, "sample": checked, "totals": totals,
-               "against": compared({work.key_of(row): row for row in rows}, last) if options["against"] else None,
-               "minutes": round((time.monotonic() - begun) / 60, 1)}
-    with open(options["summary"] or path + ".summary.json", "w", encoding="utf-8") as file:
-        json.dump(summary, file)
-    if options["programs"]:
-        _write_programs(options["programs"], found)
-    return 0
+    return _finish(options, rows, found, notes, checked, begun)
 
 
 def _write_programs(folder, found):
@@ -275,7 +310,7 @@ def _settle(rows, calls, seed):
         if group[0]["verdict"] != verdict:  # gloo says otherwise of the first, so of the group
             for row in group:
                 row["verdict"], row["text"] = group[0]["verdict"], group[0]["text"]
-    wrong = [row for row in chosen if row["verdict"] == "wrong"]
+    wrong = [row for row in chosen if row["verdict"] in ("wrong", "hung") and row.get("kind") != "crash"]
     return defects(wrong, calls, seed, lambda entry: None) if wrong else []
 
 

@@ -156,6 +156,18 @@ def _placements(out):
     return ", ".join("".join(map(inputs.name_of, one.placements)) if isinstance(one, DTensor) else "plain" for one in out)
 
 
+def forget():
+    """Drops what DTensor has cached of earlier calls in this thread, so that a result does not depend on what ran before."""
+    try:
+        from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+    except ImportError:  # an older torch
+        from torch.distributed.tensor import DTensor
+
+        DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache.cache_clear()
+    else:
+        _clear_sharding_prop_cache()
+
+
 def judge_rank(reference, placements, mesh, backward):
     """On one rank, all ranks together: (verdict or None, kind, sentence, placements of the results)."""
     call = reference.call

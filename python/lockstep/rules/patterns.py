@@ -32,7 +32,7 @@ x.amax(0) * -1; x.amax(0) + 1; x.amax() * 2; x.amax() * -2; -x.amax(1); x.amin(0
 x.sum(0).clamp(min=0); x.sum(0).sign(); x.sum(0).unsqueeze(0) + x; x - x.mean(0); x - x.amax(1, keepdim=True); x / x.abs().sum(1, keepdim=True).clamp(min=1); x.sum(0)[1:];
 torch.cat([x.sum(0), x.sum(0)]); torch.stack([x.sum(0), x.amax(0)]); x.cumsum(0)[-1]; x.diff(dim=0); x.diff(); x.T @ x; x @ x.T; x.T.contiguous().view(-1); x.sum(0).prod(); x.sum(0).norm();
 x.mean(0).norm(); x.remainder(4); x.fmod(4); x.floor_divide(2); x.reciprocal().nan_to_num(); torch.lerp(x, x * 2, 0.5); torch.addcmul(x, x, x, value=2);
-torch.addcdiv(x, x, x.abs() + 1); F.pad(x, (1, 1)); F.pad(x, (0, 0, 1, 0)); F.pad(x, (-1, 0)); torch.outer(x.view(-1), x.view(-1)); x.contiguous(); x.clone(); x.detach(); x.positive();
+torch.addcdiv(x, x, x.abs() + 1); F.pad(x, (1, 1)); F.pad(x, (0, 0, 1, 0)); F.pad(x, (-1, 0)); [F.pad(x, (1, 1)), F.pad(x, (0, 0, 1, 0))]; [torch.stack([x, x], 1), torch.stack([x, x], -1)]; torch.outer(x.view(-1), x.view(-1)); x.contiguous(); x.clone(); x.detach(); x.positive();
 torch.meshgrid(x[0], x[1], indexing='ij'); x.renorm(2, 0, 1.0); torch.cov(x); torch.corrcoef(x); torch.cdist(x, x); torch.trapezoid(x); torch.einsum('ij->ji', x); torch.einsum('ij->', x);
 torch.einsum('ij,kj->ik', x, x); torch.atleast_3d(x); torch.block_diag(x, x); torch.hstack([x, x]); torch.vstack([x, x]); torch.dstack([x, x]); torch.column_stack([x, x]);
 torch.heaviside(x, x); x.sum().item(); x.mean().item(); x.amax().item(); bool((x > 0).any()); x.numel(); x.size(0); x.stride(); x.is_contiguous(); x.tolist() if x.dim() == 0 else x.shape;

@@ -6,6 +6,7 @@ way to wait.
 """
 
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -68,7 +69,7 @@ def _forms(data):
 class _Call:
     """A collective that the ranks of a group join; the last of them computes it."""
 
-    token = None  # of the world that runs
+    token = None  # of the world that runs; None: its ranks run at the same time
     rank = threading.local()
 
     def __init__(self, size, collective, _group):
@@ -90,6 +91,9 @@ class _Call:
             except Exception as error:
                 self.error = error
             self.done = True
+        elif _Call.token is None:
+            while not self.done:
+                time.sleep(0.001)
         else:
             _Call.token.wait(_Call.rank.number, lambda: self.done)
         if self.error is not None:
@@ -113,6 +117,7 @@ class World:
 
     def __init__(self, count):
         self.count = count
+        self.ended = threading.Semaphore(0)
         self.jobs = [threading.Semaphore(0) for _ in range(count)]
         self.job, self.outcomes = None, [None] * count
         ready = threading.Barrier(count + 1)
@@ -134,7 +139,8 @@ class World:
         while True:
             self.jobs[rank].acquire()
             token = self.token
-            token.turns[rank].acquire()
+            if token is not None:
+                token.turns[rank].acquire()
             try:
                 self.outcomes[rank] = ("value", self.job(rank))
             except Hang:
@@ -142,7 +148,19 @@ class World:
             except Exception as error:
                 kind = "hung" if isinstance(error, Mismatch) else "error"
                 self.outcomes[rank] = (kind, f"{type(error).__name__}: {error}")
-            token.end(rank)
+            if token is not None:
+                token.end(rank)
+            else:
+                self.ended.release()
+
+    def freely(self, job):
+        """As run, with all ranks at the same time: to make groups, which wait for each other without collectives."""
+        self.job, self.token, _Call.token = job, None, None
+        for semaphore in self.jobs:
+            semaphore.release()
+        for _ in range(self.count):
+            self.ended.acquire()
+        return list(self.outcomes)
 
     def run(self, job):
         """Of each rank: ("value", job(rank)), ("error", sentence) or ("hung", sentence)."""

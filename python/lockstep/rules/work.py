@@ -52,7 +52,7 @@ class Threads:
             self.worlds[count] = threads.World(count)
         world = self.worlds[count]
         if shape not in self.meshes:
-            made = world.run(lambda rank: _meshes(shape))
+            made = world.freely(lambda rank: _meshes(shape))
             assert all(kind == "value" for kind, _ in made), made
             self.meshes[shape] = [mesh for _, mesh in made]
         return world.run(lambda rank: job(self.meshes[shape][rank]))
@@ -78,6 +78,7 @@ def unit(threads, call, shape, settings, done):
     if reference.why is not None:
         yield {"name": call.name, "call": call.key(), "verdict": "skipped", "text": reference.why[:300]}
         return
+    threads.each(shape, lambda mesh: judge.forget())
     most = settings["in_place"] if len(shape) == 1 and shape[0] == 2 and judge.changes(call.source) else settings["most"][shape]
     for placements in inputs.combinations(call, reference.wholes, shape, most, settings["seed"]):
         for backward in (False, True):
@@ -162,20 +163,28 @@ def table(units, settings, done, write):
         first = last + 1
 
 
-def _gloo_rank(rank, count, path, items, put):
+def _judge_call(item):
+    """On one rank of gloo processes, an item of `confirmed`."""
+    call, seed, placements, shape, backward = item
+    if shape not in _judge_call.meshes:
+        _judge_call.meshes[shape] = _meshes(shape)
+    reference = judge.Reference(call, seed)
+    judge.forget()
+    return judge.judge_rank(reference, placements, _judge_call.meshes[shape], backward)
+
+
+_judge_call.meshes = {}
+
+
+def _gloo_rank(rank, job, path, items, put):
     import torch.distributed as dist
 
-    store = dist.FileStore(path, count)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=count,
+    run, count = job
+    dist.init_process_group("gloo", store=dist.FileStore(path, count), rank=rank, world_size=count,
                             timeout=datetime.timedelta(seconds=GLOO_SECONDS))
-    meshes = {}
-    for at, (call, seed, placements, shape, backward) in items:
-        reference = judge.Reference(call, seed)
-        if shape not in meshes:
-            meshes[shape] = _meshes(shape)
-        put({"at": at, "kind": "started"})
+    for at, item in items:
         try:
-            outcome = ("value", judge.judge_rank(reference, placements, meshes[shape], backward))
+            outcome = ("value", run(item))
         except Exception as error:
             text = f"{type(error).__name__}: {error}".split("\n")[0]
             outcome = ("hung" if "imed out" in text or "Connection" in text else "error", text)
@@ -184,16 +193,15 @@ def _gloo_rank(rank, count, path, items, put):
             break
 
 
-def _gloo_run(count, items, found):
+def _gloo_run(job, items, found):
     """Runs items on processes until one fails; adds their verdicts to found, and returns what is left."""
+    count = job[1]
     path = f"/tmp/lockstep_rules_{os.getpid()}_{time.monotonic_ns()}"
-    ranks = [forked(lambda put, rank=rank: _gloo_rank(rank, count, path, items, put)) for rank in range(count)]
-    outcomes, started = {}, {}
+    ranks = [forked(lambda put, rank=rank: _gloo_rank(rank, job, path, items, put)) for rank in range(count)]
+    outcomes = {}
     for rank, (child, reader) in enumerate(ranks):
         for row in lines(child, reader, 3 * GLOO_SECONDS):
-            if row is not None and row["kind"] == "started":
-                started[rank] = row["at"]
-            elif row is not None:
+            if row is not None:
                 outcomes.setdefault(row["at"], {})[rank] = (row["kind"], row["value"])
     if os.path.exists(path):
         os.unlink(path)
@@ -208,11 +216,17 @@ def _gloo_run(count, items, found):
     return []
 
 
-def gloo(items):
-    """The verdicts on plain gloo processes. items: (call, seed, placements, mesh shape, backward)."""
-    found = {}
-    for count in sorted({torch.Size(shape).numel() for _, _, _, shape, _ in items}):
-        left = [(at, item) for at, item in enumerate(items) if torch.Size(item[3]).numel() == count]
-        while left:
-            left = _gloo_run(count, left, found)
+def gloo(run, count, items):
+    """The verdict of run(item) on `count` plain gloo processes, of each item."""
+    found, left = {}, list(enumerate(items))
+    while left:
+        left = _gloo_run((run, count), left, found)
     return [tuple(found[at]) for at in range(len(items))]
+
+
+def confirmed(items):
+    """The verdicts on plain gloo processes. items: (call, seed, placements, mesh shape, backward)."""
+    counts = [torch.Size(item[3]).numel() for item in items]
+    verdicts = {count: iter(gloo(_judge_call, count, [item for item, own in zip(items, counts) if own == count]))
+                for count in sorted(set(counts))}
+    return [next(verdicts[count]) for count in counts]

@@ -1,0 +1,22 @@
+"""`lockstep prove --rules torchrec`: cases that TorchRec has right pass, one that it has wrong is found. torchrec_rules.py LOCKSTEP"""
+import json
+import subprocess
+import sys
+
+RIGHT = ["bags: table_wise, sum, unweighted, rows 7,5, a rank without ids, sgd, FP32",
+         "bags: row_wise, mean, unweighted, rows 1,2, ids on all ranks, sgd, FP32",
+         "bags: column_wise, sum, weighted, rows 8,12, ids on all ranks, adagrad, FP32",
+         "bags: data_parallel, sum, unweighted, rows 8,12, ids on all ranks, sgd, FP32"]
+# TorchRec does not divide the partial sums of a grid by the lengths of bags.
+WRONG = "bags: grid, mean, unweighted, rows 7,5, a rank without ids, sgd, FP32"
+
+run = subprocess.run([sys.argv[1], "prove", "--rules", "torchrec", "--quick", "--only", ";".join([*RIGHT, WRONG]), "--python",
+                      sys.executable, "--json", "-"], capture_output=True, text=True)
+assert run.returncode == 1, (run.returncode, run.stdout, run.stderr)
+cases = {case["name"]: case for case in json.loads(run.stdout)["cases"]}
+assert len(cases) == 5, cases
+for name, case in cases.items():
+    wrong = name.endswith(" grid")
+    assert case["class"] == ("wrong" if wrong else case["class"]) and (case["verdict"] == "fail") == wrong, case
+    assert case["stages"][0]["elements"] == 1, case
+print("ok")
