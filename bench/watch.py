@@ -18,7 +18,7 @@ import sys
 import time
 
 HERE = os.path.abspath(__file__)
-KINDS = ("off", "none", "all")
+KINDS = ("off", "none", "compared")
 
 
 def gpt(small):
@@ -61,6 +61,8 @@ def train(kind, steps, small):
 
     if kind == "none":
         watch.is_noted = lambda step: False
+    elif kind == "compared":
+        watch.is_noted = lambda step: True
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     model, words = gpt(small)
@@ -78,7 +80,7 @@ def train(kind, steps, small):
 
 
 def measure(given, kind):
-    words = [given.lockstep, "exec", "-n", str(given.ranks), "--start", "fork", "--watch", "off" if kind == "off" else "all", "--",
+    words = [given.lockstep, "exec", "-n", str(given.ranks), "--start", "fork", "--watch", "off" if kind == "off" else "default", "--",
              sys.executable, HERE, "--train", kind, "--steps", str(given.steps), *(["--small"] if given.small else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = re.findall(r"TIME (\S+) (\d+)", done.stdout)

@@ -215,8 +215,8 @@ class _Stepper:
                 items.append(_text(f"settings of {type(optimizer).__name__} for {first}", shown))
         client.get().note(SETTINGS, key, self._about(one), one.members, step=self.steps - one.began, items=items)
 
-    def note_values(self, one, step, flags=0):
-        items, kept, state = [], [], self.optimizer().state
+    def note_values(self, one, step, flags=0, states=True):
+        items, kept, state = [], [], self.optimizer().state if states else {}
         for name, parameter in one.parameters:
             _value(items, kept, name, parameter)
         for name, parameter in one.parameters:
@@ -248,7 +248,8 @@ class _Stepper:
                 continue
             if is_noted(self.steps - one.began):
                 self._note_settings(one, self._key(one))
-                self.note_values(one, self.steps - one.began)
+                at = self.steps - one.began  # states are most of the data, and parameters show them one step later
+                self.note_values(one, at, states=mode() == "all" or at == 10 ** (len(str(at)) - 1))
                 one.excused = True
             self._account(one)
         if not closure:

@@ -287,7 +287,8 @@ def looks_at_values(optimizer, named, step):
             tell(NAN, f"the gradient of {name} is NaN on rank {dist.get_rank()} in step {step + 1}, and the loss is not\n")
             return
         local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
-        if _plain(local) and local.is_floating_point() and not bool(torch.isfinite(local.detach()).all()):
+        if _plain(local) and local.is_floating_point() and not bool(torch.isfinite(local.detach().sum())) and \
+                not bool(torch.isfinite(local).all()):
             _state["nan"] = True
             is_nan = bool(torch.isnan(local).any())
             tell(NAN if is_nan else INF, f"{name} has {'NaN' if is_nan else 'an infinity'} on rank {dist.get_rank()} after step {step}\n")
