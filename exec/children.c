@@ -2,6 +2,7 @@
 #define _GNU_SOURCE  // pipe2
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,23 +49,25 @@ static void add_word(ls_text *out, const char *name, const char *word) {
     set(out, name, list);
 }
 
-// A port that nobody has now, for programs that meet at one.
+// A port that nobody has now, for programs that meet at one. Below the ports that the kernel gives
+// to connections and to those who ask for any, which could take it before rank 0 listens.
 static int free_port(void) {
-    struct sockaddr_in6_like {
-        sa_family_t family;
-        unsigned char port[2];
-        unsigned char rest[28];
-    } address = {.family = AF_INET};
-    socklen_t bytes = 16;
-    int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 29500;
-    if (made >= 0 && bind(made, (const struct sockaddr *)(const void *)&address, 16) == 0 &&
-        getsockname(made, (struct sockaddr *)(void *)&address, &bytes) == 0) {
-        port = address.port[0] * 256 + address.port[1];
+    enum { FIRST = 15000, COUNT = 16000 };
+    for (int i = 0; i < COUNT; i++) {
+        struct sockaddr_in address = {.sin_family = AF_INET};
+        int port = FIRST + (int)(((long)getpid() + i) % COUNT);
+        address.sin_port = htons((uint16_t)port);
+        int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool free = made >= 0 && bind(made, (const struct sockaddr *)(const void *)&address,
+                                      sizeof address) == 0;
+        if (made >= 0) {
+            (void)close(made);
+        }
+        if (free) {
+            return port;
+        }
     }
-    if (made >= 0) {
-        (void)close(made);
-    }
-    return port;
+    return 29500;
 }
 
 // The environment of every process of the program. rank < 0: of a launcher.

@@ -163,7 +163,7 @@ class _Stepper:
     def __init__(self, optimizer):
         self.optimizer = weakref.ref(optimizer)
         self.steps, self.known, self.sets, self.plain, self.number = 0, None, [], [], None
-        self.works, self._begun, self._gradients, self.sharded = [], {}, steps.Gradients(), []
+        self.closure, self.works, self._begun, self._gradients, self.sharded = False, [], {}, steps.Gradients(), []
 
     def learn(self):
         """Which parameters are replicas; again when there are other models or parameters."""

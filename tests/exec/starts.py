@@ -40,6 +40,15 @@ def run(command, environment):
         return code, out.read(), err
 
 
+def is_port_safe(lockstep):
+    """Whether the port that ranks meet at is below those that the kernel gives to connections."""
+    out = subprocess.run([lockstep, "exec", "-n", "1", "--", "sh", "-c", "echo port $MASTER_PORT"], stdout=subprocess.PIPE,
+                         text=True, check=False).stdout
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        least = int(file.read().split()[0])
+    return 1024 <= int(out.split("port ")[1].split()[0]) < least
+
+
 def main():
     lockstep, stand_in, case = sys.argv[1:]
     name, code, words = CASES[case]
@@ -59,6 +68,8 @@ def main():
     wrong += [f"it does not say: {text}" for text in words if text not in said]
     if WAITS in words and not found["where"].endswith(f"start.py:{mark_line(PROGRAM, 'wait')}"):
         wrong.append(f"where: {found['where']}")
+    if case == "slow" and not is_port_safe(lockstep):
+        wrong.append("MASTER_PORT may be taken before rank 0 listens")
     if case == "stderr":
         for rank in range(3):
             lines = [line for line in err.splitlines() if line.startswith(f"rank {rank} ")]

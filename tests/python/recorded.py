@@ -355,10 +355,11 @@ def members():
     assert of(None, Replicate(), Replicate()) is None and of([0, 0], Replicate(), Partial()) is None
 
 
-class Wrapper:
+class Wrapper(nn.Module):
     """What a watch reads of a DDP model."""
 
     def __init__(self, module, hooks=()):
+        super().__init__()
         self.module, self.process_group, self._comm_hooks = module, "group", [(hook, None) for hook in hooks]
         self.parameters_to_ignore, self.require_backward_grad_sync = ["2.weight"], True
 
@@ -380,14 +381,14 @@ def steps():
         def step(summed, local=0, graded=True):
             fresh()
             for _ in range(summed):
-                watch._ran(model)
+                watch._ran(model, ())
             model.require_backward_grad_sync = False
             for _ in range(local):
-                watch._ran(model)
+                watch._ran(model, ())
             model.require_backward_grad_sync = True
             for parameter in module.parameters():
                 parameter.grad = torch.ones_like(parameter) if graded else None
-            watch._before(optimizer)
+            watch._before(optimizer, (optimizer,), {})
             optimizer.step()
             watch._after(optimizer)
             return {note.finding: note for note in CLIENT.notes}
@@ -426,7 +427,9 @@ def steps():
                 with torch.no_grad():
                     module[0].weight.add_(1)
             watch._steppers[optimizer].at_end()
-            assert [(note.finding, note.flags, note.step) for note in CLIENT.notes] == [("replica.diverged", flags, at)], CLIENT.notes
+            count, end = CLIENT.notes
+            assert (count.finding, count.items[0][0]) == ("work.differs", "the number of steps"), count
+            assert (end.finding, end.flags, end.step) == ("replica.diverged", flags, at), end
         # Until the end, of optimizers before the last only those are kept whose last step summed no gradients.
         second_ = torch.optim.SGD(module[1].parameters(), lr=0.1)
         for excused in (True, False):
@@ -441,11 +444,11 @@ def steps():
         # Several optimizers of the same replicas are numbered; a hook that does not sum promises nothing.
         other = torch.optim.SGD(module[1].parameters(), lr=0.1)
         fresh()
-        watch._before(other)
+        watch._before(other, (other,), {})
         assert {note.key for note in CLIENT.notes} == {"DistributedDataParallel, optimizer 2"}, CLIENT.notes
         model._comm_hooks = [(nn.functional.relu, None)]
         fresh()
-        watch._before(other)
+        watch._before(other, (other,), {})
         assert not CLIENT.notes
         assert watch._of(model).promises() is False and watch._of(object()) is None
         second = Wrapper(nn.Linear(1, 1))
@@ -465,7 +468,7 @@ def steps():
         assert len(CLIENT.notes) == 2
         dist.get_world_size = lambda: 1
         fresh()
-        watch._before(other)
+        watch._before(other, (other,), {})
         assert not CLIENT.notes
     finally:
         dist.get_process_group_ranks, dist.is_initialized, dist.get_world_size = ranks, initialized, size
@@ -487,7 +490,7 @@ def by_hand():
             for at in order:
                 work = made.allreduce([list(module.parameters())[at].grad])
                 work = work.wait() if waits else None
-            watch._before(optimizer)
+            watch._before(optimizer, (optimizer,), {})
             watch._after(optimizer)
             return CLIENT.notes
 
