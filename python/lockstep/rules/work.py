@@ -13,7 +13,9 @@ import torch
 from lockstep.rules import inputs, judge
 
 SILENT_SECONDS = 120  # a unit that reports nothing for so long is stopped: it loops within torch
-GLOO_SECONDS = 20
+GLOO_SECONDS = 120  # of one wait; processes on a busy machine come late and do not hang
+CONNECT_SECONDS = 20  # of a start, which is repeated
+GLOO_STARTS = 10
 
 
 def quiet():
@@ -181,7 +183,9 @@ def _gloo_rank(rank, job, path, items, put):
 
     run, count = job
     dist.init_process_group("gloo", store=dist.FileStore(path, count), rank=rank, world_size=count,
-                            timeout=datetime.timedelta(seconds=GLOO_SECONDS))
+                            timeout=datetime.timedelta(seconds=CONNECT_SECONDS))
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=GLOO_SECONDS))
+    put({"met": True})
     for at, item in items:
         try:
             outcome = ("value", run(item))
@@ -193,18 +197,29 @@ def _gloo_rank(rank, job, path, items, put):
             break
 
 
-def _gloo_run(job, items, found):
-    """Runs items on processes until one fails; adds their verdicts to found, and returns what is left."""
+def _gloo_start(job, items):
+    """The outcomes {item: {rank: outcome}} of one start of the processes; None if they did not meet."""
     count = job[1]
     path = f"/tmp/lockstep_rules_{os.getpid()}_{time.monotonic_ns()}"
     ranks = [forked(lambda put, rank=rank: _gloo_rank(rank, job, path, items, put)) for rank in range(count)]
-    outcomes = {}
+    outcomes, met = {}, 0
     for rank, (child, reader) in enumerate(ranks):
-        for row in lines(child, reader, 3 * GLOO_SECONDS):
-            if row is not None:
+        for row in lines(child, reader, 2 * GLOO_SECONDS):
+            if row is not None and "met" in row:
+                met += 1
+            elif row is not None:
                 outcomes.setdefault(row["at"], {})[rank] = (row["kind"], row["value"])
     if os.path.exists(path):
         os.unlink(path)
+    return outcomes if met == count else None
+
+
+def _gloo_run(job, items, found):
+    """Runs items on processes until one fails; adds their verdicts to found, and returns what is left."""
+    count = job[1]
+    outcomes = next((one for one in (_gloo_start(job, items) for _ in range(GLOO_STARTS)) if one is not None), None)
+    if outcomes is None:
+        raise RuntimeError(f"gloo did not connect {count} processes of this machine in {GLOO_STARTS} starts")
     for place, (at, _) in enumerate(items):
         mine = outcomes.get(at, {})
         if len(mine) == count and all(kind == "value" for kind, _ in mine.values()):
