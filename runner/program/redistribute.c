@@ -89,7 +89,9 @@ static int list(ls_redistributions *into, const ls_redistribution *one) {
         if (at == NULL) {
             return LS_ERR_MEMORY;
         }
-        memcpy(at, into->at, (size_t)into->count * sizeof *at);
+        if (into->count > 0) {
+            memcpy(at, into->at, (size_t)into->count * sizeof *at);
+        }
         into->at = at;
         into->room = room;
     }
