@@ -16,9 +16,9 @@ extern "C" {
 #define LS_OPTIONS(type, ...)                                                                      \
     { .size = sizeof(type), __VA_ARGS__ }
 
-// Fills own [own_size bytes, an option struct] with `given`; what the header of `given` does not
-// have is zero. A size of 0 stands for own_size. LS_ERR_UNSUPPORTED: `given` sets a member that
-// this library does not have.
+// Copies the option struct `given` into own [own_size bytes]. Members that are beyond the size of
+// `given` become zero; a size of 0 stands for own_size. LS_ERR_UNSUPPORTED: `given` sets a member
+// that this library does not have.
 LS_API_BACKENDS int ls_options_take(void *own, size_t own_size, const void *given);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// The finding of a run in which nobody can continue: who waits for what, and the circle.
+// Makes the finding of a deadlocked run: it lists what each thread waits for, and the cycle.
 #include <stdlib.h>
 #include <string.h>
 

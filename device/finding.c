@@ -1,4 +1,4 @@
-// Findings of device code: who did what.
+// Makes the findings of device code. Each names the rank, the block and the warp of an access.
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -12,8 +12,9 @@
 #define PUTS_MAX     (1 << 16)
 #define BARRIERS_MAX 16
 
-// ---- clock.c: who knows of what -----------------------------------------------------------------
-// Ticks of units, and sets of puts: whose data has arrived, whose source has been read.
+// ---- clock.c: vector clocks ---------------------------------------------------------------------
+// A clock has a tick for each unit and two sets of puts: those whose data has arrived, and those
+// whose source has been read.
 typedef struct device_clock {
     uint32_t *ticks;
     uint64_t *landed, *taken;
@@ -28,7 +29,7 @@ uint32_t ls_device__clock_at(const device_clock *clock, int unit);
 void ls_device__clock_put(device_clock *clock, uint32_t put, bool landed);
 bool ls_device__clock_has(const device_clock *clock, uint32_t put, bool landed);
 
-// ---- Units: what clocks tell apart: warps, host threads, streams --------------------------------
+// ---- Units of clocks: warps, host threads, streams ----------------------------------------------
 typedef struct device_unit {
     int id, rank, block, warp;  // block -1: host; -2: a stream
     const char *kernel;

@@ -1,4 +1,4 @@
-// Streams: what they were given, one after the other; events; CUDA's runtime calls on memory.
+// Streams run their work in order. Also events, and CUDA's runtime calls on memory.
 #include <stdlib.h>
 #include <string.h>
 

@@ -307,6 +307,15 @@ static int take_step(ls_reshard_plan *out, const world *w, ls_reshard_placement 
     return LS_OK;
 }
 
+// An empty plan, at the placements where it begins.
+static int begin(ls_reshard_plan *out, ls_reshard_placement *at, const world *w,
+                 const ls_reshard_placement *from, const ls_reshard_placement *to) {
+    *out = (ls_reshard_plan){0};
+    LS_TRY(check(w, from, to));
+    memcpy(at, from, (size_t)w->mesh->ndim * sizeof(*at));
+    return LS_OK;
+}
+
 static int go(ls_reshard_plan *out, const world *w, ls_reshard_placement *at, int mesh_dim,
               const ls_reshard_placement *to) {
     return same(&at[mesh_dim], to) ? LS_OK : take_step(out, w, at, mesh_dim, to);
@@ -332,10 +341,8 @@ int ls_reshard_in_order(ls_reshard_plan *out, double bytes, int tensor_ndim,
     LS_ASSERT(out && from && to && mesh);
     static const ls_reshard_placement replicate = {.kind = LS_RESHARD_REPLICATE};
     world w = {mesh, bytes, tensor_ndim};
-    *out = (ls_reshard_plan){0};
-    LS_TRY(check(&w, from, to));
     ls_reshard_placement at[LS_RESHARD_MESH_MAX];
-    memcpy(at, from, (size_t)mesh->ndim * sizeof(*at));
+    LS_TRY(begin(out, at, &w, from, to));
     for (int i = mesh->ndim - 1; i >= 0; i--) {
         if (!same(&at[i], &to[i])) {
             const ls_reshard_placement *next =
@@ -371,10 +378,8 @@ int ls_reshard_greedy(ls_reshard_plan *out, double bytes, int tensor_ndim,
     LS_ASSERT(out && from && to && mesh);
     static const ls_reshard_placement replicate = {.kind = LS_RESHARD_REPLICATE};
     world w = {mesh, bytes, tensor_ndim};
-    *out = (ls_reshard_plan){0};
-    LS_TRY(check(&w, from, to));
     ls_reshard_placement at[LS_RESHARD_MESH_MAX];
-    memcpy(at, from, (size_t)mesh->ndim * sizeof(*at));
+    LS_TRY(begin(out, at, &w, from, to));
     // Inner dimensions first; what an outer one will cut differently is gathered for now.
     for (int i = mesh->ndim - 1; i >= 0; i--) {
         const ls_reshard_placement *next = &to[i];

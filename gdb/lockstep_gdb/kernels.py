@@ -1,5 +1,5 @@
-"""Kernels of a CUDA program under `lockstep spmd`: blocks by rank, and where their threads are. A thread that waits is a fiber,
-whose frames lie on its own stack. Reads memory and nothing else."""
+"""Kernels of a CUDA program under `lockstep spmd`: blocks by rank, and where their threads are. A thread that waits is a fiber
+and has its frames on its own stack. This module only reads memory."""
 import gdb
 
 from . import memory, model

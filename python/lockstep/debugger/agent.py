@@ -184,7 +184,7 @@ class Agent:
             self._interrupt()
 
     def do_over(self, _request):
-        """The run has failed, and the hub has shown why: what is raised from here on follows from that."""
+        """The run has failed, and the hub has shown the reason. Later exceptions follow from it and are not shown."""
         self.over = True
 
     def do_resume(self, request):
@@ -280,7 +280,7 @@ class Agent:
             if frame is mode.frame and mode.how in ("next", "step", "until", "finish"):
                 caller = frames.program_caller(frame)
                 self.modes[thread] = Mode("next", caller)
-                if caller is None and thread != self.main:  # the thread ends: who waits for it goes on in its place
+                if caller is None and thread != self.main:  # the thread ends: the thread that joins it continues the step
                     self.modes[self.main] = Mode("step")
                     self._interrupt()
             return self._local

@@ -1,4 +1,4 @@
-"""Post-mortems: what each rank had at the finding or exception that stopped the run, as JSON (`lockstep exec --core DIR`)."""
+"""Post-mortems (`lockstep exec --core DIR`): JSON with the frames and variables of each rank when the run stopped."""
 
 import json
 import os
