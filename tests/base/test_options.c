@@ -39,10 +39,13 @@ Test(options, without_a_size_are_of_this_header) {
 }
 
 Test(options, of_an_older_header_lack_members) {
-    const older given = LS_OPTIONS(older, .ranks = 3);
+    const struct {
+        older given;
+        double beyond;  // where own has its deadline
+    } memory = {.given = LS_OPTIONS(older, .ranks = 3), .beyond = 7};
     own taken;
     memset(&taken, 0xff, sizeof taken);
-    cr_assert_eq(ls_options_take(&taken, sizeof taken, &given), LS_OK);
+    cr_assert_eq(ls_options_take(&taken, sizeof taken, &memory.given), LS_OK);
     cr_assert_eq(taken.ranks, 3);
     cr_assert_eq(taken.deadline, 0);
 }
