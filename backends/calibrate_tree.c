@@ -59,7 +59,10 @@ static int write_tree(tree_text *t, const int *members, int count, bool open) {
     }
     int left[LS_CALIBRATE_RANKS_MAX], right[LS_CALIBRATE_RANKS_MAX], lefts = 0, rights = 0;
     LS_TRY(split(left, &lefts, right, &rights, t, members, count));
-    const int *own = lefts == 1 ? left : rights == 1 ? right : left;
+    const int *own = rights == 1 ? right : left;
+    if (lefts == 1) {
+        own = left;
+    }
     int owns = own == left ? lefts : rights;
     const int *rest = own == left ? right : left;
     int rests = own == left ? rights : lefts;

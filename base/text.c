@@ -73,26 +73,34 @@ void ls_text_repeat(ls_text *text, char c, size_t count) {
     text->data[text->length] = 0;
 }
 
+size_t ls_text_utf8_length(const unsigned char *s, size_t bytes) {
+    size_t length = 1;
+    if (s[0] >= 0x80) {
+        length = s[0] >= 0xc2 && s[0] <= 0xf4 ? 2U + (s[0] >= 0xe0) + (s[0] >= 0xf0) : 0;
+    }
+    if (length > bytes) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80) {  // the end of a string too
+            return 0;
+        }
+    }
+    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||  // surrogates
+               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
+    return bad ? 0 : length;
+}
+
 size_t ls_text_printable(const char *text, size_t bytes) {
     const unsigned char *s = (const unsigned char *)text;
     if (bytes == 0 || s[0] < 0x80) {
         return bytes > 0 && s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
     }
-    size_t length = s[0] >= 0xc2 && s[0] <= 0xdf   ? 2
-                    : s[0] >= 0xe0 && s[0] <= 0xef ? 3
-                    : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
-                                                   : 0;
-    if (length > bytes) {
+    size_t length = ls_text_utf8_length(s, bytes);
+    if (length == 0) {
         return 0;
     }
-    for (size_t i = 1; i < length; i++) {
-        if (s[i] < 0x80 || s[i] > 0xbf) {
-            return 0;
-        }
-    }
-    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||  // surrogates
-               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f) ||
-               (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe) ||  // U+FFFE, U+FFFF
+    bool bad = (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe) ||  // U+FFFE, U+FFFF
                (s[0] == 0xe2 && s[1] == 0x80 &&                   // bidirectional overrides
                 ((s[2] >= 0xa8 && s[2] <= 0xae) || s[2] == 0x8e || s[2] == 0x8f)) ||
                (s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9) ||
@@ -249,7 +257,12 @@ static bool same_letters(const char *a, const char *b) {
 
 const char *ls_nearest(const char *word, const char *const *names, size_t count) {
     size_t length = strlen(word);
-    size_t limit = length <= 1 ? 0 : length <= 3 ? 1 : length <= 7 ? 2 : 3;
+    size_t limit = length <= 7 ? 2 : 3;
+    if (length <= 1) {
+        limit = 0;
+    } else if (length <= 3) {
+        limit = 1;
+    }
     size_t best_distance = limit + 1;
     const char *best = NULL;
     for (size_t i = 0; i < count; i++) {

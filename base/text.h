@@ -24,6 +24,8 @@ LS_API_BACKENDS void ls_text_append(ls_text *text, const char *data, size_t leng
 LS_API_BACKENDS void ls_text_puts(ls_text *text, const char *string);
 LS_API_BACKENDS void ls_text_printf(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
 void ls_text_repeat(ls_text *text, char c, size_t count);
+// Bytes of the first character of s [bytes] when it is UTF-8; else 0.
+size_t ls_text_utf8_length(const unsigned char *s, size_t bytes);
 // Bytes of the first character of text [bytes] when it is UTF-8 and no control character; else 0.
 size_t ls_text_printable(const char *text, size_t bytes);
 // Appends text [bytes], which may be hostile, as one harmless line: a tab becomes a space, and a

@@ -81,7 +81,12 @@ static int open_setup(setup *s, const plan *p) {
     // Sums of whole numbers are exact in any order; narrow floats hold few of them.
     bool narrow = s->bytes < sizeof(float);
     for (size_t i = 0; i < ranks * s->send_elements; i++) {
-        double value = !narrow ? (double)(i % 251) : i < s->send_elements ? (double)(i % 7) : 0;
+        double value;
+        if (!narrow) {
+            value = (double)(i % 251);
+        } else {
+            value = i < s->send_elements ? (double)(i % 7) : 0;
+        }
         ls_element_from_f64(s->send + i * s->bytes, s->dtype, value);
     }
     memset(s->recv, 1, ranks * s->recv_elements * s->bytes);

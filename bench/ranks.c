@@ -143,13 +143,17 @@ static int calls_of_one_kind(ls_rank *self, void *arg) {
     const checked *c = arg;
     size_t own = (size_t)ls_rank_id(self) * c->elements;
     const ls_collective *collective = ls_collective_of(c->kind);
+    size_t count;
+    if (ls_collective_has_counts(collective)) {
+        count = c->elements / (size_t)c->ranks;
+    } else {
+        count = ls_collective_has_data(collective) ? c->elements : 0;
+    }
     const ls_call call = {
         .kind = c->kind,
         .dtype = LS_F32,
         .op = LS_SUM,
-        .count = ls_collective_has_counts(collective) ? c->elements / (size_t)c->ranks
-                 : ls_collective_has_data(collective) ? c->elements
-                                                      : 0,
+        .count = count,
         .send = c->send + own,
         .recv = c->recv + own,
     };

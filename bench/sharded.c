@@ -169,7 +169,10 @@ static int cut_inputs(run *r) {
 static int cut_table(run *r, int t) {
     ls_sharding sharding = r->shardings[t];
     int64_t rows = about[t].rows;
-    int shards = sharding == LS_TABLE_WISE ? 1 : sharding == LS_COLUMN_WISE ? 4 : RANKS;
+    int shards = sharding == LS_COLUMN_WISE ? 4 : RANKS;
+    if (sharding == LS_TABLE_WISE) {
+        shards = 1;
+    }
     ls_plan_shard *own = ls_arena_alloc(r->arena, (size_t)shards, sizeof *own);
     if (own == NULL) {
         return LS_ERR_MEMORY;
@@ -268,9 +271,11 @@ static size_t bytes_by_definition(const run *r) {
         size_t outputs = (size_t)SAMPLES * DIM * sizeof(float);
         size_t table = (size_t)about[t].rows * DIM * sizeof(float);
         size_t touched = r->plain[t].touched * DIM * sizeof(float);
-        bytes += r->shardings[t] == LS_ROW_WISE        ? RANKS * outputs
-                 : r->shardings[t] == LS_DATA_PARALLEL ? RANKS * (table + touched)
-                                                       : 2 * outputs;
+        if (r->shardings[t] == LS_ROW_WISE) {
+            bytes += RANKS * outputs;
+        } else {
+            bytes += r->shardings[t] == LS_DATA_PARALLEL ? RANKS * (table + touched) : 2 * outputs;
+        }
     }
     return bytes;
 }

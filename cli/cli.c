@@ -140,7 +140,10 @@ int cli_print(const ls_text *text) {
 // The exit code of the findings stands unless an output could not be written: a reader of that file
 // would miss them.
 static int worse(int a, int b) {
-    return a == LS_EXIT_OK || b == LS_EXIT_ENVIRONMENT ? (b != LS_EXIT_OK ? b : a) : a;
+    if (a == LS_EXIT_OK || b == LS_EXIT_ENVIRONMENT) {
+        return b != LS_EXIT_OK ? b : a;
+    }
+    return a;
 }
 
 typedef int report_writer(ls_text *out, const ls_results *results);
@@ -165,11 +168,14 @@ int cli_report_with(const ls_results *results, const ls_text *summary, bool coun
     bool summed_up = summary != NULL && summary->length > 0;
     const cli_common *common = &cli_options_common;
     cli_progress_end();
-    int code = results->environment != 0 ? LS_EXIT_ENVIRONMENT
-               : results->unusable != 0  ? LS_EXIT_USAGE
-               : results->failed != 0    ? LS_EXIT_FINDING
-               : results->passed == 0    ? LS_EXIT_NOTHING
-                                         : LS_EXIT_OK;
+    int code = results->passed == 0 ? LS_EXIT_NOTHING : LS_EXIT_OK;
+    if (results->environment != 0) {
+        code = LS_EXIT_ENVIRONMENT;
+    } else if (results->unusable != 0) {
+        code = LS_EXIT_USAGE;
+    } else if (results->failed != 0) {
+        code = LS_EXIT_FINDING;
+    }
     if (!cli_stdout_taken()) {
         ls_text text = {0};
         ls_report_style style = {.color = cli_color_on(),

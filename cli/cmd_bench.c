@@ -124,16 +124,18 @@ static int write_pages(const ls_bench *bench) {
         const char *kept = ls_arena_strdup(results->arena, ls_text_string(&name));
         ls_text_free(&name);
         bool pass = row_passes(row);
-        status = kept == NULL ? LS_ERR_MEMORY
-                              : ls_results_add(results, &(ls_case_result){
-                                                            .name = kept,
-                                                            .file = row->suite,
-                                                            .pass = pass,
-                                                            .class_ = pass ? LS_CLASS_BIT_EXACT
-                                                                           : LS_CLASS_FINDING,
-                                                            .error = pass ? NULL : "over the limit",
-                                                            .seconds = row->time_ms * 1e-3,
-                                                        });
+        status = LS_ERR_MEMORY;
+        if (kept != NULL) {
+            status =
+                ls_results_add(results, &(ls_case_result){
+                                            .name = kept,
+                                            .file = row->suite,
+                                            .pass = pass,
+                                            .class_ = pass ? LS_CLASS_BIT_EXACT : LS_CLASS_FINDING,
+                                            .error = pass ? NULL : "over the limit",
+                                            .seconds = row->time_ms * 1e-3,
+                                        });
+        }
     }
     int code = status == LS_OK ? cli_report_pages(results) : cli_fail(status);
     ls_results_free(results);
@@ -194,7 +196,10 @@ static int run(const cli_args *args) {
         return LS_EXIT_ENVIRONMENT;
     }
     bench->repetitions = repetitions;
-    bench->only = planner ? "planner" : lookup ? "lookup" : only;
+    bench->only = lookup ? "lookup" : only;
+    if (planner) {
+        bench->only = "planner";
+    }
     bench->sizes = (ls_bench_sizes){.rows = rows,
                                     .dim = dim,
                                     .bags = bags,

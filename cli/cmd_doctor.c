@@ -142,11 +142,13 @@ static void ask_cuda(checks *list, const char *program, const char *kind, const 
     (void)snprintf(yes, sizeof yes, "%s yes ", name);
     (void)snprintf(no, sizeof no, "%s no ", name);
     program_line(told, sizeof told, program, "doctor", needle);
-    char *answer = strstr(told, yes);
+    const char *answer = strstr(told, yes);
     bool works = answer != NULL;
-    answer = works ? answer : strstr(told, no);
-    add(list, kind, name, works, "lockstep-cuda: %.400s",
-        answer != NULL ? answer + strlen(works ? yes : no) : "it does not answer");
+    answer = works ? answer + strlen(yes) : strstr(told, no);
+    if (!works) {
+        answer = answer != NULL ? answer + strlen(no) : "it does not answer";
+    }
+    add(list, kind, name, works, "lockstep-cuda: %.400s", answer);
 }
 #endif
 
@@ -227,7 +229,10 @@ static void write_text(ls_text *out, const checks *list) {
     bool color = cli_color_on();
     for (int i = 0; i < list->count; i++) {
         const check *row = &list->rows[i];
-        const char *on = !color ? "" : row->available ? "\033[32m" : "\033[33m";
+        const char *on = row->available ? "\033[32m" : "\033[33m";
+        if (!color) {
+            on = "";
+        }
         ls_text_printf(out, "%-8s %-14s %s%-4s%s %s\n", row->kind, row->name, on,
                        row->available ? "yes" : "no", color ? "\033[0m" : "", row->text);
     }

@@ -178,9 +178,10 @@ static int options_of(settings *out) {
     out->exec.modules = given.preload;
     out->exec.observe = given.observe;
     out->exec.record = given.compare ? NULL : given.record;
-    out->exec.kept = given.payload ? LS_EXEC_KEPT_PAYLOAD
-                     : given.hash  ? LS_EXEC_KEPT_HASHES
-                                   : LS_EXEC_KEPT_NOTHING;
+    out->exec.kept = given.hash ? LS_EXEC_KEPT_HASHES : LS_EXEC_KEPT_NOTHING;
+    if (given.payload) {
+        out->exec.kept = LS_EXEC_KEPT_PAYLOAD;
+    }
     out->exec.flight = given.flight;
     out->exec.watch = watches[given.watch];
     out->exec.strict = given.strict;
@@ -272,9 +273,7 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
         .file = used->name,
         .backend = backend,
         .pass = pass,
-        .class_ = pass        ? LS_CLASS_CHECKED
-                  : count > 0 ? LS_CLASS_FINDING
-                              : LS_CLASS_ERROR,
+        .class_ = cli_program_class(pass, count),
         .calls = cli_exec_calls(results->arena, result),
         .call_count = result->made_count,
         .timeline = result->sets,
@@ -340,8 +339,8 @@ static int compare_in(ls_results *results, ls_text *summary, ls_exec_result *ran
                                 .program_dir = cli_program_dir(),
                                 .reproduce = "lockstep replay",
                                 .reproduce_of = given.record != NULL ? dir : "DIR"};
-    return both.name != NULL ? cli_exec_compare(results, summary, &both, passed ? &how : NULL)
-                             : LS_ERR_MEMORY;
+    LS_TRY(both.name != NULL ? LS_OK : LS_ERR_MEMORY);
+    return cli_exec_compare(results, summary, &both, passed ? &how : NULL);
 }
 
 static int run_twice(ls_results *results, ls_text *summary, ls_exec_result *ran,
@@ -458,7 +457,8 @@ static int run(const cli_args *args) {
         code == LS_EXIT_OK && given.compare ? cli_exec_find_front(used.observer, room, true) : code;
     // Without a trace the machine is the plan's alone.
     bool clock = cli_options_common.trace != NULL || given.torchrec_plan == NULL;
-    code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, clock ? given.machine : NULL) : code;
+    const char *machine = clock ? given.machine : NULL;
+    code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, machine) : code;
     if (code != LS_EXIT_OK) {
         ls_order_free(used.order);
         return code;

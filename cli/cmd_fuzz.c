@@ -110,10 +110,12 @@ static int fuzz(const cli_args *files) {
     ls_run_options run =
         cli_run_options_of(&(cli_run_options){.allow_outside = given.allow_outside}, &nothing);
     const double seconds = given.minutes_given ? given.minutes * 60 : given.seconds;
-    int total = files->count > 0  ? files->count
-                : given.count > 0 ? given.count
-                : seconds > 0     ? 1000000000
-                                  : CASES_DEFAULT;
+    int total = seconds > 0 ? 1000000000 : CASES_DEFAULT;
+    if (files->count > 0) {
+        total = files->count;
+    } else if (given.count > 0) {
+        total = given.count;
+    }
     const ls_fuzz_options campaign = {
         .seed = cli_options_common.seed,
         .first = files->count > 0 ? 0 : (uint32_t)given.first,

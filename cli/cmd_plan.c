@@ -265,8 +265,9 @@ static int write_validated(const ls_planner_problem *problem, const ls_planner_r
     WRITE(code, cli_options_common.json,
           (ls_validate_write_json(&text_, ranks, scenario->ranks), LS_OK));
     code = code == LS_EXIT_OK ? write_plan_files(problem, result) : code;
-    code = code == LS_EXIT_OK ? write_pages(scenario->file, equal ? NULL : ls_text_string(&text))
-                              : code;
+    if (code == LS_EXIT_OK) {
+        code = write_pages(scenario->file, equal ? NULL : ls_text_string(&text));
+    }
     ls_text_free(&text);
     return code == LS_EXIT_OK && !equal ? LS_EXIT_FINDING : code;
 }
@@ -387,10 +388,14 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     if (status == LS_OK && code == LS_EXIT_OK) {
         status = ls_planner_solve(&result, problem);
         if (status == LS_OK) {
-            code = !result.found    ? write_missing(problem, &result, scenario->file)
-                   : given.measured ? write_measured(times, problem, &result, scenario, arena)
-                   : given.validate ? write_validated(problem, &result, scenario, arena)
-                                    : write_found(problem, &result, scenario->file);
+            if (!result.found) {
+                code = write_missing(problem, &result, scenario->file);
+            } else if (given.measured) {
+                code = write_measured(times, problem, &result, scenario, arena);
+            } else {
+                code = given.validate ? write_validated(problem, &result, scenario, arena)
+                                      : write_found(problem, &result, scenario->file);
+            }
         }
     }
     if (status != LS_OK) {

@@ -77,9 +77,9 @@ static int report(const ls_checkpoint *from, const ls_plan *plan, const char *to
     if (status == LS_OK) {
         status = ls_results_add(results, &(ls_case_result){.name = to, .file = to, .pass = true});
     }
-    code = code != LS_EXIT_OK ? code
-           : status == LS_OK  ? cli_report_pages(results)
-                              : cli_fail(status);
+    if (code == LS_EXIT_OK) {
+        code = status == LS_OK ? cli_report_pages(results) : cli_fail(status);
+    }
     ls_results_free(results);
     return code;
 }

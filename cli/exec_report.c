@@ -31,16 +31,18 @@ bool cli_exec_find_python(char *out, size_t bytes) {
 
 const char *cli_exec_error(ls_arena *arena, const ls_exec_result *result, int ranks) {
     if (result->failed_rank >= 0) {
-        return ranks > 0
-                   ? ls_arena_printf(arena, "the process of rank %d ended with exit code %d%s%s",
-                                     result->failed_rank, result->failed_code,
-                                     result->failed_line[0] != 0 ? ": " : "", result->failed_line)
-                   : ls_arena_printf(arena, "the program ended with exit code %d",
-                                     result->failed_code);
+        if (ranks > 0) {
+            return ls_arena_printf(arena, "the process of rank %d ended with exit code %d%s%s",
+                                   result->failed_rank, result->failed_code,
+                                   result->failed_line[0] != 0 ? ": " : "", result->failed_line);
+        }
+        return ls_arena_printf(arena, "the program ended with exit code %d", result->failed_code);
     }
-    return result->died ? ranks > 0 ? "a process of the program was killed"
-                                    : "the program, or a process of it, was killed"
-                        : ls_arena_strdup(arena, result->why);
+    if (result->died) {
+        return ranks > 0 ? "a process of the program was killed"
+                         : "the program, or a process of it, was killed";
+    }
+    return ls_arena_strdup(arena, result->why);
 }
 
 // The words of Python's options that have one more behind them.
@@ -163,7 +165,10 @@ static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
         if (strncmp(word, "last calls of", strlen("last calls of")) == 0) {
             break;
         }
-        size_t skip = strncmp(word, "ranks ", 6) == 0 ? 6 : strncmp(word, "rank ", 5) == 0 ? 5 : 0;
+        size_t skip = 6;
+        if (strncmp(word, "ranks ", 6) != 0) {
+            skip = strncmp(word, "rank ", 5) == 0 ? 5 : 0;
+        }
         if (skip > 0 && word[skip] >= '0' && word[skip] <= '9') {
             int rank = (int)strtol(word + skip, NULL, 10);
             if (!among(shown, count, rank) && add_stack(&text, result, rank, line, length)) {

@@ -117,7 +117,10 @@ static int cost(ls_text *out, const char *path, ls_scenario *scenario, const cha
     status = status == LS_OK ? ls_scenario_planner_tables(&tables, &cut, scenario, INFINITY, arena)
                              : status;
     status = status == LS_OK ? solve(out, &fits, &topology, tables, scenario->table_count) : status;
-    return status != LS_OK ? cli_fail(status) : fits ? LS_EXIT_OK : LS_EXIT_FINDING;
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    return fits ? LS_EXIT_OK : LS_EXIT_FINDING;
 }
 
 static int cost_given(ls_text *out, const char *path, const char *tables, int ranks,

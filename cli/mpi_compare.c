@@ -329,9 +329,10 @@ static void compare_files(ls_text *text, const cli_mpi_files *here, const cli_mp
 
 int cli_mpi_files_open(cli_mpi_files **out, ls_arena *arena, const char *pattern) {
     *out = pattern != NULL ? ls_arena_alloc(arena, 1, sizeof **out) : NULL;
-    return pattern == NULL ? LS_OK
-           : *out == NULL  ? LS_ERR_MEMORY
-                           : read_files(*out, arena, pattern);
+    if (pattern == NULL) {
+        return LS_OK;
+    }
+    return *out == NULL ? LS_ERR_MEMORY : read_files(*out, arena, pattern);
 }
 
 // A rank's exit code there; -1: it was ended before it had one.
@@ -435,7 +436,10 @@ static int compare(ls_case_result *row, ls_text *text, const ls_reaper *reaper, 
                        real->files->pattern);
     }
     row->pass = differ == 0 && !row->unusable;
-    row->class_ = differ > 0 ? LS_CLASS_WRONG : row->unusable ? LS_CLASS_ERROR : LS_CLASS_BIT_EXACT;
+    row->class_ = row->unusable ? LS_CLASS_ERROR : LS_CLASS_BIT_EXACT;
+    if (differ > 0) {
+        row->class_ = LS_CLASS_WRONG;
+    }
     if (row->pass && compared.bytes == 0) {
         row->unproven = "the ranks exit alike, and nothing that they print is compared";
     } else if (row->pass) {

@@ -5,6 +5,10 @@
 
 int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
                          const cli_program_options *program) {
+    double deadline_seconds = program->deadline_seconds > 0 ? program->deadline_seconds : -1;
+    if (!program->deadline_given) {
+        deadline_seconds = 60;
+    }
     *out = (ls_spmd_options){
         .ranks = program->ranks,
         .seed = cli_options_common.seed,
@@ -15,9 +19,7 @@ int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
         .stack_bytes = (size_t)program->stack_kib << 10,
         .history = program->history,
         .fixed = true,
-        .deadline_seconds = !program->deadline_given        ? 60
-                            : program->deadline_seconds > 0 ? program->deadline_seconds
-                                                            : -1,
+        .deadline_seconds = deadline_seconds,
     };
     if (program->delayed_given && !program->schedule_given) {
         out->schedule = LS_SCHEDULE_DELAY;
@@ -63,6 +65,13 @@ const char *cli_program_checked(ls_arena *arena, uint64_t calls, int ranks) {
                            ranks == 1 ? "" : "s", calls == 1 && ranks == 1 ? "s" : "");
 }
 
+ls_class cli_program_class(bool pass, int findings) {
+    if (pass) {
+        return LS_CLASS_CHECKED;
+    }
+    return findings > 0 ? LS_CLASS_FINDING : LS_CLASS_ERROR;
+}
+
 int cli_program_add(ls_results *results, const char *name, const ls_spmd_result *result, int status,
                     ls_text *reproduce) {
     int count = 0;
@@ -74,9 +83,7 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
         .file = name,
         .backend = "sim",
         .pass = status == LS_OK,
-        .class_ = status == LS_OK ? LS_CLASS_CHECKED
-                  : count > 0     ? LS_CLASS_FINDING
-                                  : LS_CLASS_ERROR,
+        .class_ = cli_program_class(status == LS_OK, count),
         .findings = findings,
         .finding_count = count,
         .environment = count == 0 && status == LS_ERR_LIMIT,

@@ -80,6 +80,8 @@ int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
 // Notes what is no finding: warnings, and faults that were not injected. result may be NULL.
 void cli_program_notes(const ls_spmd_result *result, int fault_count);
 
+// The class of a run of which nothing is compared.
+ls_class cli_program_class(bool pass, int findings);
 // Adds a run that ended with `status` as a case; frees `reproduce`. The checks of a run without a
 // finding.
 const char *cli_program_checked(ls_arena *arena, uint64_t calls, int ranks);

@@ -172,20 +172,21 @@ static int add_case(ls_results *results, const cli_rules *given, const json_t *o
     }
     const bool refused = judged + hung == 0;
     const unsigned long long refusals = count_of(object, "refused");
-    ls_case_result row = {
-        .name = name,
-        .file = given->subject,
-        .pass = wrong + hung == 0,
-        .class_ = LS_CLASS_UNJUDGED,
-        .stages = stages,
-        .stage_count = refused ? 0 : count,
-        .skipped = refused,
-        .skip_reason = refused ? "every combination is refused" : NULL,
-        .note = refusals == 0
-                    ? NULL
-                    : ls_arena_printf(arena, "%llu combinations are refused%s%s", refusals,
-                                      *reason != 0 ? ", the first: " : "", reason),
-        .reproduce = reproduce(arena, given, name)};
+    const char *note = NULL;
+    if (refusals != 0) {
+        note = ls_arena_printf(arena, "%llu combinations are refused%s%s", refusals,
+                               *reason != 0 ? ", the first: " : "", reason);
+    }
+    ls_case_result row = {.name = name,
+                          .file = given->subject,
+                          .pass = wrong + hung == 0,
+                          .class_ = LS_CLASS_UNJUDGED,
+                          .stages = stages,
+                          .stage_count = refused ? 0 : count,
+                          .skipped = refused,
+                          .skip_reason = refused ? "every combination is refused" : NULL,
+                          .note = note,
+                          .reproduce = reproduce(arena, given, name)};
     return ls_results_add(results, &row);
 }
 

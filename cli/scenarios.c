@@ -202,7 +202,10 @@ int cli_scenarios_run(const cli_args *files, const cli_run_options *options, con
 
 ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text *command) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int processes = options->processes > 0 ? options->processes : cores > 0 ? (int)cores : 1;
+    int processes = cores > 0 ? (int)cores : 1;
+    if (options->processes > 0) {
+        processes = options->processes;
+    }
     return (ls_run_options){
         .order = options->order,
         .deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 60.0,

@@ -63,9 +63,10 @@ static int check_splits(const ls_call *const *calls, int size) {
                 continue;
             }
             char where_from[LS_CALL_WHERE_MAX], where_to[LS_CALL_WHERE_MAX];
-            int alone = in_all_pairs(calls, size, from) ? from
-                        : in_all_pairs(calls, size, to) ? to
-                                                        : -1;
+            int alone = from;
+            if (!in_all_pairs(calls, size, from)) {
+                alone = in_all_pairs(calls, size, to) ? to : -1;
+            }
             ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[alone >= 0 ? alone : from]);
             if (from != to && alone < 0) {
                 ls_check__note_rank(calls[to]);

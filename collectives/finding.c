@@ -65,10 +65,12 @@ void ls_place_format(char *out, size_t out_bytes, const ls_place *place) {
     case LS_PLACE_DIED:
         break;
     }
-    const char *does = place->state == LS_PLACE_RUNS       ? "runs"
-                       : place->state == LS_PLACE_STALLS   ? "stalls"
-                       : place->state == LS_PLACE_RETURNED ? "has returned"
-                                                           : "died";
+    const char *does = place->state == LS_PLACE_RETURNED ? "has returned" : "died";
+    if (place->state == LS_PLACE_RUNS) {
+        does = "runs";
+    } else if (place->state == LS_PLACE_STALLS) {
+        does = "stalls";
+    }
     (void)snprintf(out, out_bytes, "%s after %llu call%s", does, calls, calls == 1 ? "" : "s");
 }
 

@@ -145,9 +145,11 @@ static int emit(void *arg, const ls_stage_output *output) {
                             output->rank);
     }
     int status = add_output(writer, &writer->parts[index], output);
-    return status != LS_OK ? ls_error_wrap("recording: rank %d: stage %s", output->rank,
-                                           output->stage != NULL ? output->stage : "-")
-                           : LS_OK;
+    if (status != LS_OK) {
+        return ls_error_wrap("recording: rank %d: stage %s", output->rank,
+                             output->stage != NULL ? output->stage : "-");
+    }
+    return LS_OK;
 }
 
 ls_stage_sink ls_recording_writer_sink(ls_recording_writer *writer) {

@@ -336,7 +336,9 @@ EXPORT int ls_device_main(ls_rank *self, void *arg, ls_device_program main, bool
     int status = count <= RANKS_MAX
                      ? LS_OK
                      : LS_FAIL(LS_ERR_LIMIT, "a CUDA program has at most %d devices", RANKS_MAX);
-    status = status == LS_OK ? ls_device__images_open(main, processes ? count : 1) : status;
+    if (status == LS_OK) {
+        status = ls_device__images_open(main, processes ? count : 1);
+    }
     if (status != LS_OK) {
         ls_schedule__enter(self);
         ls_spmd__fail(self->run, status, ls_error_last()->text);

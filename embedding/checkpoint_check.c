@@ -42,9 +42,10 @@ static int by_cell(const void *a, const void *b) {
     const written *x = a, *y = b;
     int table = order_of(x->table, y->table);
     int row = order_of(x->block->row_offset, y->block->row_offset);
-    return table != 0 ? table
-           : row != 0 ? row
-                      : order_of(x->block->column_offset, y->block->column_offset);
+    if (table != 0) {
+        return table;
+    }
+    return row != 0 ? row : order_of(x->block->column_offset, y->block->column_offset);
 }
 
 static int list_shards(checking *c, ls_arena *arena) {

@@ -19,8 +19,10 @@ typedef struct bags {
 static size_t bag_count(const ls_functional *f, int i) {
     const ls_shard *offsets =
         f->options->offsets != NULL ? ls_functional__shard(f, f->options->offsets, i) : NULL;
-    return offsets == NULL ? (size_t)ls_functional__shard(f, f->ids, i)->block.size.dim[0]
-                           : offsets->count - (f->options->include_last_offset ? 1 : 0);
+    if (offsets == NULL) {
+        return (size_t)ls_functional__shard(f, f->ids, i)->block.size.dim[0];
+    }
+    return offsets->count - (f->options->include_last_offset ? 1 : 0);
 }
 
 // How many ids each bag of each rank has, as a tensor: [bags].
@@ -41,7 +43,10 @@ static int make_lengths(ls_local_tensor **out, const ls_functional *f) {
                                     ? ls_functional__shard(f, f->options->offsets, i)->data
                                     : NULL;
         for (size_t b = 0; b < count; b++) {
-            int64_t end = offset == NULL ? 0 : b + 1 < count ? offset[b + 1] : (int64_t)ids->count;
+            int64_t end = 0;
+            if (offset != NULL) {
+                end = b + 1 < count ? offset[b + 1] : (int64_t)ids->count;
+            }
             length[b] = offset == NULL ? ids->block.size.dim[1] : end - offset[b];
         }
     }

@@ -186,9 +186,10 @@ static int check_bags(const ls_functional *f) {
         return LS_FAIL(LS_ERR_INVALID, "include_last_offset needs offsets");
     }
     LS_TRY(o->offsets != NULL ? check_argument(f, o->offsets, LS_I64, "offsets") : LS_OK);
-    LS_TRY(o->weights != NULL ? check_argument(f, o->weights, dtype == LS_FIELD ? LS_FIELD : LS_F32,
-                                               "weights of ids")
-                              : LS_OK);
+    if (o->weights != NULL) {
+        LS_TRY(
+            check_argument(f, o->weights, dtype == LS_FIELD ? LS_FIELD : LS_F32, "weights of ids"));
+    }
     for (int i = 0; i < f->held; i++) {
         LS_TRY(check_bags_of(f, i));
     }

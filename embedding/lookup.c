@@ -242,8 +242,10 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
 static int pool_pieces(ls_embedding_pass *pass, shard_lookup *l, embedding_pool *scratch,
                        const void **dense) {
     const embedding_group *group = l->group;
-    ls_op op =
-        !l->slot->first_in_rank ? (group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM) : LS_OP_COUNT;
+    ls_op op = group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM;
+    if (l->slot->first_in_rank) {
+        op = LS_OP_COUNT;
+    }
     LS_TRY(make_dense(scratch, l));
     LS_TRY(pool(scratch, l));
     *dense = l->out;

@@ -227,8 +227,10 @@ ls_dtype ls_oracle__entry_dtype(const ls_oracle *oracle, const oracle_entry *ent
     const ls_table *table = &oracle->options.tables[entry->table];
     bool of_table = entry->stage == LS_STAGE_UPDATE && entry->field == LS_STAGE_FIELD_WEIGHTS;
     bool of_ids = entry->stage > LS_STAGE_OUTPUT_DIST && entry->field == LS_STAGE_FIELD_WEIGHTS;
-    return of_table ? table->dtype
-                    : ls_oracle__dtype(table, of_ids ? LS_STAGE_FIELD_GRADIENTS : entry->field);
+    if (of_table) {
+        return table->dtype;
+    }
+    return ls_oracle__dtype(table, of_ids ? LS_STAGE_FIELD_GRADIENTS : entry->field);
 }
 
 bool ls_oracle__entry_reduces(const ls_oracle *oracle, const oracle_entry *entry) {

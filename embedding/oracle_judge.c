@@ -283,7 +283,10 @@ static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
     (void)ls_oracle__documented(oracle, entry->table, &meaning);
     for (int i = 0; i < meaning.count && entry->stage == LS_STAGE_OUTPUT_DIST; i++) {
         const oracle_divisor *by = &meaning.divisors[i];
-        double divisor = by->by == ORACLE_BY_IDS ? ids : by->by == ORACLE_BY_WEIGHTS ? weights : 1;
+        double divisor = by->by == ORACLE_BY_WEIGHTS ? weights : 1;
+        if (by->by == ORACLE_BY_IDS) {
+            divisor = ids;
+        }
         *out /= divisor + by->added;
     }
     return status;

@@ -75,13 +75,14 @@ static bool others_difference(const ls_oracle *oracle, int t, oracle_meaning *ou
     oracle_by by = table->weighted ? ORACLE_BY_WEIGHTS : ORACLE_BY_IDS;
     add_divisor(out, by_rows(oracle, t) ? ORACLE_BY_ONE : by, LS_TORCHREC_MEAN_EPSILON);
     char text[256];
+    const char *divisor = table->weighted ? "the sum of its weights" : "the number of its ids";
+    if (by_rows(oracle, t)) {
+        divisor = "1";
+    }
     snprintf(text, sizeof(text),
              "TorchRec divides what stands beside the mean of %.64s once more, here by %s + 1e-6 "
              "(torchrec_quirks: row_wise_mean_divides_others)",
-             oracle->options.tables[mean].name,
-             by_rows(oracle, t) ? "1"
-             : table->weighted  ? "the sum of its weights"
-                                : "the number of its ids");
+             oracle->options.tables[mean].name, divisor);
     say(out, text);
     return true;
 }

@@ -24,7 +24,10 @@ static void quantise(const ls_row_format *format, double *values, int64_t count)
         low = fmin(low, values[i]);
         high = fmax(high, values[i]);
     }
-    float most = format->element == LS_ROW_INT8 ? 255 : format->element == LS_ROW_INT4 ? 15 : 3;
+    float most = format->element == LS_ROW_INT4 ? 15 : 3;
+    if (format->element == LS_ROW_INT8) {
+        most = 255;
+    }
     float bias = (float)low, scale, inverse;
     if (format->scale_f32) {
         float range = (float)high - bias;

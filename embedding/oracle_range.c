@@ -137,7 +137,13 @@ oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype) {
 }
 
 double ls_range__least_size(oracle_range a) {
-    return is_nan(a) ? NAN : a.lo > 0 ? a.lo : a.hi < 0 ? -a.hi : 0;
+    if (is_nan(a)) {
+        return NAN;
+    }
+    if (a.lo > 0) {
+        return a.lo;
+    }
+    return a.hi < 0 ? -a.hi : 0;
 }
 
 oracle_range ls_range__square(oracle_range a, ls_dtype dtype) {
@@ -211,9 +217,11 @@ oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_sid
 }
 
 double ls_range__bound(oracle_range a) {
-    return is_nan(a) || (isinf(a.lo) && a.lo == a.hi)            ? 0
-           : isfinite(a.lo) && isfinite(a.hi) && isfinite(a.mid) ? fmax(a.hi - a.mid, a.mid - a.lo)
-                                                                 : INFINITY;
+    if (is_nan(a) || (isinf(a.lo) && a.lo == a.hi)) {
+        return 0;
+    }
+    return isfinite(a.lo) && isfinite(a.hi) && isfinite(a.mid) ? fmax(a.hi - a.mid, a.mid - a.lo)
+                                                               : INFINITY;
 }
 
 unsigned char ls_range__vacuous(oracle_range a) {

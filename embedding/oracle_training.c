@@ -197,19 +197,18 @@ static int list_occurrences(const ls_oracle *oracle, int t, oracle_sense sense, 
         for (int f = 0; f < table->feature_count && (only < 0 || only == rank); f++) {
             int key = ls_oracle__key(input, table->features[f]);
             int64_t bag = input->starts[key], bags = input->starts[key + 1] - bag;
-            int64_t first = input->offsets[bag];
+            int64_t first = input->offsets[bag], of_ids = table->pooling == LS_POOL_MAX ? bags : -1;
+            of_ids = table->pooling == LS_POOL_NONE ? 0 : of_ids;  // where the ids' gradients start
             const oracle_range *gradients =
                 oracle->gradients[sense][rank][oracle->first_pair[t] + f];
             for (int64_t b = 0; b < bags; b++) {
                 for (int64_t i = input->offsets[bag + b]; i < input->offsets[bag + b + 1]; i++) {
                     int64_t row =
                         ls_oracle__row(oracle->options.id_policy, table->rows, input->values[i]);
-                    int64_t at = table->pooling == LS_POOL_NONE  ? i - first
-                                 : table->pooling == LS_POOL_MAX ? bags + i - first
-                                                                 : b;
                     double weight =
                         table->weighted ? ls_oracle__weight(table, &input->weights[i]) : 1.0;
                     if (!table->has_padding_id || row != table->padding_id) {
+                        int64_t at = of_ids >= 0 ? of_ids + i - first : b;
                         (*out)[*count] = (occurrence){
                             row, *count, rank, f, b, gradients + at * table->dim, weight};
                         ++*count;

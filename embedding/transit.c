@@ -174,10 +174,13 @@ int ls_embedding__transit_pieces(const ls_embedding_pass *pass, const embedding_
         if (count == 0) {
             continue;
         }
-        LS_TRY(backward ? device->ops->copy(device, piece, place, count * bytes)
-               : op == LS_OP_COUNT
-                   ? device->ops->copy(device, place, piece, count * bytes)
-                   : device->ops->accumulate(device, place, piece, group->dtype, op, count));
+        if (backward) {
+            LS_TRY(device->ops->copy(device, piece, place, count * bytes));
+        } else if (op == LS_OP_COUNT) {
+            LS_TRY(device->ops->copy(device, place, piece, count * bytes));
+        } else {
+            LS_TRY(device->ops->accumulate(device, place, piece, group->dtype, op, count));
+        }
     }
     return LS_OK;
 }

@@ -172,11 +172,11 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
     }
     bool collects = (message->flags & LS_WIRE_COLLECTS) != 0;
     const size_t element = ls_dtype_bytes(call->dtype), members = (size_t)ls_comm_size(op->handle);
+    if (collects && recv > 0) {
+        recv = members;
+    }
     const side sent = {call->send, message->send_memory, message->send_offset, send, element};
-    const side received = {call->recv, message->recv_memory, message->recv_offset,
-                           !collects  ? recv
-                           : recv > 0 ? members
-                                      : 0,
+    const side received = {call->recv, message->recv_memory, message->recv_offset, recv,
                            collects ? sizeof(ls_wire_piece) : element};
     void *from = NULL, *to = NULL;
     LS_TRY(find_data(&from, exec, op->process, &sent));

@@ -376,9 +376,10 @@ bool ls_exec__explain_joining(ls_exec *exec) {
     // Which rank of the world a member of a part is, is not known before it has come.
     bool known = ended >= 0 || (of->ranks == exec->rank_count && missing >= 0);
     missing = ended >= 0 ? ended : missing;
-    ls_finding_id id = died         ? LS_FINDING_RANK_DIED
-                       : ended >= 0 ? LS_FINDING_RANK_EXITED_EARLY
-                                    : LS_FINDING_MISSING_RANK;
+    ls_finding_id id = ended >= 0 ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK;
+    if (died) {
+        id = LS_FINDING_RANK_DIED;
+    }
     ls_remote_finding(exec->run, id, &missing, known ? 1 : 0, of->site->file, of->site->line,
                       ls_text_string(&text));
     ls_text_free(&text);

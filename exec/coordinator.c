@@ -151,7 +151,10 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
 
 static int64_t pause_of(const ls_exec *exec, int idle) {
     if (exec->jobs != NULL && !exec->over) {
-        return idle < SPINS ? 0 : idle < 4 * SPINS ? 50000 : 500000;
+        if (idle < SPINS) {
+            return 0;
+        }
+        return idle < 4 * SPINS ? 50000 : 500000;
     }
     return exec->over ? 20000000 : 100000000;
 }
@@ -347,7 +350,9 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
         status = ls_reaper_make(&reaper, NULL);
         status = status == LS_OK ? run(exec, reaper.dir) : status;
         int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
-        status = status != LS_OK ? status : kept != LS_OK ? kept : told;
+        if (status == LS_OK) {
+            status = kept != LS_OK ? kept : told;
+        }
         ls_exec__close(exec, out, status);
         if (reaper.pid > 0) {
             ls_reaper_remove(&reaper);

@@ -29,7 +29,10 @@ int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place 
         process->place_file = ls_arena_strdup(exec->arena, file);
         process->place_line = message->line;
     }
-    process->places = message->waits == LS_WIRE_WAITS_NOT ? 0 : same ? process->places + 1 : 1;
+    process->places = same ? process->places + 1 : 1;
+    if (message->waits == LS_WIRE_WAITS_NOT) {
+        process->places = 0;
+    }
     process->place_waits = message->waits;
     return process->place_file != NULL ? LS_OK : LS_ERR_MEMORY;
 }

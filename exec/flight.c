@@ -102,8 +102,11 @@ static int make_group(const ls_exec *exec, const ls_comm *comm, int from, int to
     group made = {.run = exec->number, .comm = comm->id, .from = from, .to = to};
     made.name = from < 0 ? ls_arena_strdup(exec->arena, comm->name)
                          : ls_arena_printf(exec->arena, "%s %d->%d", comm->name, from, to);
-    made.ranks = from < 0 ? list_ranks(exec->arena, comm->ranks, comm->size)
-                          : list_ranks(exec->arena, two, from == to ? 1 : 2);
+    if (from < 0) {
+        made.ranks = list_ranks(exec->arena, comm->ranks, comm->size);
+    } else {
+        made.ranks = list_ranks(exec->arena, two, from == to ? 1 : 2);
+    }
     more[flight->group_count] = made;
     return made.name != NULL && made.ranks != NULL ? flight->group_count++ : -1;
 }

@@ -57,10 +57,11 @@ ncclResult_t ls_front__settle(ncclComm_t comm, bool wait) {
 }
 
 ncclResult_t ls_front__check_handle(ncclComm_t comm, const char *what) {
-    return comm != NULL && comm->magic == LS_FRONT_MAGIC
-               ? ncclSuccess
-               : ls_front__fail(ncclInvalidArgument, "%s: the communicator is %s", what,
-                                comm == NULL ? "NULL" : "none, or was destroyed");
+    if (comm != NULL && comm->magic == LS_FRONT_MAGIC) {
+        return ncclSuccess;
+    }
+    return ls_front__fail(ncclInvalidArgument, "%s: the communicator is %s", what,
+                          comm == NULL ? "NULL" : "none, or was destroyed");
 }
 
 ncclResult_t ls_front__check(ncclComm_t comm, const char *what) {
@@ -360,7 +361,10 @@ static ncclResult_t ask(ncclComm_t comm, int *out, int which, const char *what) 
     }
     result = result == ncclSuccess ? ls_front__settle(comm, comm->blocking) : result;
     if (result == ncclSuccess) {
-        *out = which == 0 ? comm->size : which == 1 ? comm->rank : comm->device;
+        *out = which == 1 ? comm->rank : comm->device;
+        if (which == 0) {
+            *out = comm->size;
+        }
     }
     return result;
 }

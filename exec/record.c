@@ -436,9 +436,11 @@ void ls_exec__note_open(ls_exec *exec) {
         const ls_exec_op *lists[] = {exec->ranks[r].open, exec->ranks[r].first};
         for (int i = 0; i < 2; i++) {
             for (const ls_exec_op *op = lists[i]; op != NULL; op = op->next) {
+                if (op->met) {
+                    continue;
+                }
                 const ls_comm *comm = ls_comm_of(op->handle);
-                ls_call_set *set =
-                    op->met ? NULL : new_set(exec, &op->call.call, comm != NULL ? comm->name : "");
+                ls_call_set *set = new_set(exec, &op->call.call, comm != NULL ? comm->name : "");
                 if (set != NULL) {
                     set->where[r] = place_of(exec, &op->call.call);
                 }

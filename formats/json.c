@@ -74,25 +74,6 @@ void ls_json_array_close(ls_json *json) {
     close_level(json, '[');
 }
 
-// Length of the valid UTF-8 sequence at s, or 0.
-static size_t utf8_length(const unsigned char *s) {
-    size_t length = s[0] < 0x80                   ? 1
-                    : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
-                    : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
-                    : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
-                                                  : 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((s[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F)) {
-        return 0;
-    }
-    return length;
-}
-
 static void quote(ls_text *out, const char *value) {
     ls_text_puts(out, "\"");
     const unsigned char *s = (const unsigned char *)value;
@@ -110,7 +91,7 @@ static void quote(ls_text *out, const char *value) {
             ls_text_printf(out, "\\u%04x", *s);
             s += 1;
         } else {
-            size_t length = utf8_length(s);
+            size_t length = ls_text_utf8_length(s, 4);
             if (length == 0) {
                 ls_text_puts(out, "\\ufffd");
                 s += 1;

@@ -324,7 +324,10 @@ int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim,
     }
     size_t bytes = ls_dtype_bytes(dtype);
     ls_text text = {0};
-    char order = ls_dtype_bytes(dtype) == 1 ? '|' : big_endian_host() ? '>' : '<';
+    char order = '|';
+    if (ls_dtype_bytes(dtype) != 1) {
+        order = big_endian_host() ? '>' : '<';
+    }
     ls_text_printf(&text, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order, type);
     int status = LS_OK;
     for (int i = 0; i < ndim && status == LS_OK; i++) {

@@ -406,36 +406,13 @@ static int build_stream(ls_builder *builder) {
     return found ? LS_OK : fail(builder, (ls_mark){0}, "the file is empty", builder->limits->whole);
 }
 
-// Length of the UTF-8 sequence at text, or 0 when it is not one.
-static size_t utf8_length(const unsigned char *text, size_t left) {
-    unsigned char c = text[0];
-    size_t length = c < 0x80                ? 1
-                    : c >= 0xC2 && c < 0xE0 ? 2
-                    : c >= 0xE0 && c < 0xF0 ? 3
-                    : c >= 0xF0 && c < 0xF5 ? 4
-                                            : 0;
-    if (length == 0 || length > left) {
-        return 0;
-    }
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    if ((c == 0xE0 && text[1] < 0xA0) || (c == 0xED && text[1] > 0x9F) ||
-        (c == 0xF0 && text[1] < 0x90) || (c == 0xF4 && text[1] > 0x8F)) {
-        return 0;
-    }
-    return length;
-}
-
 // libyaml reports encoding errors without a usable position, so they are found before it starts.
 static int check_encoding(ls_diagnostics *diagnostics, const char *text, size_t bytes) {
     const unsigned char *at = (const unsigned char *)text;
     int line = 1;
     int column = 1;
     for (size_t i = 0; i < bytes;) {
-        size_t length = utf8_length(at + i, bytes - i);
+        size_t length = ls_text_utf8_length(at + i, bytes - i);
         bool control =
             length == 1 &&
             (at[i] == 0x7F || (at[i] < 0x20 && at[i] != '\t' && at[i] != '\n' && at[i] != '\r'));

@@ -29,10 +29,12 @@ int ls_yaml_close(ls_yaml_reader *reader, int status) {
         ls_diagnostics_format(reader->errors, reader->diagnostics);
         const char *text = ls_text_string(reader->errors) + before;
         size_t length = strcspn(text, "\n");
-        status = reader->errors->failed
-                     ? LS_FAIL(LS_ERR_MEMORY, "%s: no memory to tell of it", reader->file)
-                     : LS_FAIL(LS_ERR_FORMAT, "%.*s%s", length > 800 ? 800 : (int)length, text,
-                               errors > 1 ? " (and more)" : "");
+        if (reader->errors->failed) {
+            status = LS_FAIL(LS_ERR_MEMORY, "%s: no memory to tell of it", reader->file);
+        } else {
+            status = LS_FAIL(LS_ERR_FORMAT, "%.*s%s", length > 800 ? 800 : (int)length, text,
+                             errors > 1 ? " (and more)" : "");
+        }
     }
     ls_diagnostics_free(reader->diagnostics);
     ls_yaml_free(reader->tree);

@@ -233,15 +233,16 @@ static int run_apart(fuzz_campaign *campaign, void (*work)(fuzz_campaign *campai
         board->ended = false;
         board->error = (ls_error){0};
         board->outcome = (ls_fuzz_outcome){.end = LS_FUZZ_FAILED, .class_ = LS_CLASS_ERROR};
-        (void)snprintf(board->outcome.sign, sizeof board->outcome.sign, "%s %d",
-                       hangs              ? "hangs"
-                       : WIFSIGNALED(how) ? "signal"
-                                          : "exit",
-                       code);
-        (void)snprintf(board->outcome.text, sizeof board->outcome.text, "%s",
-                       hangs              ? "it does not end"
-                       : WIFSIGNALED(how) ? strsignal(code)
-                                          : "the process exits in the midst of it");
+        const char *sign = "exit", *text = "the process exits in the midst of it";
+        if (hangs) {
+            sign = "hangs";
+            text = "it does not end";
+        } else if (WIFSIGNALED(how)) {
+            sign = "signal";
+            text = strsignal(code);
+        }
+        (void)snprintf(board->outcome.sign, sizeof board->outcome.sign, "%s %d", sign, code);
+        (void)snprintf(board->outcome.text, sizeof board->outcome.text, "%s", text);
     }
     return LS_OK;
 }
@@ -319,10 +320,10 @@ static int add_failure(ls_results *results, fuzz_campaign *campaign,
     bool random = options->file_count == 0;
     const char *name = random ? ls_arena_printf(arena, "case %u", (unsigned)number)
                               : ls_arena_strdup(arena, options->files[number]);
+    const char *real = options->real ? " --real mpi" : "";
     const char *origin =
         random ? ls_arena_printf(arena, "lockstep fuzz --seed %llu --first %u --count 1%s",
-                                 (unsigned long long)options->seed, (unsigned)number,
-                                 options->real ? " --real mpi" : "")
+                                 (unsigned long long)options->seed, (unsigned)number, real)
                : ls_result_command(arena, "lockstep fuzz", options->files[number]);
     const char *comment = comment_of(arena, shrinking, origin);
     const char *shrunk = text_of(arena, scenario), *kept = NULL;

@@ -157,10 +157,14 @@ static void list_values(ls_fuzz_draw *draw, json_t *values, const char *dtype, i
 }
 
 static void make_large(ls_fuzz_draw *draw, json_t *values, const char *dtype) {
-    int64_t top = strcmp(dtype, "f16") == 0  ? 60000
-                  : strcmp(dtype, "i8") == 0 ? 127
-                  : strcmp(dtype, "u8") == 0 ? 255
-                                             : INT64_C(1) << 31;
+    int64_t top;
+    if (strcmp(dtype, "f16") == 0) {
+        top = 60000;
+    } else if (strcmp(dtype, "i8") == 0) {
+        top = 127;
+    } else {
+        top = strcmp(dtype, "u8") == 0 ? 255 : INT64_C(1) << 31;
+    }
     if (ls_fuzz_chance(draw, 50)) {
         ls_fuzz_set_int(draw, values, "constant", top);
     } else {
@@ -176,10 +180,11 @@ void ls_fuzz_values(ls_fuzz_draw *draw, json_t *object, const char *key, const c
     int64_t kind = ls_fuzz_range(draw, EXACT, finite ? LISTED : LARGE);
     if (kind == EXACT || kind == NORMAL || kind == SPLITMIX ||
         (kind == LISTED && (count < 1 || count > 24 || finite))) {
-        ls_fuzz_set_text(draw, object, key,
-                         kind == NORMAL                ? "normal"
-                         : kind == SPLITMIX && !finite ? "splitmix"
-                                                       : "exact");
+        const char *numbers = kind == SPLITMIX && !finite ? "splitmix" : "exact";
+        if (kind == NORMAL) {
+            numbers = "normal";
+        }
+        ls_fuzz_set_text(draw, object, key, numbers);
         return;
     }
     json_t *values = ls_fuzz_object(draw, object, key);

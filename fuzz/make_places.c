@@ -44,10 +44,13 @@ void ls_fuzz_places_text(char *out, size_t bytes, const ls_fuzz_program *program
     for (int axis = 0; axis < program->mesh.axes && at < bytes; axis++) {
         const ls_fuzz_place *place = &places[axis];
         const char *comma = axis > 0 ? ", " : "";
-        int more = place->kind == 'R' ? snprintf(out + at, bytes - at, "%sR", comma)
-                   : place->kind == 'S'
-                       ? snprintf(out + at, bytes - at, "%sS(%d)", comma, place->dim)
-                       : snprintf(out + at, bytes - at, "%sP(%s)", comma, place->op);
+        int more;
+        if (place->kind == 'R') {
+            more = snprintf(out + at, bytes - at, "%sR", comma);
+        } else {
+            more = place->kind == 'S' ? snprintf(out + at, bytes - at, "%sS(%d)", comma, place->dim)
+                                      : snprintf(out + at, bytes - at, "%sP(%s)", comma, place->op);
+        }
         at += more > 0 ? (size_t)more : 0;
     }
 }

@@ -420,10 +420,11 @@ static void collective(ls_fuzz_program *program, const char *kind) {
     int cat_dim = (int)ls_fuzz_below(draw, 2);
     bool all_to_all = is(kind, "all_to_all"), gathers = is(kind, "all_gather");
     ls_fuzz_tensor *tensor = ls_fuzz_pick(program, fits_two_dims, NULL);
-    if (tensor == NULL || !lines_alike(program, tensor, axis,
-                                       gathers      ? dim
-                                       : all_to_all ? cat_dim
-                                                    : -1)) {
+    int but = all_to_all ? cat_dim : -1;
+    if (gathers) {
+        but = dim;
+    }
+    if (tensor == NULL || !lines_alike(program, tensor, axis, but)) {
         return;
     }
     ls_fuzz_tensor made = {.dtype = tensor->dtype};

@@ -87,9 +87,11 @@ void ls_fuzz_make_tensors(ls_fuzz_draw *draw, json_t *scenario) {
     const char *dtypes[2];
     for (int i = 0; i < 2; i++) {
         int64_t kind = ls_fuzz_below(draw, 3);
-        dtypes[i] = kind == 0   ? ls_fuzz_integer(draw)
-                    : kind == 1 ? ls_fuzz_float(draw)
-                                : LS_FUZZ_WORD(draw, "f32", "f64");
+        if (kind == 0) {
+            dtypes[i] = ls_fuzz_integer(draw);
+        } else {
+            dtypes[i] = kind == 1 ? ls_fuzz_float(draw) : LS_FUZZ_WORD(draw, "f32", "f64");
+        }
     }
     int64_t count = ls_fuzz_range(draw, 1, 3), steps = ls_fuzz_range(draw, 1, 8);
     for (int64_t i = 0; i < count; i++) {

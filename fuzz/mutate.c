@@ -213,7 +213,10 @@ static int try_defect(mutating *m, int kind, const char *what, json_t *planted, 
 
 // ---- Kinds --------------------------------------------------------------------------------------
 static int rank_tried(const mutating *m, int which) {
-    return which == 0 ? 0 : which == 1 ? m->ranks - 1 : m->ranks / 2;
+    if (which == 0) {
+        return 0;
+    }
+    return which == 1 ? m->ranks - 1 : m->ranks / 2;
 }
 
 static int plant_fault(mutating *m, size_t which, int rank, int call) {
@@ -330,9 +333,11 @@ static int plant_shards(mutating *m) {
                 sizes = json_object_get(sharding, "sizes");
                 for (int64_t i = 0; i < parts; i++) {
                     int64_t left = rows - each * i;
-                    failed |= json_array_append_new(sizes, json_integer(left < 0      ? 0
-                                                                        : left < each ? left
-                                                                                      : each)) != 0;
+                    int64_t size = left < each ? left : each;
+                    if (left < 0) {
+                        size = 0;
+                    }
+                    failed |= json_array_append_new(sizes, json_integer(size)) != 0;
                 }
             }
             json_t *first = json_array_get(sizes, 0);

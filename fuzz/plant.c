@@ -25,9 +25,10 @@ static void plant_fault(ls_fuzz_draw *draw, json_t *scenario, int ranks) {
     for (size_t t = 0; t < json_array_size(tables); t++) {
         scales |= json_object_get(json_array_get(tables, t), "max_norm") != NULL;
     }
-    ls_fault_type last = !trains  ? LS_FAULT_DIVIDED_TWICE
-                         : scales ? LS_FAULT_TYPE_COUNT
-                                  : LS_FAULT_STALE_ROWS;  // of rows that are scaled
+    ls_fault_type last = scales ? LS_FAULT_TYPE_COUNT : LS_FAULT_STALE_ROWS;  // of scaled rows
+    if (!trains) {
+        last = LS_FAULT_DIVIDED_TWICE;
+    }
     ls_fault_type type;
     do {  // the slow are right, and which allocation fails is another test's
         type = last == LS_FAULT_TYPE_COUNT && ls_fuzz_chance(draw, 25)

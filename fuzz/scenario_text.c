@@ -97,7 +97,11 @@ static void write_flow(ls_text *out, const json_t *value) {
         write_real(out, json_real_value(value));
         break;
     default:
-        ls_text_puts(out, json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null");
+        if (json_is_null(value)) {
+            ls_text_puts(out, "null");
+        } else {
+            ls_text_puts(out, json_is_true(value) ? "true" : "false");
+        }
     }
 }
 

@@ -220,11 +220,17 @@ static bool change_number(json_t *value, long *number) {
 
 static bool change_value(json_t *parent, const char *key, json_t *value, int pass, long *number) {
     bool array = json_is_array(value), object = json_is_object(value);
-    bool changed = pass == DROP_HALVES    ? array && drop_halves(value, number)
-                   : pass == DROP_MEMBERS ? array && drop_member(value, number)
-                   : pass == DROP_KEYS    ? object && drop_key(value, number)
-                   : pass == LISTS        ? array && change_list(parent, key, value, number)
-                                          : change_number(value, number);
+    bool changed;
+    if (pass == DROP_HALVES) {
+        changed = array && drop_halves(value, number);
+    } else if (pass == DROP_MEMBERS) {
+        changed = array && drop_member(value, number);
+    } else if (pass == DROP_KEYS) {
+        changed = object && drop_key(value, number);
+    } else {
+        changed = pass == LISTS ? array && change_list(parent, key, value, number)
+                                : change_number(value, number);
+    }
     for (size_t i = 0; array && !changed && i < json_array_size(value); i++) {
         changed = change_value(value, NULL, json_array_get(value, i), pass, number);
     }

@@ -206,10 +206,14 @@ int ls_fuzz_vary(json_t **out, const json_t *tree, const ls_scenario *scenario,
         return LS_OK;
     }
     json_t *changed = json_deep_copy(tree);
-    int status = changed == NULL                 ? LS_FAIL(LS_ERR_MEMORY, "cannot copy a scenario")
-                 : variation == LS_FUZZ_SHARDED  ? shard(changed, &type, 1, 0)
-                 : variation == LS_FUZZ_REVERSED ? reverse(changed)
-                                                 : LS_OK;
+    int status;
+    if (changed == NULL) {
+        status = LS_FAIL(LS_ERR_MEMORY, "cannot copy a scenario");
+    } else if (variation == LS_FUZZ_SHARDED) {
+        status = shard(changed, &type, 1, 0);
+    } else {
+        status = variation == LS_FUZZ_REVERSED ? reverse(changed) : LS_OK;
+    }
     if (status != LS_OK || (variation == LS_FUZZ_FEWER && !take_ranks(changed, scenario->seed))) {
         json_decref(changed);
         return status;
@@ -342,10 +346,12 @@ int ls_fuzz_run_resharded(ls_results *results, bool *fits, const json_t *tree,
     if (status == LS_OK && *fits && results->cases[0].class_ != LS_CLASS_ERROR) {
         status = reshard_back(&differs, options->checkpoint, &plan, results->arena);
         results->cases[0].pass = results->cases[0].pass && status == LS_OK && differs == NULL;
-        results->cases[0].error =
-            status != LS_OK   ? ls_arena_strdup(results->arena, ls_error_last()->text)
-            : differs != NULL ? ls_arena_printf(results->arena, "%s is another after it", differs)
-                              : results->cases[0].error;
+        if (status != LS_OK) {
+            results->cases[0].error = ls_arena_strdup(results->arena, ls_error_last()->text);
+        } else if (differs != NULL) {
+            results->cases[0].error =
+                ls_arena_printf(results->arena, "%s is another after it", differs);
+        }
     }
     for (int i = 0; i < 3; i++) {
         char path[512];

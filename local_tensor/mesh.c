@@ -101,9 +101,13 @@ void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_cou
         }
         char part[40];
         const char *comma = i > 0 ? ", " : "";
-        int n = last == i ? snprintf(part, sizeof part, "%s%d", comma, ranks[i])
-                          : snprintf(part, sizeof part, "%s%d%s%d", comma, ranks[i],
-                                     last == i + 1 ? ", " : "-", ranks[last]);
+        int n;
+        if (last == i) {
+            n = snprintf(part, sizeof part, "%s%d", comma, ranks[i]);
+        } else {
+            n = snprintf(part, sizeof part, "%s%d%s%d", comma, ranks[i], last == i + 1 ? ", " : "-",
+                         ranks[last]);
+        }
         // Room for this part and, unless it is the last, for the dots after it.
         size_t needed = (size_t)n + (last + 1 < rank_count ? 4 : 1);
         if (length + needed > out_bytes) {

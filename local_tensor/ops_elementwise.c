@@ -324,7 +324,9 @@ int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
                      : make_unplaced(&result, a, b);
     status = status == LS_OK ? expand(&x, a, result) : status;
     status = status == LS_OK ? expand(&y, b, result) : status;
-    status = status == LS_OK ? compute(result, x != NULL ? x : a, y != NULL ? y : b, op) : status;
+    if (status == LS_OK) {
+        status = compute(result, x != NULL ? x : a, y != NULL ? y : b, op);
+    }
     ls_local_tensor_free(x);
     ls_local_tensor_free(y);
     return ls_local_tensor__finish(out, result, status, NULL, NULL);

@@ -254,7 +254,10 @@ int ls_local_tensor_transpose(ls_local_tensor **out, const ls_local_tensor *tens
         swap_dims(&shape, a, b);
         for (int d = 0; d < placements.count; d++) {
             int dim = placements.at[d].dim;
-            placements.at[d].dim = dim == a ? b : dim == b ? a : dim;
+            placements.at[d].dim = dim == b ? a : dim;
+            if (dim == a) {
+                placements.at[d].dim = b;
+            }
         }
     }
     return ls_local_tensor__finish(out, result, status, &shape, implied ? &placements : NULL);

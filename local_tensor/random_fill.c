@@ -90,9 +90,11 @@ typedef struct dropping {
 static void drop(const dropping *d, char *element, ls_dtype dtype, uint32_t rank, uint64_t index) {
     bool dropped = ls_random_uniform(d->seed, d->stream, rank, index) < d->p;
     double value = ls_element_to_f64(element, dtype);
-    value = dropped             ? 0
-            : dtype == LS_FIELD ? ls_field_quotient_f64(value, 1 - d->p)
-                                : value / (1 - d->p);
+    if (dropped) {
+        value = 0;
+    } else {
+        value = dtype == LS_FIELD ? ls_field_quotient_f64(value, 1 - d->p) : value / (1 - d->p);
+    }
     ls_element_from_f64(element, dtype, value);
 }
 

@@ -23,12 +23,13 @@ static int keyval_arg(mpi_keyval **out, mpi_where at, mpi_kind kind, int keyval,
     mpi_keyval *of = known ? &at.me->keyvals[keyval] : NULL;
     bool there = of != NULL && (of->used || (freed && is_there(of)));
     *out = there && of->kind == kind ? of : NULL;
+    const char *why = keyval > 0 && keyval <= MPI_WIN_MODEL ? "MPI's own" : "not valid";
+    if (there) {
+        why = "of other objects";
+    }
     return *out != NULL ? MPI_SUCCESS
                         : ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function,
-                                        "the key value %d is %s", keyval,
-                                        there                                   ? "of other objects"
-                                        : keyval > 0 && keyval <= MPI_WIN_MODEL ? "MPI's own"
-                                                                                : "not valid");
+                                        "the key value %d is %s", keyval, why);
 }
 
 static int create(mpi_where at, mpi_kind kind, MPI_Comm_copy_attr_function *copy,

@@ -204,12 +204,13 @@ static void check_unknown(mpi_rank *me, const char *at, const void *caller) {
     bool image = at >= me->code_low && at < me->code_high;
     if (variable || image || (stack != 0 && address - stack < me->rank->stack_bytes)) {
         line_of here = place_of(me, caller);
+        const char *in = image ? "the program's image" : "the stack";
+        if (variable) {
+            in = object.name;
+        }
         tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, here,
              "the program frees memory at %s:%d that was not allocated: it is in %s", here.file,
-             here.line,
-             variable ? object.name
-             : image  ? "the program's image"
-                      : "the stack");
+             here.line, in);
     }
 }
 

@@ -153,7 +153,10 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *out) {
     free(all);
     int own = ls_mpi__group_rank(list, at.me->id);
     // Disjoint groups may be made at once: the lowest rank of each is its color.
-    int color = own == MPI_UNDEFINED ? MPI_UNDEFINED : of->inter ? 0 : list->ranks[0];
+    int color = MPI_UNDEFINED;
+    if (own != MPI_UNDEFINED) {
+        color = of->inter ? 0 : list->ranks[0];
+    }
     const mpi_record record = {.collective = &making,
                                .comm = of,
                                .function = __func__,

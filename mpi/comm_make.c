@@ -110,9 +110,10 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
     int *ranks = ls_mpi__alloc((size_t)size * sizeof *ranks);
     const mpi_record *model = requests[0]->record;
     bool inter = model->comm->inter && !model->merges;
-    int border = model->comm->inter
-                     ? (model->comm->first == 0 ? model->comm->size : model->comm->remote_size)
-                     : size;
+    int border = size;
+    if (model->comm->inter) {
+        border = (model->comm->first == 0 ? model->comm->size : model->comm->remote_size);
+    }
     for (int m = 0; m < size; m++) {
         const mpi_record *record = requests[m]->record;
         list[m] = (member){record->color, record->key, m};

@@ -146,7 +146,9 @@ int MPI_Comm_compare(MPI_Comm a, MPI_Comm b, int *result) {
     for (int side = 0; side < (x->inter ? 2 : 1) && worst != MPI_UNEQUAL; side++) {
         mpi_group *p = ls_mpi__group_of(x, side == 1), *q = ls_mpi__group_of(y, side == 1);
         int here = compare(p, q);
-        worst = here == MPI_UNEQUAL || here == MPI_SIMILAR ? (here > worst ? here : worst) : worst;
+        if (here == MPI_UNEQUAL || here == MPI_SIMILAR) {
+            worst = here > worst ? here : worst;
+        }
         free(p);
         free(q);
     }

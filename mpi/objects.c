@@ -116,7 +116,10 @@ static int by_place(const void *a, const void *b) {
     if (x->low != y->low) {
         return x->low < y->low ? -1 : 1;
     }
-    return x->high == y->high ? 0 : x->high > y->high ? -1 : 1;
+    if (x->high == y->high) {
+        return 0;
+    }
+    return x->high > y->high ? -1 : 1;
 }
 
 // Names of a part of another variable are that variable's.
@@ -189,7 +192,10 @@ static bool place_of(variable *out, const Dwarf_Op *at, const Dwarf_Op *base) {
     bool added = at->atom >= DW_OP_breg0 && at->atom <= DW_OP_breg31;
     bool plain = base == NULL && at->atom >= DW_OP_reg0 && at->atom <= DW_OP_reg31;
     out->offset = added ? (ptrdiff_t)at->number : 0;
-    out->from = added ? at->atom - DW_OP_breg0 : plain ? at->atom - DW_OP_reg0 : FRAME_ADDRESS;
+    out->from = plain ? at->atom - DW_OP_reg0 : FRAME_ADDRESS;
+    if (added) {
+        out->from = at->atom - DW_OP_breg0;
+    }
     return added || plain || (base == NULL && at->atom == DW_OP_call_frame_cfa);
 }
 

@@ -241,7 +241,12 @@ static function function_of(const mpi_type *type) {
     default:
         break;
     }
-    int log = type->size == 1 ? 0 : type->size == 2 ? 1 : type->size == 4 ? 2 : 3;
+    int log = type->size == 4 ? 2 : 3;
+    if (type->size == 1) {
+        log = 0;
+    } else if (type->size == 2) {
+        log = 1;
+    }
     return integers[is_unsigned ? 1 : 0][log];
 }
 

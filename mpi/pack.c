@@ -99,7 +99,10 @@ static stretch *room_for(stretch *of, size_t count) {
 
 static int by_place(const void *a, const void *b) {
     intptr_t x = ((const stretch *)a)->from, y = ((const stretch *)b)->from;
-    return x < y ? -1 : x > y ? 1 : 0;
+    if (x < y) {
+        return -1;
+    }
+    return x > y ? 1 : 0;
 }
 
 // What of count elements lies between low and high, in the order of the places.

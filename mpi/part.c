@@ -218,10 +218,10 @@ static int parts_arg(mpi_request **out, mpi_where at, MPI_Request handle, bool s
     const char *why;
     *out = ls_mpi__request_of(at.me, handle, &why);
     if (*out == NULL || (*out)->parts == NULL || (*out)->parts->send != send) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the request is %s",
-                             *out == NULL ? why
-                             : send       ? "none of MPI_Psend_init"
-                                          : "none of MPI_Precv_init");
+        if (*out != NULL) {
+            why = send ? "none of MPI_Psend_init" : "none of MPI_Precv_init";
+        }
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the request is %s", why);
     }
     return n >= 0 && n < (*out)->parts->count
                ? MPI_SUCCESS

@@ -258,9 +258,11 @@ int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count) {
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     long long bytes = status->ls_bytes, size = (long long)of->size;
-    *count = bytes == 0                                                   ? 0
-             : size == 0 || bytes % size != 0 || bytes / size > INT32_MAX ? MPI_UNDEFINED
-                                                                          : (int)(bytes / size);
+    *count = 0;
+    if (bytes != 0) {
+        *count = size == 0 || bytes % size != 0 || bytes / size > INT32_MAX ? MPI_UNDEFINED
+                                                                            : (int)(bytes / size);
+    }
     return MPI_SUCCESS;
 }
 

@@ -10,9 +10,10 @@ enum { WORD_COUNT, WORD_TYPE, WORD_PEER, WORD_TAG, WORD_OP, WORD_FORM };
 enum { FORM_DATA = 1, FORM_ROOT = 2, FORM_SEND = 4, FORM_RECV = 8, FORM_OP = 16 };
 
 static const char *comm_words(const ls_comm *comm) {
-    return comm == NULL                                  ? "no communicator"
-           : comm == ls_mpi__state.run->world_comm->comm ? "MPI_COMM_WORLD"
-                                                         : comm->name;
+    if (comm == NULL) {
+        return "no communicator";
+    }
+    return comm == ls_mpi__state.run->world_comm->comm ? "MPI_COMM_WORLD" : comm->name;
 }
 
 static void add_peer(ls_text *text, const char *word, int peer) {
@@ -81,9 +82,13 @@ void ls_mpi__message_proto(ls_request *proto, mpi_record *record, bool send, int
                           .record = record,
                           .tag = tag == MPI_ANY_TAG ? LS_TAG_ANY : tag,
                           .any_source = peer == MPI_ANY_SOURCE};
-    proto->call.root = peer == MPI_ANY_SOURCE  ? -1
-                       : peer == MPI_PROC_NULL ? 0
-                                               : (comm->inter ? comm->remote_first : 0) + peer;
+    if (peer == MPI_ANY_SOURCE) {
+        proto->call.root = -1;
+    } else if (peer == MPI_PROC_NULL) {
+        proto->call.root = 0;
+    } else {
+        proto->call.root = (comm->inter ? comm->remote_first : 0) + peer;
+    }
     put_words(&proto->call, record, send, peer, tag);
 }
 

@@ -245,9 +245,10 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
         own(at, c, &r, handle != NULL, owned);
         r.win->ops_in_fence = r.win->ops_in_fence || r.win->fence_open;
         r.win->ops_in_lock = r.win->ops_in_lock || r.win->fence_before_lock;
-        int op = c->how == PUT || c->how == GET ? MPI_OP_NULL
-                 : c->how == COMPARE_AND_SWAP   ? OP_CAS
-                                                : c->op;
+        int op = c->how == COMPARE_AND_SWAP ? OP_CAS : c->op;
+        if (c->how == PUT || c->how == GET) {
+            op = MPI_OP_NULL;
+        }
         const mpi_access how = {.writes = c->how != GET && c->op != MPI_NO_OP,
                                 .atomic = op != MPI_OP_NULL,
                                 .op = op,

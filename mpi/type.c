@@ -90,6 +90,10 @@ static void make_constant(int n) {
     bool pair = b->parts[0] != 0;
     segments[0] = (mpi_segment){0, 1, pair ? b->parts[0] : n};
     segments[1] = (mpi_segment){b->second, 1, b->parts[1]};
+    size_t elements = pair ? 2 : 1;
+    if (b->size == 0) {
+        elements = 0;
+    }
     *type = (mpi_type){
         .handle = (int)(0x18000000 + n),
         .constant = b->name,
@@ -97,12 +101,8 @@ static void make_constant(int n) {
         .extent = b->extent,
         .true_extent = pair ? b->second + (ptrdiff_t)sizeof(int) : b->extent,
         .segments = segments,
-        .segment_count = b->size == 0 ? 0
-                         : pair       ? 2
-                                      : 1,
-        .elements = b->size == 0 ? 0
-                    : pair       ? 2
-                                 : 1,
+        .segment_count = elements,
+        .elements = elements,
         .unit = b->size > 0 ? type : NULL,
         .committed = true,
         .contiguous = !pair && b->size > 0,
@@ -132,9 +132,10 @@ mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle) {
 }
 
 const char *ls_mpi__type_name(const mpi_type *type) {
-    return type->constant != NULL ? type->constant
-           : type->name != NULL   ? type->name
-                                  : "a derived datatype";
+    if (type->constant != NULL) {
+        return type->constant;
+    }
+    return type->name != NULL ? type->name : "a derived datatype";
 }
 
 // ---- Making -------------------------------------------------------------------------------------

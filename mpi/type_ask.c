@@ -87,6 +87,11 @@ int MPI_Type_get_contents(MPI_Datatype type, int max_integers, int max_addresses
     return MPI_SUCCESS;
 }
 
+static const char *name_of(const mpi_type *of) {
+    const char *constant = of->constant != NULL ? of->constant : "";
+    return of->name != NULL ? of->name : constant;
+}
+
 int MPI_Type_set_name(MPI_Datatype type, const char *name) {
     MPI_ENTER_AT(at);
     mpi_type *of;
@@ -97,10 +102,7 @@ int MPI_Type_set_name(MPI_Datatype type, const char *name) {
 }
 
 ASK(MPI_Type_get_name, (MPI_Datatype type, char *name, int *length), name, length,
-    *length = snprintf(name, MPI_MAX_OBJECT_NAME, "%s",
-                       of->name != NULL       ? of->name
-                       : of->constant != NULL ? of->constant
-                                              : ""))
+    *length = snprintf(name, MPI_MAX_OBJECT_NAME, "%s", name_of(of)))
 
 int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *type) {
     MPI_ENTER_AT(at);

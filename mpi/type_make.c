@@ -67,9 +67,12 @@ static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_byte
     for (int i = 0; i < b->count; i++) {
         const mpi_type *of = old != NULL ? old : ls_mpi__type_of(at.me, b->types[i]);
         int length = b->lengths != NULL ? b->lengths[i] : b->length;
-        ptrdiff_t offset = b->byte_displs != NULL ? b->byte_displs[i]
-                           : b->displs != NULL    ? (ptrdiff_t)b->displs[i]
-                                                  : (ptrdiff_t)i * b->stride;
+        ptrdiff_t offset;
+        if (b->byte_displs != NULL) {
+            offset = b->byte_displs[i];
+        } else {
+            offset = b->displs != NULL ? (ptrdiff_t)b->displs[i] : (ptrdiff_t)i * b->stride;
+        }
         offset *= in_bytes ? 1 : of->extent;
         if (of->handle == MPI_LB) {
             lb = !has_lb || offset < lb ? offset : lb;

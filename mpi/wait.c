@@ -413,18 +413,18 @@ int MPI_Cancel(MPI_Request *handle) {
         ls_mpi__request_of(at.me, handle != NULL ? *handle : MPI_REQUEST_NULL, &why);
     if (request == NULL || !request->active || request->kind == MPI_REQUEST_COLLECTIVE ||
         request->kind == MPI_REQUEST_RMA) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__, "the request is %s",
-                             request == NULL   ? why
-                             : request->active ? "no message's"
-                                               : "not active");
+        if (request != NULL) {
+            why = request->active ? "no message's" : "not active";
+        }
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__, "the request is %s", why);
     }
     ls_mpi__observe();
     if (request->kind == MPI_REQUEST_GENERAL) {
-        return request->cancel != NULL
-                   ? callback_failed(at.me,
-                                     request->cancel(request->state, request->general_done ? 1 : 0),
-                                     "cancel")
-                   : MPI_SUCCESS;
+        if (request->cancel != NULL) {
+            return callback_failed(
+                at.me, request->cancel(request->state, request->general_done ? 1 : 0), "cancel");
+        }
+        return MPI_SUCCESS;
     }
     ls_schedule__enter(at.me->rank);
     if (request->inner != NULL && request->inner->state == LS_REQUEST_POSTED) {

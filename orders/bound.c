@@ -416,13 +416,19 @@ double ls_bound_ratio_of(double actual, double exact, double bound, unsigned cha
     const unsigned char either = LS_OVERFLOW_UP | LS_OVERFLOW_DOWN;
     if (isnan(actual)) {
         bool can = isnan(exact) || (overflow & either) == either;
-        return isnan(exact) ? 0.0 : can ? 1.0 : INFINITY;
+        if (isnan(exact)) {
+            return 0.0;
+        }
+        return can ? 1.0 : INFINITY;
     }
     if (actual == exact) {
         return 0.0;
     }
     if (isinf(actual)) {
-        return (overflow & (actual > 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN)) != 0 ? 1.0 : INFINITY;
+        if ((overflow & (actual > 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN)) != 0) {
+            return 1.0;
+        }
+        return INFINITY;
     }
     double distance = fabs(actual - exact);
     return bound > 0.0 && isfinite(bound) && isfinite(distance) ? distance / bound : INFINITY;

@@ -234,7 +234,11 @@ static int make_workspace(size_t *step, block *b, ls_fold_terms *terms, const ls
     size_t entries = (size_t)fold->depth + 1;
     if (b->device->ops->is_host) {
         *step = WORKSPACE_BYTES / work_bytes / entries;
-        *step = *step > BLOCK_ELEMENTS ? BLOCK_ELEMENTS : *step < 64 ? 64 : *step;
+        if (*step > BLOCK_ELEMENTS) {
+            *step = BLOCK_ELEMENTS;
+        } else {
+            *step = *step < 64 ? 64 : *step;
+        }
     } else {
         *step = length > DEVICE_ELEMENTS ? DEVICE_ELEMENTS : length;
     }

@@ -125,7 +125,10 @@ static int read_entry(ls_measured_call *out, const json_t *value, int ranks, con
         return malformed(path, entry,
                          "fma is never, always or ll128; accumulator is element or f32");
     }
-    out->fma = form == 0 ? LS_FMA_NEVER : form == 1 ? LS_FMA_ALWAYS : LS_FMA_LANES;
+    out->fma = form == 1 ? LS_FMA_ALWAYS : LS_FMA_LANES;
+    if (form == 0) {
+        out->fma = LS_FMA_NEVER;
+    }
     out->accumulate_f32 = width == 1;
     return read_classes(out, value, ranks, path, entry);
 }

@@ -44,7 +44,10 @@ static int owner_runs(const phases *p, const ls_order_range *range, ls_fold *fol
     size_t end = range->first + range->length;
     while (at < end) {
         size_t byte = at * bytes;
-        int phase = byte >= p->start[2] ? 2 : byte >= p->start[1] ? 1 : 0;
+        int phase = 2;
+        if (byte < p->start[2]) {
+            phase = byte >= p->start[1] ? 1 : 0;
+        }
         size_t slice = (byte - p->start[phase]) / p->slice[phase];
         size_t slice_end = p->start[phase] + (slice + 1) * p->slice[phase];
         size_t phase_end = phase == 2 ? p->end : p->start[phase + 1];

@@ -29,7 +29,10 @@ static double device_bandwidth(const ls_cost_context *context, ls_planner_kernel
 }
 
 static double block_penalty(int64_t columns) {
-    return columns >= 128 ? 1.0 : columns >= 64 ? 1.15 : 1.75;
+    if (columns >= 128) {
+        return 1.0;
+    }
+    return columns >= 64 ? 1.15 : 1.75;
 }
 
 // Bandwidth of any collective but all-reduce over a group of `ranks` with `per_host` on each host.

@@ -11,7 +11,10 @@
 #define ROWS_MAX     2e8
 
 static double clamp(double value, double least, double most) {
-    return value < least ? least : value > most ? most : value;
+    if (value < least) {
+        return least;
+    }
+    return value > most ? most : value;
 }
 
 static ls_planner_profile *make_profile(ls_arena *arena) {

@@ -11,7 +11,10 @@ static ls_fit fit_of(ls_sharding sharding) {
     if (sharding == LS_DATA_PARALLEL || of.rows == LS_OVER_WORLD) {
         return LS_FIT_ALL;
     }
-    return of.rows == LS_OVER_HOST ? LS_FIT_HOST : of.one_host ? LS_FIT_HOST_RANK : LS_FIT_RANK;
+    if (of.rows == LS_OVER_HOST) {
+        return LS_FIT_HOST;
+    }
+    return of.one_host ? LS_FIT_HOST_RANK : LS_FIT_RANK;
 }
 
 static void summarize(ls_choice *choice) {
@@ -73,9 +76,10 @@ static int make_choice(ls_choice *out, const ls_choice *so_far, int members,
                        .hbm = hbm,
                        .ddr = ddr,
                        .options = options};
-    out->unit_shards = out->fit == LS_FIT_ALL    ? out->shard_count
-                       : out->fit == LS_FIT_HOST ? out->shard_count / option->column_blocks
-                                                 : 1;
+    out->unit_shards = out->shard_count;
+    if (out->fit != LS_FIT_ALL) {
+        out->unit_shards = out->fit == LS_FIT_HOST ? out->shard_count / option->column_blocks : 1;
+    }
     out->unit_count = out->shard_count / out->unit_shards;
     summarize(out);
     return LS_OK;
@@ -130,9 +134,10 @@ static bool place_allowed(const ls_planner_problem *problem, const ls_item *item
         most = here > most ? here : most;
         total += here;
     }
-    return fit == LS_FIT_ALL    ? total == problem->ranks
-           : fit == LS_FIT_HOST ? most == problem->group
-                                : total > 0;
+    if (fit == LS_FIT_ALL) {
+        return total == problem->ranks;
+    }
+    return fit == LS_FIT_HOST ? most == problem->group : total > 0;
 }
 
 // Choices of the item's first `members` tables and table `table` together.

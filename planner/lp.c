@@ -36,9 +36,10 @@ static double ms_of(const ls_planner_problem *problem, int64_t ticks) {
 }
 
 static int places(const ls_planner_problem *problem, const ls_choice *choice) {
-    return choice->fit == LS_FIT_ALL    ? 1
-           : choice->fit == LS_FIT_HOST ? problem->hosts
-                                        : problem->ranks;
+    if (choice->fit == LS_FIT_ALL) {
+        return 1;
+    }
+    return choice->fit == LS_FIT_HOST ? problem->hosts : problem->ranks;
 }
 
 static bool allowed(const ls_planner_problem *problem, const ls_item *item, const ls_choice *choice,
@@ -59,6 +60,16 @@ static double capacity(int64_t bytes) {
 
 typedef enum resource { LOAD, HBM, DDR } resource;
 
+// The part of that limit that a shard takes where it lies.
+static double share_of(const ls_planner_problem *problem, const ls_choice *choice, resource kind,
+                       int shard) {
+    if (kind == LOAD) {
+        return ms_of(problem, choice->ticks[shard]);
+    }
+    return kind == HBM ? (double)choice->hbm[shard] / capacity(problem->hbm_capacity)
+                       : (double)choice->ddr[shard] / capacity(problem->ddr_capacity);
+}
+
 // The terms of everything that item units put on `where` (a rank, or a pool for DDR). *most: the
 // largest that any one adds.
 static void resource_terms(writer *w, resource kind, int where) {
@@ -74,11 +85,9 @@ static void resource_terms(writer *w, resource kind, int where) {
                         int shard = u * choice->unit_shards + k;
                         int rank = ls_problem__rank(problem, choice, shard, p);
                         bool here = where == (kind == DDR ? ls_problem__pool(problem, rank) : rank);
-                        sum += !here          ? 0.0
-                               : kind == LOAD ? ms_of(problem, choice->ticks[shard])
-                               : kind == HBM
-                                   ? (double)choice->hbm[shard] / capacity(problem->hbm_capacity)
-                                   : (double)choice->ddr[shard] / capacity(problem->ddr_capacity);
+                        if (here) {
+                            sum += share_of(problem, choice, kind, shard);
+                        }
                     }
                     if (sum != 0.0) {
                         term(w, sum, "y_%d_%d_%d_%d", i, c, u, p);

@@ -71,7 +71,10 @@ typedef struct sized {
 static int compare_sizes(const void *a, const void *b) {
     const sized *x = a;
     const sized *y = b;
-    return x->hbm != y->hbm ? (x->hbm < y->hbm ? -1 : 1) : x->index - y->index;
+    if (x->hbm != y->hbm) {
+        return x->hbm < y->hbm ? -1 : 1;
+    }
+    return x->index - y->index;
 }
 
 // Puts an item by the choice that needs least memory and fits. False: none fits.
@@ -469,12 +472,15 @@ int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
                        (long long)problem->hbm_capacity);
     }
     write_tables(out, problem);
+    const char *cut;
+    if (diagnosis->out_of_time) {
+        cut = "; the clock cut this: another run may offer others";
+    } else {
+        cut = diagnosis->out_of_nodes ? "; the limit of nodes left out the rest" : "";
+    }
     ls_text_printf(out,
                    "\nsingle changes with which a plan exists (%d tried, each planned again%s):\n",
-                   diagnosis->tried,
-                   diagnosis->out_of_time    ? "; the clock cut this: another run may offer others"
-                   : diagnosis->out_of_nodes ? "; the limit of nodes left out the rest"
-                                             : "");
+                   diagnosis->tried, cut);
     for (int i = 0; i < diagnosis->change_count; i++) {
         ls_text_printf(out, "  %s: %.5g ms\n", diagnosis->changes[i].text,
                        diagnosis->changes[i].ms);

@@ -32,7 +32,10 @@ ls_sharding_traits ls_sharding_traits_of(ls_sharding sharding) {
 
 int ls_sharding_width(ls_sharding sharding, int ranks, int ranks_per_host) {
     ls_over rows = ls_sharding_traits_of(sharding).rows;
-    return rows == LS_OVER_WORLD ? ranks : rows == LS_OVER_HOST ? ranks_per_host : 1;
+    if (rows == LS_OVER_WORLD) {
+        return ranks;
+    }
+    return rows == LS_OVER_HOST ? ranks_per_host : 1;
 }
 
 const char *ls_sharding_name(ls_sharding sharding) {

@@ -114,22 +114,29 @@ typedef struct search {
     int heap_count;
 } search;
 
+static ls_reshard_placement placement_of(int digit, ls_op op) {
+    if (digit >= 2) {
+        return (ls_reshard_placement){.kind = LS_RESHARD_SHARD, .dim = digit - 2, .op = LS_SUM};
+    }
+    return digit == 1 ? (ls_reshard_placement){.kind = LS_RESHARD_PARTIAL, .op = op}
+                      : (ls_reshard_placement){.kind = LS_RESHARD_REPLICATE, .op = LS_SUM};
+}
+
 static void decode(ls_reshard_placement *at, const search *s, int state) {
     for (int i = s->w->mesh->ndim - 1; i >= 0; i--) {
         int digit = state % s->digits;
         // Which operation a partial stands for follows from where it came from or goes to.
         ls_op op = s->from[i].kind == LS_RESHARD_PARTIAL ? s->from[i].op : s->to[i].op;
-        at[i] = (ls_reshard_placement){.kind = digit == 0   ? LS_RESHARD_REPLICATE
-                                               : digit == 1 ? LS_RESHARD_PARTIAL
-                                                            : LS_RESHARD_SHARD,
-                                       .dim = digit >= 2 ? digit - 2 : 0,
-                                       .op = digit == 1 ? op : LS_SUM};
+        at[i] = placement_of(digit, op);
         state /= s->digits;
     }
 }
 
 static int digit_of(const ls_reshard_placement *p) {
-    return p->kind == LS_RESHARD_REPLICATE ? 0 : p->kind == LS_RESHARD_PARTIAL ? 1 : 2 + p->dim;
+    if (p->kind == LS_RESHARD_REPLICATE) {
+        return 0;
+    }
+    return p->kind == LS_RESHARD_PARTIAL ? 1 : 2 + p->dim;
 }
 
 static int encode(const search *s, const ls_reshard_placement *at) {
@@ -209,11 +216,7 @@ static void expand(search *s, int32_t state) {
             if (digit == digit_of(&old) || (digit == 1 && s->to[i].kind != LS_RESHARD_PARTIAL)) {
                 continue;
             }
-            ls_reshard_placement next = {.kind = digit == 0   ? LS_RESHARD_REPLICATE
-                                                 : digit == 1 ? LS_RESHARD_PARTIAL
-                                                              : LS_RESHARD_SHARD,
-                                         .dim = digit >= 2 ? digit - 2 : 0,
-                                         .op = digit == 1 ? s->to[i].op : LS_SUM};
+            ls_reshard_placement next = placement_of(digit, s->to[i].op);
             if (make_step(&step, s->w, at, i, &next)) {
                 at[i] = next;
                 reach(s, encode(s, at), state, s->nodes[state].us + step.us);

@@ -139,11 +139,15 @@ static void judge(ls_planner_result *result, const ls_planner_problem *problem,
             result->proven || result->ms == 0.0 ? 0.0 : result->ms / result->lower_bound_ms - 1.0;
     }
     bool near = found && result->gap <= problem->options.gap_goal;
-    result->stop = result->proven                       ? LS_PLANNER_STOP_PROVEN
-                   : near                               ? LS_PLANNER_STOP_GAP
-                   : budget->late                       ? LS_PLANNER_STOP_TIME
-                   : budget->nodes >= budget->nodes_max ? LS_PLANNER_STOP_NODES
-                                                        : LS_PLANNER_STOP_SIZE;
+    result->stop =
+        budget->nodes >= budget->nodes_max ? LS_PLANNER_STOP_NODES : LS_PLANNER_STOP_SIZE;
+    if (result->proven) {
+        result->stop = LS_PLANNER_STOP_PROVEN;
+    } else if (near) {
+        result->stop = LS_PLANNER_STOP_GAP;
+    } else if (budget->late) {
+        result->stop = LS_PLANNER_STOP_TIME;
+    }
     result->timed_out = budget->late || problem->options.cut;
 }
 

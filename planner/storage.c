@@ -55,8 +55,8 @@ void ls_cost__context(ls_cost_context *out, const ls_topology *topology,
         double bags = feature->poolings * feature->batch;
         out->ids += feature->pooling * bags;
         out->bags += bags;
-        out->outputs += table->sequence ? feature->pooling * bags
-                                        : (feature->pooling < 1.0 ? feature->pooling : 1.0) * bags;
+        double rows = feature->pooling > 1.0 && !table->sequence ? 1.0 : feature->pooling;
+        out->outputs += rows * bags;
     }
     out->clf =
         table->cache_load_factor > 0.0 ? table->cache_load_factor : LS_PLANNER_CACHE_LOAD_FACTOR;

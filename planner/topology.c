@@ -85,7 +85,10 @@ int ls_topology_preset(ls_topology *out, const char *name, int ranks, int ranks_
         if (strcmp(name, presets[i].name) == 0) {
             *out = presets[i];
             out->ranks = ranks;
-            out->ranks_per_host = ranks_per_host ? ranks_per_host : (ranks < 8 ? ranks : 8);
+            out->ranks_per_host = (ranks < 8 ? ranks : 8);
+            if (ranks_per_host) {
+                out->ranks_per_host = ranks_per_host;
+            }
             return ls_topology_check(out);
         }
     }

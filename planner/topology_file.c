@@ -129,9 +129,10 @@ static void read_machine(ls_yaml_reader *source, const ls_yaml_node *root, ls_to
         ls_yaml_error(source, at, "%s", ls_error_last()->text);
     } else if (name) {
         read_fields(source, root, out);
-        out->source = measured ? "measured by lockstep calibrate; the rest is a preset's"
-                      : preset ? "a file, over a preset"
-                               : "a file, over TorchRec's constants";
+        out->source = preset ? "a file, over a preset" : "a file, over TorchRec's constants";
+        if (measured) {
+            out->source = "measured by lockstep calibrate; the rest is a preset's";
+        }
         if (ls_yaml_errors(source) == 0 && ls_topology_check(out) != LS_OK) {
             ls_yaml_error(source, root, "%s", ls_error_last()->text);
         }

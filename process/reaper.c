@@ -103,9 +103,9 @@ static bool add_random(char *dir, size_t room) {
 static bool whole_path(char out[PATH_MAX], const char *name) {
     char folder[PATH_MAX];
     const char *slash = strrchr(name, '/');
-    size_t length = slash == NULL ? 0 : (size_t)(slash - name);
-    (void)snprintf(folder, sizeof folder, "%.*s", (int)length, name);
-    if (realpath(slash == NULL ? "." : length == 0 ? "/" : folder, out) == NULL) {
+    size_t length = slash == NULL ? 1 : (size_t)(slash - name);
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)length, slash == NULL ? "." : name);
+    if (realpath(slash == name ? "/" : folder, out) == NULL) {
         return false;
     }
     size_t used = strcmp(out, "/") == 0 ? 0 : strlen(out);

@@ -50,11 +50,15 @@ static int own_comm(ls_rank **out, const ls_rank_comm *comm, const char *what, c
                     int line) {
     *out = ls_schedule__current();
     if (*out == NULL || comm == NULL || comm->rank != *out || comm->destroyed) {
-        return ls_findings__refuse(*out, file, line, "%s: %s", what,
-                                   *out == NULL   ? "a call outside of a program"
-                                   : comm == NULL ? "the rank is not a member of the communicator"
-                                   : comm->rank != *out ? "the communicator of another rank"
-                                                        : "the communicator was destroyed");
+        const char *why = "the communicator was destroyed";
+        if (*out == NULL) {
+            why = "a call outside of a program";
+        } else if (comm == NULL) {
+            why = "the rank is not a member of the communicator";
+        } else if (comm->rank != *out) {
+            why = "the communicator of another rank";
+        }
+        return ls_findings__refuse(*out, file, line, "%s: %s", what, why);
     }
     return LS_OK;
 }

@@ -84,10 +84,11 @@ static void merge(ls_spmd_result *result, ls_finding *into, const int *ranks, in
     }
     char list[128];
     ls_ranks_format(list, sizeof list, others, other_count);
-    const char *text = other_count == 0
-                           ? NULL
-                           : ls_arena_printf(result->arena, "%sthe same on rank%s %s\n", *first,
-                                             other_count > 1 ? "s" : "", list);
+    const char *text = NULL;
+    if (other_count != 0) {
+        text = ls_arena_printf(result->arena, "%sthe same on rank%s %s\n", *first,
+                               other_count > 1 ? "s" : "", list);
+    }
     into->text = text != NULL ? text : into->text;
 }
 

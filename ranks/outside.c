@@ -79,8 +79,10 @@ static doing look_at(int tid, uint64_t *cpu_ns, uint64_t *times) {
     if (!read_about(text, sizeof text, tid, "syscall")) {
         (void)snprintf(text, sizeof text, "/proc/self/task/%d", tid);
         bool there = access(text, F_OK) == 0;
-        return !there ? DOING_GONE
-                      : (access("/proc/self/syscall", R_OK) == 0 ? DOING_RUNS : DOING_SLEEPS);
+        if (!there) {
+            return DOING_GONE;
+        }
+        return access("/proc/self/syscall", R_OK) == 0 ? DOING_RUNS : DOING_SLEEPS;
     }
     if (sscanf(text, "%ld %lx %lx %lx %lx", &number, &args[0], &args[1], &args[2], &args[3]) < 5 ||
         number < 0) {

@@ -43,7 +43,11 @@ static int parts_of(const ls_spmd *run, const ls_call *call) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t most = cores > 1 ? (size_t)cores : 1;
     most = most > THREADS_MAX ? THREADS_MAX : most;
-    return (int)(parts > most ? most : parts > 0 ? parts : 1);
+    size_t least = parts > 0 ? parts : 1;
+    if (parts > most) {
+        least = most;
+    }
+    return (int)(least);
 }
 
 // Elements [first, first + count) of calls [size].

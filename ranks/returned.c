@@ -105,13 +105,17 @@ static void add_short(ls_text *text, const ls_rank *waiting, const ls_rank *gone
     LS_ASSERT(most >= 0 && least >= 0);
     uint64_t missing = shared->rounds[most] - shared->rounds[least];
     int step = period(calls, sequence(calls, 64, waiting, shared->comm));
+    const char *th;
+    if (shared->rounds[most] % 10 == 1) {
+        th = "st";
+    } else if (shared->rounds[most] % 10 == 2) {
+        th = "nd";
+    } else {
+        th = shared->rounds[most] % 10 == 3 ? "rd" : "th";
+    }
     ls_text_printf(text, "it made %llu calls on %s, rank %d is in its %llu%s",
                    (unsigned long long)shared->rounds[least], shared->comm->name, waiting->id,
-                   (unsigned long long)shared->rounds[most],
-                   shared->rounds[most] % 10 == 1   ? "st"
-                   : shared->rounds[most] % 10 == 2 ? "nd"
-                   : shared->rounds[most] % 10 == 3 ? "rd"
-                                                    : "th");
+                   (unsigned long long)shared->rounds[most], th);
     // A step's first calls are there when the others stop in it.
     uint64_t steps = step > 0 ? (missing + (uint64_t)step - 1) / (uint64_t)step : 0;
     if (steps > 0) {
@@ -184,16 +188,14 @@ static void report_gone(ls_spmd *run, const ls_meet *meet, const int *absent, in
     ls_findings__history(&text, waiting, 4);
     // A rank without a call is missed at the others' place.
     const ls_call *there = &meet->requests[ls_comm_member(meet->shared->comm, waiting->id)]->call;
-    bool here = gone->line > 0;
-    report(run, odd != NULL ? LS_FINDING_MISSING_RANK : LS_FINDING_RANK_EXITED_EARLY, absent,
-           absent_count,
-           odd != NULL ? odd->call.file
-           : here      ? gone->file
-                       : there->file,
-           odd != NULL ? odd->call.line
-           : here      ? gone->line
-                       : there->line,
-           &text);
+    const char *file = gone->line > 0 ? gone->file : there->file;
+    int line = gone->line > 0 ? gone->line : there->line;
+    if (odd != NULL) {
+        report(run, LS_FINDING_MISSING_RANK, absent, absent_count, odd->call.file, odd->call.line,
+               &text);
+    } else {
+        report(run, LS_FINDING_RANK_EXITED_EARLY, absent, absent_count, file, line, &text);
+    }
 }
 
 static void explain_meet(ls_spmd *run, const ls_meet *meet) {

@@ -158,7 +158,9 @@ int ls_spmd__environment(ls_spmd_options *options, ls_fault *faults, int *tries)
     LS_TRY(number(&value, &set, "LOCKSTEP_STACK", 16, 1 << 20));
     options->stack_bytes = set ? (size_t)value << 10 : options->stack_bytes;
     LS_TRY(number(&value, &set, "LOCKSTEP_DEADLINE", 0, INT_MAX));
-    options->deadline_seconds = !set ? options->deadline_seconds : value > 0 ? (double)value : -1;
+    if (set) {
+        options->deadline_seconds = value > 0 ? (double)value : -1;
+    }
     const char *checks = getenv("LOCKSTEP_CHECKS"), *list = getenv("LOCKSTEP_FAULTS");
     options->checks = checks != NULL ? checks : options->checks;
     if (list != NULL) {

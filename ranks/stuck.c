@@ -210,11 +210,13 @@ static void report_circle(ls_spmd *run, const int *ranks, const ls_request **cal
     }
     cross = cross && alone;  // the order of calls of several threads is no mistake
     ls_text text = {0};
+    const char *in_what =
+        cross ? "for each other in a circle, across communicators" : "for each other in a circle";
+    if (count == 1) {
+        in_what = "for itself";
+    }
     ls_text_printf(&text, "deadlock: %d rank%s wait%s %s\n", count, count > 1 ? "s" : "",
-                   count > 1 ? "" : "s",
-                   count == 1 ? "for itself"
-                   : cross    ? "for each other in a circle, across communicators"
-                              : "for each other in a circle");
+                   count > 1 ? "" : "s", in_what);
     for (int i = 0; i < count; i++) {
         char whom[32];
         (void)snprintf(whom, sizeof whom, "rank %d", ranks[(i + 1) % count]);

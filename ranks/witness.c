@@ -125,7 +125,10 @@ static before before_newest(const ls_rank *rank, const ls_call *call, const ls_c
         }
         found = found || same_line(made, call);
     }
-    return !found ? BEFORE_UNKNOWN : rank->call_count > room ? BEFORE_UNKNOWN : BEFORE_NONE;
+    if (!found) {
+        return BEFORE_UNKNOWN;
+    }
+    return rank->call_count > room ? BEFORE_UNKNOWN : BEFORE_NONE;
 }
 
 // Whether the ranks that are not concerned come to that line otherwise than this one did, all of
@@ -153,5 +156,8 @@ static bool contradicted(const ls_spmd *run, const int *circle, const ls_call *c
 
 int ls_witness__odd(const ls_spmd *run, const int *circle, const ls_call *const *calls) {
     bool first = contradicted(run, circle, calls, 0), second = contradicted(run, circle, calls, 1);
-    return first == second ? -1 : first ? 0 : 1;
+    if (first == second) {
+        return -1;
+    }
+    return first ? 0 : 1;
 }

@@ -35,7 +35,10 @@ void ls_report__ranks(ls_text *out, const int *ranks, int count) {
 }
 
 const char *ls_report__verdict(const ls_case_result *result) {
-    return result->skipped ? "skip" : result->pass ? "pass" : "fail";
+    if (result->skipped) {
+        return "skip";
+    }
+    return result->pass ? "pass" : "fail";
 }
 
 // Each line of text, indented.

@@ -70,10 +70,12 @@ static void write_case(ls_text *out, const ls_case_result *result) {
     const char *tag = result->class_ == LS_CLASS_ERROR ? "error" : "failure";
     ls_text_printf(out, "      <%s", tag);
     attribute(out, "type", ls_class_name(result->class_));
-    attribute(out, "message",
-              result->error != NULL        ? result->error
-              : result->finding_count != 0 ? ls_finding_name(result->findings[0].id)
-                                           : ls_class_name(result->class_));
+    const char *message = result->error;
+    if (result->error == NULL) {
+        message = result->finding_count != 0 ? ls_finding_name(result->findings[0].id)
+                                             : ls_class_name(result->class_);
+    }
+    attribute(out, "message", message);
     ls_text_puts(out, ">");
     ls_text explained = {0};
     ls_report__explain(&explained, result, "");

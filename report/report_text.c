@@ -162,8 +162,12 @@ static void put_calls(ls_text *out, const ls_case_result *result) {
 
 static void put_case(ls_text *out, const ls_case_result *result, const table_widths *widths,
                      const palette *p) {
-    const char *color = result->skipped ? p->dim : result->pass ? p->good : p->bad;
-    const char *mark = result->skipped ? p->skip : result->pass ? p->pass : p->fail;
+    const char *color = result->pass ? p->good : p->bad;
+    const char *mark = result->pass ? p->pass : p->fail;
+    if (result->skipped) {
+        color = p->dim;
+        mark = p->skip;
+    }
     ls_text_printf(out, "%s%s%s  ", color, mark, p->off);
     put_left(out, result->name, widths->name);
     if (result->skipped) {

@@ -14,7 +14,10 @@
 // "7" or "0-6", behind `word` in its singular or plural: "row 7", "rows 0-6". NULL: no word.
 static void label(char *out, size_t out_bytes, const char *word, int64_t first, int64_t end) {
     bool one = end - first == 1;
-    int used = word == NULL ? 0 : snprintf(out, out_bytes, "%s%s ", word, one ? "" : "s");
+    int used = 0;
+    if (word != NULL) {
+        used = snprintf(out, out_bytes, "%s%s ", word, one ? "" : "s");
+    }
     if (one) {
         (void)snprintf(out + used, out_bytes - (size_t)used, "%lld", (long long)first);
     } else {

@@ -99,7 +99,10 @@ static void note_used(nccl_owner *owner, const ls_call *call) {
             comm->borrowed ? &owner->world_topology : &comm->topology;
         bool ring = strcmp(used->choice.algorithm, "ring") == 0;
         bool tree = strcmp(used->choice.algorithm, "tree") == 0;
-        const char *links = ring ? topology->ring_text : tree ? topology->tree_text : NULL;
+        const char *links = tree ? topology->tree_text : NULL;
+        if (ring) {
+            links = topology->ring_text;
+        }
         if (links != NULL && ls_collective_of(call->kind)->reduces) {
             ls_text order = {0};
             ls_text_printf(&order, "%s:proto=%s,nccl=%s%s", used->choice.algorithm,

@@ -167,7 +167,10 @@ static void store_integer(void *out, ls_dtype dtype, size_t i, integer value) {
     size_t bytes = ls_dtype_bytes(dtype);
     bool is_signed = ls_dtype_is_signed(dtype);
     uint64_t high = UINT64_MAX >> (64 - 8 * bytes + (is_signed ? 1 : 0));
-    uint64_t limit = value.negative ? (is_signed ? high + 1 : 0) : high;
+    uint64_t limit = high;
+    if (value.negative) {
+        limit = (is_signed ? high + 1 : 0);
+    }
     uint64_t magnitude = value.magnitude > limit ? limit : value.magnitude;
     uint64_t bits = value.negative ? 0 - magnitude : magnitude;
     switch (bytes) {

@@ -30,7 +30,9 @@
         for (size_t c = 0; c < dim; c++) {                                                         \
             double x = fabs((double)load(in[c]));                                                  \
             largest = x > largest || isnan(x) ? x : largest;                                       \
-            part[c % 8] += isinf(norm_type) ? 0 : norm_type == 1 ? x : pow(x, norm_type);          \
+            if (!isinf(norm_type)) {                                                               \
+                part[c % 8] += norm_type == 1 ? x : pow(x, norm_type);                             \
+            }                                                                                      \
         }                                                                                          \
         double sum = ((part[0] + part[1]) + (part[2] + part[3])) +                                 \
                      ((part[4] + part[5]) + (part[6] + part[7]));                                  \

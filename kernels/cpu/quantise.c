@@ -58,7 +58,10 @@ static ls_row_places place(const ls_row_format *format, size_t dim) {
     size_t bits = (size_t)elements[format->element].bits;
     bool integer = elements[format->element].dtype == LS_DTYPE_COUNT;
     size_t packed = bits >= 8 ? dim * (bits / 8) : dim / (8 / bits) + (dim % (8 / bits) != 0);
-    size_t scales = !integer ? 0 : format->scale_f32 ? 8 : 4;
+    size_t scales = format->scale_f32 ? 8 : 4;
+    if (!integer) {
+        scales = 0;
+    }
     size_t alignment = format->alignment == 0 ? 1 : format->alignment;
     return (ls_row_places){.dtype = elements[format->element].dtype,
                            .bits = (int)bits,

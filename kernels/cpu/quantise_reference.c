@@ -25,7 +25,10 @@ typedef struct {
 
 static places places_of(const ls_row_format *format, size_t dim) {
     size_t packed = (dim * bits_of(format->element) + 7) / 8;
-    size_t scales = !is_integer(format) ? 0 : format->scale_f32 ? 8 : 4;
+    size_t scales = format->scale_f32 ? 8 : 4;
+    if (!is_integer(format)) {
+        scales = 0;
+    }
     places p = {0, packed, packed + scales, packed + scales};
     if (format->scale_first) {
         p.codes = scales;
@@ -90,7 +93,11 @@ static bool quantise_row(unsigned char *out, const ls_row_format *format, const 
     memcpy(out + p.scale, pair, format->scale_f32 ? 8 : 4);
     for (size_t d = 0; d < dim; d++) {
         long q = lrintf((in[d] - bias) * inverse);
-        q = q < 0 ? 0 : q > (long)levels ? (long)levels : q;
+        if (q < 0) {
+            q = 0;
+        } else {
+            q = q > (long)levels ? (long)levels : q;
+        }
         out[p.codes + d * bits / 8] |= (unsigned char)((unsigned long)q << (d * bits % 8));
     }
     return true;

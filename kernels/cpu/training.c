@@ -244,6 +244,9 @@ void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dty
     LS_ASSERT(wide || table_dtype == LS_F32 || table_dtype == LS_F16 || table_dtype == LS_BF16);
     size_t bytes = wide ? sizeof(double) : sizeof(float);
     size_t row_bytes = dim * ls_dtype_bytes(table_dtype);
+    static void (*const folds[LS_DTYPE_COUNT])(void *, const void *const *, const void *const *,
+                                               size_t) = {
+        [LS_F32] = fold_f32, [LS_F64] = fold_f64, [LS_F16] = fold_f16, [LS_BF16] = fold_bf16};
     double sums[FOLDS] = {0};
     const void *g[FOLDS];
     const void *w[FOLDS];
@@ -265,10 +268,7 @@ void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dty
             g[f] = g[0];
             w[f] = w[0];
         }
-        (wide                    ? fold_f64
-         : table_dtype == LS_F32 ? fold_f32
-         : table_dtype == LS_F16 ? fold_f16
-                                 : fold_bf16)(sums, g, w, dim);
+        folds[table_dtype](sums, g, w, dim);
         for (int f = 0; f < waiting; f++) {
             memcpy((char *)out + positions[f] * bytes, (const char *)sums + (size_t)f * bytes,
                    bytes);

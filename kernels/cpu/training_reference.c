@@ -96,7 +96,11 @@ void ls_kernel_norm_sums_reference(double *sums, const void *weights, ls_dtype d
         for (size_t c = 0; c < dim; c++) {
             double x = fabs(load(weights, dtype, (size_t)ids[i] * dim + c));
             largest = x > largest || isnan(x) ? x : largest;
-            part[c % 8] += norm_type == 2 ? x * x : norm_type == 1 ? x : pow(x, norm_type);
+            if (norm_type == 2) {
+                part[c % 8] += x * x;
+            } else {
+                part[c % 8] += norm_type == 1 ? x : pow(x, norm_type);
+            }
         }
         double sum = ((part[0] + part[1]) + (part[2] + part[3])) +
                      ((part[4] + part[5]) + (part[6] + part[7]));
@@ -112,9 +116,12 @@ void ls_kernel_renormalise_rows_reference(void *weights, ls_dtype dtype, int64_t
         double sum = 0;
         ls_kernel_norm_sums_reference(&sum, weights, dtype, rows, dim, ids + i, 1, norm_type);
         sum = sums != NULL ? sums[i] : sum;
-        double root = norm_type == 2                       ? sqrt(sum)
-                      : norm_type == 1 || isinf(norm_type) ? sum
-                                                           : pow(sum, 1 / norm_type);
+        double root;
+        if (norm_type == 2) {
+            root = sqrt(sum);
+        } else {
+            root = norm_type == 1 || isinf(norm_type) ? sum : pow(sum, 1 / norm_type);
+        }
         double norm = rounded(wide, root);
         double factor = rounded(wide, max_norm / (norm + eps));
         for (size_t c = 0; norm > max_norm && c < dim; c++) {

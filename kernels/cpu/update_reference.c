@@ -111,9 +111,12 @@ static double ratio(const stepper *s, size_t i, size_t row, size_t c);
 static double sum_of_squares(const stepper *s, size_t i, size_t row, row_value what) {
     double part[8] = {0};
     for (size_t c = 0; c < s->u->dim; c++) {
-        double x = what == OF_WEIGHT  ? weight(s, row, c)
-                   : what == OF_RATIO ? ratio(s, i, row, c)
-                                      : gradient(s, i, c);
+        double x;
+        if (what == OF_WEIGHT) {
+            x = weight(s, row, c);
+        } else {
+            x = what == OF_RATIO ? ratio(s, i, row, c) : gradient(s, i, c);
+        }
         if (what == OF_DECAYED_GRADIENT) {
             x = r(s, x + r(s, s->weight_decay * weight(s, row, c)));
         }
@@ -147,9 +150,12 @@ static void step_rowwise_adagrad(const stepper *s, size_t i, size_t row) {
     double m = r(s, load(s, s->u->states[0], row) + mean);
     store(s, s->u->states[0], row, m);
     double k = r(s, s->lr / r(s, r(s, sqrt(m)) + s->eps));
-    double correction = s->l2          ? r(s, 1 - r(s, k * s->weight_decay))
-                        : s->decoupled ? r(s, 1 - r(s, s->lr * s->weight_decay))
-                                       : 1;
+    double correction;
+    if (s->l2) {
+        correction = r(s, 1 - r(s, k * s->weight_decay));
+    } else {
+        correction = s->decoupled ? r(s, 1 - r(s, s->lr * s->weight_decay)) : 1;
+    }
     for (size_t c = 0; c < s->u->dim; c++) {
         double w = r(s, correction * weight(s, row, c));
         set_weight(s, row, c, r(s, w - r(s, k * gradient(s, i, c))));

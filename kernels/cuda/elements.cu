@@ -98,8 +98,8 @@ template <class T> __device__ any_number take_integer(const void *in, size_t i) 
     if constexpr ((T)-1 < (T)0) {
         negative = x < 0;
     }
-    uint64_t wide = (uint64_t)(int64_t)x;
-    return {0, negative ? 0 - wide : (sizeof(T) == 8 ? (uint64_t)x : wide), negative, true};
+    auto wide = (uint64_t)x;
+    return {0, negative ? 0 - wide : wide, negative, true};
 }
 
 __device__ any_number take(const void *in, ls_dtype dtype, size_t i) {
@@ -131,7 +131,10 @@ template <class T> __device__ T integer_of(const any_number &x) {
         double size = fabs(x.value);
         magnitude = size >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)size;
     }
-    uint64_t limit = negative ? (is_signed ? high + 1 : 0) : high;
+    uint64_t limit = high;
+    if (negative) {
+        limit = is_signed ? high + 1 : 0;
+    }
     magnitude = magnitude > limit ? limit : magnitude;
     return (T)(negative ? 0 - magnitude : magnitude);
 }

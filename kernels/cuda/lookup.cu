@@ -229,10 +229,10 @@ static int lookup_fast(const lookup_arguments &a, ls_pooling pooling, cudaStream
     size_t column_tiles = (a.dim + 127) / 128, warps = a.bags * column_tiles;
     auto blocks = (unsigned)((warps + fast_threads / 32 - 1) / (fast_threads / 32));
     bool padded = a.padding_id != -1;
-    auto *kernel =
-        a.weights != nullptr
-            ? (padded ? lookup_f32_kernel<true, true> : lookup_f32_kernel<true, false>)
-            : (padded ? lookup_f32_kernel<false, true> : lookup_f32_kernel<false, false>);
+    auto *kernel = padded ? lookup_f32_kernel<false, true> : lookup_f32_kernel<false, false>;
+    if (a.weights != nullptr) {
+        kernel = padded ? lookup_f32_kernel<true, true> : lookup_f32_kernel<true, false>;
+    }
     kernel<<<blocks, fast_threads, 0, stream>>>(a, (unsigned)column_tiles, pooling == LS_POOL_MEAN);
     return launched("pooled_lookup");
 }

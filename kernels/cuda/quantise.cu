@@ -67,7 +67,7 @@ static __device__ unsigned char code_byte(const float *in, size_t dim, size_t b,
         size_t d = b * (size_t)per_byte + (size_t)k;
         if (d < dim) {
             int q = __float2int_rn((in[d] - bias) * inverse);
-            q = q < 0 ? 0 : q > most ? most : q;
+            q = min(max(q, 0), most);
             byte |= (unsigned)q << (k * bits);
         }
     }

@@ -331,7 +331,10 @@ static int launch_norms(double *out, void *weights, ls_dtype dtype, int64_t rows
                        "norm_type %g on a GPU: 1, 2 and infinity have the bits of the CPU there",
                        norm_type);
     }
-    norm_kind kind = norm_type == 1 ? NORM_1 : norm_type == 2 ? NORM_2 : NORM_INFINITY;
+    norm_kind kind = isinf(norm_type) ? NORM_INFINITY : NORM_2;
+    if (norm_type == 1) {
+        kind = NORM_1;
+    }
     if (count == 0) {
         return LS_OK;
     }

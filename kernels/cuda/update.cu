@@ -163,14 +163,15 @@ static __global__ void update_kernel(const __grid_constant__ update_arguments<F>
             __trap();
         }
         size_t row = (size_t)at, first = row * u.dim;
+        size_t m_at = m_per_row ? row : first, v_at = v_per_row ? row : first;
         T *m = (T *)u.states[0], *v = (T *)u.states[1];
         row_access<F, W> r = {a,
                               row,
                               threadIdx.x % lanes,
                               (const T *)u.gradients + i * u.dim,
                               (W *)u.weights + first,
-                              m == nullptr ? m : m + (m_per_row ? row : first),
-                              v == nullptr ? v : v + (v_per_row ? row : first)};
+                              m == nullptr ? m : m + m_at,
+                              v == nullptr ? v : v + v_at};
         typename F::ls_row numbers = {};
         if (a.dense) {
             update_dense(r);

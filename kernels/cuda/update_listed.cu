@@ -20,7 +20,10 @@ static __device__ unsigned order_four(unsigned x, unsigned lane) {
     other = __shfl_xor_sync(all_lanes, x, 2);
     x = (lane & 2) == 0 ? min(x, other) : max(x, other);
     other = __shfl_xor_sync(all_lanes, x, 3);
-    return lane % 4 == 1 ? min(x, other) : lane % 4 == 2 ? max(x, other) : x;
+    if (lane % 4 == 1) {
+        return min(x, other);
+    }
+    return lane % 4 == 2 ? max(x, other) : x;
 }
 
 // A warp's data of four rows of the list: a lane has a word of its row's entry, and the last four

@@ -261,7 +261,9 @@ static void *reallocate(void *at, size_t bytes, const void *caller) {
     size_t room = ls_mpi_room(at, caller);
     if (ls_mpi_freed(at, 0, caller) != 0) {
         void *copy = bytes > 0 ? allocate(bytes, caller) : NULL;
-        (void)(copy != NULL ? mempcpy(copy, at, room < bytes ? room : bytes) : NULL);
+        if (copy != NULL) {
+            (void)mempcpy(copy, at, room < bytes ? room : bytes);
+        }
         return copy;
     }
     if (bytes == 0 || bytes > SIZE_MAX - LS_MPI_GUARD) {

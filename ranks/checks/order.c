@@ -155,7 +155,10 @@ static int agreed(ls_spmd *run, ls_meet *meet) {
     ls_order_edge **at = &run->edges;
     while (*at != NULL) {
         ls_order_edge *edge = *at;
-        int side = edge->meet[0] == meet ? 0 : edge->meet[1] == meet ? 1 : -1;
+        int side = 0;
+        if (edge->meet[0] != meet) {
+            side = edge->meet[1] == meet ? 1 : -1;
+        }
         if (side < 0) {
             at = &edge->next;
             continue;

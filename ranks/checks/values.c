@@ -29,13 +29,11 @@ static void report_origin(const ls_request *request, ls_origin *origin, bool com
         bool direct = own != NULL && own->line == origin->line && !computed && !copied &&
                       strcmp(own->file, origin->file) == 0;
         (void)ls_findings__add_call(run, id, request,
-                                    "element %zu of its send buffer %s%s never written; it was "
+                                    "element %zu of its send buffer %s%s%s never written; it was "
                                     "allocated at %s:%d",
-                                    index, direct ? "was" : "is ",
-                                    direct     ? ""
-                                    : computed ? "computed from memory that was"
-                                               : "a copy of memory that was",
-                                    origin->file, origin->line);
+                                    index, direct ? "" : "is ", direct ? "" : verb,
+                                    direct ? "was" : " memory that was", origin->file,
+                                    origin->line);
         return;
     }
     char what[256], where[LS_CALL_WHERE_MAX];

@@ -252,9 +252,10 @@ static void widen(double *bounds, const double *exact, const struct pair *pair) 
 // ---- Sums of injected values --------------------------------------------------------------------
 // The stage whose values a stage adds up over ranks; LS_STAGE_NONE: it adds none up.
 static ls_stage terms_of(int stage) {
-    return stage == LS_STAGE_OUTPUT_DIST  ? LS_STAGE_LOOKUP
-           : stage == LS_STAGE_ALL_REDUCE ? LS_STAGE_LOOKUP_BACKWARD
-                                          : LS_STAGE_NONE;
+    if (stage == LS_STAGE_OUTPUT_DIST) {
+        return LS_STAGE_LOOKUP;
+    }
+    return stage == LS_STAGE_ALL_REDUCE ? LS_STAGE_LOOKUP_BACKWARD : LS_STAGE_NONE;
 }
 
 // How much larger than without what is injected the terms of an element can be together: of each
@@ -278,7 +279,9 @@ static double change_of_terms(const struct pair *pair, const ls_stages *planted)
                 double x = ls_element_to_f64((const char *)a->data + k * bytes, entry->dtype);
                 double y = ls_element_to_f64((const char *)b->data + k * bytes, entry->dtype);
                 double change = fabs(x - y);
-                largest = change <= largest ? largest : isnan(change) ? INFINITY : change;
+                if (!(change <= largest)) {  // NaN too
+                    largest = isnan(change) ? INFINITY : change;
+                }
             }
             sum += largest;
         }

@@ -48,10 +48,12 @@ static int read_npy(struct matrix *out, ls_arena *arena, const char *file) {
 
 static int read_tensor(struct matrix *out, ls_arena *arena, const ls_safetensors *file,
                        const ls_scenario_reference *reference) {
-    const ls_safetensor *tensor = reference->tensor != NULL
-                                      ? ls_safetensors_find(file, reference->tensor)
-                                  : ls_safetensors_count(file) == 1 ? ls_safetensors_at(file, 0)
-                                                                    : NULL;
+    const ls_safetensor *tensor;
+    if (reference->tensor != NULL) {
+        tensor = ls_safetensors_find(file, reference->tensor);
+    } else {
+        tensor = ls_safetensors_count(file) == 1 ? ls_safetensors_at(file, 0) : NULL;
+    }
     if (tensor == NULL) {
         return LS_FAIL(LS_ERR_FORMAT, "%s has no tensor \"%s\"", reference->file,
                        reference->tensor != NULL ? reference->tensor : "(the only one)");

@@ -243,7 +243,10 @@ static int compare_places(const void *a, const void *b) {
     const place *x = a, *y = b;
     int stages = (x->stage > y->stage) - (x->stage < y->stage);
     int ranks = (x->rank > y->rank) - (x->rank < y->rank);
-    return stages != 0 ? stages : ranks != 0 ? ranks : x->index - y->index;
+    if (stages != 0) {
+        return stages;
+    }
+    return ranks != 0 ? ranks : x->index - y->index;
 }
 
 // The stage's number in a run; a program's tensors come first. *at: the step to look at first.

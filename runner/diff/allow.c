@@ -12,7 +12,10 @@
 
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *p) {
     const ls_assembled *run = &p->run, *of = run->terms > 1 ? run : &p->parts;
-    int count = run->terms > 1 ? run->terms : p->has_parts ? p->parts.copies : 0;
+    int count = p->has_parts ? p->parts.copies : 0;
+    if (run->terms > 1) {
+        count = run->terms;
+    }
     if (count < 2 || of->count != run->count || of->dtype != run->dtype ||
         (of == &p->parts && p->parts.terms != 1)) {
         return false;

@@ -204,8 +204,8 @@ static int read_entry(ls_capture *capture, const char *path, const json_t *entry
                       const ls_safetensors *file, bool *listed) {
     const char *name = json_string_value(json_object_get(entry, "name"));
     const char *as = json_string_value(json_object_get(entry, "as"));
-    const ls_safetensor *at =
-        name != NULL ? ls_safetensors_find(file, as != NULL ? as : name) : NULL;
+    const char *entry_name = as != NULL ? as : name;
+    const ls_safetensor *at = name != NULL ? ls_safetensors_find(file, entry_name) : NULL;
     if (at == NULL) {
         return ls_capture__malformed(path, name != NULL ? name : "a tensor",
                                      as != NULL ? "as" : "name");

@@ -228,9 +228,10 @@ static int settle(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
     }
     stage->class_ = LS_CLASS_UNJUDGED;
     stage->bound_ratio = 0;
-    stage->order = allowed->by == BASIS_NONE        ? "no bound"
-                   : allowed->by == BASIS_TOLERANCE ? "by --tolerance"
-                                                    : "the bound proves nothing";
+    stage->order = allowed->by == BASIS_TOLERANCE ? "by --tolerance" : "the bound proves nothing";
+    if (allowed->by == BASIS_NONE) {
+        stage->order = "no bound";
+    }
     return LS_OK;
 }
 
@@ -373,10 +374,11 @@ static const char *reason_to_omit(const diff *d, const ls_captured *ref, const l
     if (run != NULL && run->fused && ref->as != NULL && strncmp(ref->as, "parameter ", 10) == 0) {
         return "the run's backward updates it, and the reference takes no step";
     }
-    return run == NULL && ref->optional ? "only the reference has it"
-           : d->wrong && !d->sides.options->all
-               ? "it comes after the first that is wrong; --all compares it"
-               : NULL;
+    if (run == NULL && ref->optional) {
+        return "only the reference has it";
+    }
+    bool later = d->wrong && !d->sides.options->all;
+    return later ? "it comes after the first that is wrong; --all compares it" : NULL;
 }
 
 static int compare_all(diff *d) {

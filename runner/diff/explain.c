@@ -246,9 +246,10 @@ static int load(double **out, const ls_diff_sides *sides, const ls_capture *of, 
     const void *value = NULL;
     ls_assembled whole;
     *out = NULL;
-    int status = tensor == NULL ? LS_ERR_MISMATCH
-                                : ls_assemble(&whole, sides->arena, tensor,
-                                              like != NULL ? &like->shape : NULL);
+    int status = LS_ERR_MISMATCH;
+    if (tensor != NULL) {
+        status = ls_assemble(&whole, sides->arena, tensor, like != NULL ? &like->shape : NULL);
+    }
     if (status == LS_ERR_MISMATCH ||
         (like != NULL && status == LS_OK && whole.count != like->count)) {
         ls_error_clear();

@@ -87,11 +87,13 @@ static bool explain_factor(ls_text *out, const numbers *v) {
     }
     ls_text_puts(out, "\n  likely a factor: it is ");
     put_factor(out, factor, v->p);
-    ls_text_printf(out, " times the reference%s",
-                   below == 1 && above == v->world   ? " (world: summed where a mean is due)"
-                   : above == 1 && below == v->world ? " (1/world: divided once too often)"
-                   : below == 1 && above == -1       ? " (its sign)"
-                                                     : "");
+    const char *what = below == 1 && above == -1 ? " (its sign)" : "";
+    if (below == 1 && above == v->world) {
+        what = " (world: summed where a mean is due)";
+    } else if (above == 1 && below == v->world) {
+        what = " (1/world: divided once too often)";
+    }
+    ls_text_printf(out, " times the reference%s", what);
     return true;
 }
 

@@ -4,8 +4,10 @@
 #include "runner/diff/diff_internal.h"
 
 static const ls_shape *size_said(const ls_captured *tensor) {
-    return tensor->has_shape ? &tensor->shape
-           : tensor->piece_count == 1 && !tensor->has_placements && !tensor->pieces[0].placed
+    if (tensor->has_shape) {
+        return &tensor->shape;
+    }
+    return tensor->piece_count == 1 && !tensor->has_placements && !tensor->pieces[0].placed
                ? &tensor->pieces[0].size
                : NULL;
 }

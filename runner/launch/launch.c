@@ -213,7 +213,10 @@ static void note_end(ls_watch *watch, ls_launch_result *result, int status) {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     // Where what it starts ranks through has ended before it, mpiexec fails by SIGPIPE.
     const bool fails = signal == SIGPIPE && !of_ranks;
-    result->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : fails ? 1 : 128 + signal;
+    result->exit_code = fails ? 1 : 128 + signal;
+    if (WIFEXITED(status)) {
+        result->exit_code = WEXITSTATUS(status);
+    }
     watch->killed = signal != 0 && !fails && !of_ranks;
     result->launcher_died =
         watch->killed || (result->exit_code != 0 && launcher_is_gone(watch, result));
@@ -236,9 +239,10 @@ static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
     if (result->died_rank != LS_RANK_NONE) {
         int of_output = signal_in_output(ls_text_string(&result->output));
         int of_code = result->exit_code - 128;  // the ranks' one process, or mpiexec's word
-        result->died_signal = of_output != 0                ? of_output
-                              : of_code > 0 && of_code < 65 ? of_code
-                                                            : 0;
+        result->died_signal = of_code > 0 && of_code < 65 ? of_code : 0;
+        if (of_output != 0) {
+            result->died_signal = of_output;
+        }
     }
     // A rank's reaper knows better; but a launcher that is killed takes ranks with it.
     if (read_deaths(watch, result) && !watch->killed) {

@@ -131,7 +131,10 @@ bool ls_launch__never_starts(ls_watch *watch) {
     }
     watch->looked = now;
     bool any = ls_processes_stopped(&stopped, watch->home);
-    watch->stopped_since = !any ? 0 : watch->stopped_since > 0 ? watch->stopped_since : now;
+    watch->stopped_since = watch->stopped_since > 0 ? watch->stopped_since : now;
+    if (!any) {
+        watch->stopped_since = 0;
+    }
     return any && now - watch->stopped_since > STOPPED_SECONDS;
 }
 

@@ -75,9 +75,10 @@ static int end(struct ls_kept_set *kept) {
 int ls_process_pool_take(ls_process_set **out, ls_process_pool *pool,
                          const ls_real_request *request) {
     int spread = ls_real_spread(request);
-    int processes = spread > 0                     ? spread
-                    : ls_real_one_process(request) ? 1
-                                                   : request->scenario->ranks;
+    int processes = spread;
+    if (spread <= 0) {
+        processes = ls_real_one_process(request) ? 1 : request->scenario->ranks;
+    }
     struct ls_kept_set *kept = &pool->at[0];
     for (int i = 0; i < LS_PROCESS_POOL_MAX; i++) {
         struct ls_kept_set *at = &pool->at[i];

@@ -101,10 +101,12 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
     for (int t = 0; t < scenario->table_count; t++) {
         const ls_table table = ls_scenario_table_config(scenario, t);
         bool pooled = table.pooling != LS_POOL_NONE;
+        ls_traffic_pooling pooling = table.pooling == LS_POOL_MAX ? LS_TRAFFIC_MAX : LS_TRAFFIC_SUM;
+        if (!pooled) {
+            pooling = LS_TRAFFIC_SEQUENCE;
+        }
         tables[t] = (ls_traffic_table){
-            .pooling = !pooled                        ? LS_TRAFFIC_SEQUENCE
-                       : table.pooling == LS_POOL_MAX ? LS_TRAFFIC_MAX
-                                                      : LS_TRAFFIC_SUM,
+            .pooling = pooling,
             .output = ls_table_output_dtype(&table),
             .weighted = table.weighted,
             .feature_count = table.feature_count,

@@ -69,9 +69,12 @@ static void name_collective(ls_work_collective *out, const ls_call *call) {
     const char *what = call->purpose != NULL ? strchr(call->purpose, ' ') : NULL;
     LS_ASSERT(what != NULL);
     out->what = what + 1;
-    out->stage = call->stage_of_tables == LS_STAGE_INPUT_DIST    ? LS_WORK_INPUT_DIST
-                 : call->stage_of_tables == LS_STAGE_OUTPUT_DIST ? LS_WORK_OUTPUT_DIST
-                                                                 : LS_WORK_GRADIENTS;  // and clip
+    // The gradients' calls and a clip's count as one.
+    out->stage =
+        call->stage_of_tables == LS_STAGE_OUTPUT_DIST ? LS_WORK_OUTPUT_DIST : LS_WORK_GRADIENTS;
+    if (call->stage_of_tables == LS_STAGE_INPUT_DIST) {
+        out->stage = LS_WORK_INPUT_DIST;
+    }
 }
 
 static int copy_counts(const size_t **counts, int size, ls_arena *arena) {
@@ -251,11 +254,12 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
         const ls_table table = ls_scenario_table_config(scenario, t);
         bool inference = table.row_format != NULL || table.has_output_dtype;
         if (inference || (updates && table.max_norm > 0)) {
+            const char *has = inference ? "an output_dtype" : "max_norm";
+            if (table.row_format != NULL) {
+                has = "quantised rows";
+            }
             return LS_FAIL(LS_ERR_UNSUPPORTED, "%s: table %s has %s, whose work is not timed",
-                           scenario->file, table.name,
-                           table.row_format != NULL ? "quantised rows"
-                           : inference              ? "an output_dtype"
-                                                    : "max_norm");
+                           scenario->file, table.name, has);
         }
     }
     const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};

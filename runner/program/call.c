@@ -86,7 +86,10 @@ static int apply(ls_made_call *made, ls_arena *arena, int member) {
     if (!except->swap) {  // the step's own call, made at another time
         call->line = except->node.mark.line;
     }
-    made->times = except->skip ? 0 : except->repeat ? 2 : 1;
+    made->times = except->repeat ? 2 : 1;
+    if (except->skip) {
+        made->times = 0;
+    }
     return LS_OK;
 }
 

@@ -74,22 +74,19 @@ int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op
     unsigned bits = 8 * (unsigned)bytes;
     bool is_signed = ls_dtype_is_signed(dtype);
     uint64_t top = UINT64_C(1) << (bits - 1);
-    uint64_t least = is_signed ? top : 0, most = is_signed ? top - 1 : UINT64_MAX;
+    static const double neutral[LS_OP_COUNT] = {
+        [LS_PROD] = 1, [LS_MAX] = -(double)INFINITY, [LS_MIN] = (double)INFINITY};
+    const uint64_t whole[LS_OP_COUNT] = {[LS_PROD] = 1,
+                                         [LS_MAX] = is_signed ? top : 0,
+                                         [LS_MIN] = is_signed ? top - 1 : UINT64_MAX,
+                                         [LS_BAND] = UINT64_MAX};
     for (size_t i = 0; i < cells->count; i++) {
         if (cells->exact != NULL) {
-            cells->exact[i] = op == LS_PROD  ? 1.0
-                              : op == LS_MAX ? -(double)INFINITY
-                              : op == LS_MIN ? (double)INFINITY
-                                             : 0.0;
+            cells->exact[i] = neutral[op];
             cells->sizes[i] = op == LS_PROD ? 1.0 : 0.0;
             continue;
         }
-        uint64_t value = op == LS_PROD   ? 1
-                         : op == LS_MAX  ? least
-                         : op == LS_MIN  ? most
-                         : op == LS_BAND ? UINT64_MAX
-                                         : 0;
-        memcpy(bits_at(cells, i, dtype), &value, bytes);
+        memcpy(bits_at(cells, i, dtype), &whole[op], bytes);
     }
     return LS_OK;
 }
@@ -241,9 +238,10 @@ typedef struct terms {
 } terms;
 
 static unsigned char infinite_of(double value, unsigned char overflow) {
-    return overflow | (unsigned char)(!isinf(value) ? LS_OVERFLOW_NONE
-                                      : value > 0   ? LS_OVERFLOW_UP
-                                                    : LS_OVERFLOW_DOWN);
+    if (!isinf(value)) {
+        return overflow;
+    }
+    return overflow | (unsigned char)(value > 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN);
 }
 
 static void add_value(terms *t, double value, double bound, ls_op op) {
@@ -336,10 +334,13 @@ static int fold_integers(void *out, const ls_cell *in, int count, ls_dtype dtype
 static double size_of(const terms *t, ls_op op) {
     double n = (double)t->count,
            of_each = op == LS_AVG ? 2.0 * t->total / (n * n) : 2.0 * t->total / n;
-    return t->count == 1                  ? t->total
-           : op == LS_PROD                ? t->product
-           : op == LS_MAX || op == LS_MIN ? t->largest
-                                          : of_each;
+    if (t->count == 1) {
+        return t->total;
+    }
+    if (op == LS_PROD) {
+        return t->product;
+    }
+    return op == LS_MAX || op == LS_MIN ? t->largest : of_each;
 }
 
 // Numbers of the field have no bounds.

@@ -23,8 +23,11 @@ static void set_rounded(ls_cells *out, size_t i, ls_dtype dtype, double value, d
                                       : error + ls_bound_roundings(dtype, 1, reach) +
                                             ls_bound_roundings(LS_F64, F64_STEPS, reach) +
                                             ls_bound_step(dtype, 0);
-    out->overflow[i] = isfinite(reach) ? ls_bound_overflow(dtype, reach + out->bounds[i], reach)
-                                       : (isnan(value) ? LS_OVERFLOW_NONE : EITHER);
+    if (isfinite(reach)) {
+        out->overflow[i] = ls_bound_overflow(dtype, reach + out->bounds[i], reach);
+    } else {
+        out->overflow[i] = isnan(value) ? LS_OVERFLOW_NONE : EITHER;
+    }
 }
 
 // ---- Products -----------------------------------------------------------------------------------
@@ -355,7 +358,11 @@ int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, 
         unsigned char overflow = LS_OVERFLOW_NONE;
         for (size_t k = 0; k < of.length; k++) {
             double x = fabs(in->exact[at(&of, k)]);
-            sum = isinf(p) ? (x > sum || isnan(x) ? x : sum) : sum + pow(x, p);
+            if (isinf(p)) {
+                sum = x > sum || isnan(x) ? x : sum;
+            } else {
+                sum = sum + pow(x, p);
+            }
             moved = isinf(p) ? fmax(moved, in->bounds[at(&of, k)])
                              : moved + pow(in->bounds[at(&of, k)], p);
             size += pow(in->sizes[at(&of, k)], 2);

@@ -14,9 +14,10 @@ static bool has_tensors(const ls_scenario *scenario) {
 
 // The line where calls of tables and tensors are made, but for those of a step.
 static int first_line(const ls_scenario *scenario) {
-    return scenario->is_program
-               ? scenario->tensor_count > 0 ? scenario->tensors[0].node.mark.line : 1
-               : scenario->tables[0].node.mark.line;
+    if (scenario->is_program) {
+        return scenario->tensor_count > 0 ? scenario->tensors[0].node.mark.line : 1;
+    }
+    return scenario->tables[0].node.mark.line;
 }
 
 static int run_rank(ls_program_run *shared, ls_rank *self, ls_backend *own, ls_arena *arena) {

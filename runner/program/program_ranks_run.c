@@ -147,6 +147,8 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
                     const ls_program_ranks_options *options, const ls_order *order) {
     bool hashed = scenario->expect.has_finding &&
                   scenario->expect.finding == LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT;
+    ls_met_observer met = options->trace != NULL && options->tries == 0 ? ls_trace_met : NULL;
+    met = options->tally != NULL ? ls_tally_met : met;
     const ls_spmd_options spmd = {
         .ranks = scenario->ranks,
         .mesh = scenario->mesh,
@@ -155,9 +157,7 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         .checks = options->checks != NULL ? options->checks : checks_of(scenario, hashed),
         .order = order,
         .backend = options->backend,
-        .met = options->tally != NULL                          ? ls_tally_met
-               : options->trace != NULL && options->tries == 0 ? ls_trace_met
-                                                               : NULL,
+        .met = met,
         .met_arg = options->tally != NULL ? (void *)options->tally : (void *)options->trace,
         .shape_only = options->tally != NULL,
         .faults = ls_program__faults(scenario, arena),

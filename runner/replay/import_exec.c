@@ -108,10 +108,11 @@ static int due_to(size_t *out, const exec_result *r, const ls_side *side, int me
     bool blocks =
         side->form == LS_SIDE_BLOCKS && !(r->hashed && ls_collective_of(r->kind)->reduces);
     bool none = side->form == LS_SIDE_NONE || (side->root_only && member != r->root);
-    return ls_size_mul(out, r->hashed ? 1 : (size_t)r->count,
-                       none     ? 0
-                       : blocks ? (size_t)r->members
-                                : 1);
+    size_t blocks_of = blocks ? (size_t)r->members : 1;
+    if (none) {
+        blocks_of = 0;
+    }
+    return ls_size_mul(out, r->hashed ? 1 : (size_t)r->count, blocks_of);
 }
 
 // A tensor must be what the call's kind gives a side; of a shape without elements there is none.

@@ -126,7 +126,10 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
     if (status == LS_OK && bytes != r->elements * width) {
         status = LS_FAIL(LS_ERR_FORMAT, "replay: '%s' changed while it was read", r->path);
     }
-    int ranks = r->count == 0 ? 0 : r->scatters ? r->world : 1;
+    int ranks = r->scatters ? r->world : 1;
+    if (r->count == 0) {
+        ranks = 0;
+    }
     for (int rank = 0; rank < ranks && status == LS_OK; rank++) {
         const ls_stage_output output = {.stage = r->name,
                                         .field = "recv",

@@ -87,7 +87,10 @@ static int read_bags(lookup *l, ls_arena *arena) {
 // up, however many samples the shape speaks of.
 static int make_samples(lookup *l, ls_arena *arena) {
     int64_t ids = (int64_t)l->ids->count;
-    l->batch = ids == 0 ? 0 : l->ids->ndim > 0 ? l->ids->dim[0] : 1;
+    l->batch = 0;
+    if (ids != 0) {
+        l->batch = l->ids->ndim > 0 ? l->ids->dim[0] : 1;
+    }
     l->lengths = ls_arena_alloc(arena, (size_t)l->batch, sizeof *l->lengths);
     LS_TRY(l->lengths != NULL ? LS_OK : LS_ERR_MEMORY);
     for (int64_t b = 0; b < l->batch; b++) {
@@ -250,9 +253,13 @@ static int import(ls_import *import, const json_t *entry) {
     }
     LS_TRY(ls_safetensors_open(&file, path));
     l.file = file;
-    int status = rows                             ? ls_torch__quantised(import, file, l.args)
-                 : strcmp(kind, "optimizer") == 0 ? ls_torch__optimizer(import, file, l.args)
-                                                  : replay(import, &l);
+    int status;
+    if (rows) {
+        status = ls_torch__quantised(import, file, l.args);
+    } else {
+        status = strcmp(kind, "optimizer") == 0 ? ls_torch__optimizer(import, file, l.args)
+                                                : replay(import, &l);
+    }
     ls_safetensors_free(file);
     return status == LS_OK ? LS_OK : ls_error_wrap("'%s'", path);
 }

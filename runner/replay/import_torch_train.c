@@ -244,10 +244,11 @@ static int write_optimizer(ls_text *out, const json_t *args) {
     ls_text_printf(out, "optimizer: {type: %s, form: dense", name);
     if (json_object_get(args, "lr") == NULL) {
         bool moments = kind == LS_OPTIMIZER_ADAM || kind == LS_OPTIMIZER_ADAMW;
-        ls_text_printf(out, ", lr: %s",
-                       moments                    ? "0.001"
-                       : kind == LS_OPTIMIZER_SGD ? "0.001"
-                                                  : "0.01");
+        const char *lr = kind == LS_OPTIMIZER_SGD ? "0.001" : "0.01";
+        if (moments) {
+            lr = "0.001";
+        }
+        ls_text_printf(out, ", lr: %s", lr);
     }
     if (kind == LS_OPTIMIZER_ADAMW && json_object_get(args, "weight_decay") == NULL) {
         ls_text_puts(out, ", weight_decay: 0.01");

@@ -59,7 +59,10 @@ static void cut(ls_plan_shard *shards, int *count, const ls_torchrec_table *t, l
                 int world, int first, int64_t *scratch) {
     int blocks = t->dim < world ? (int)t->dim : world;
     int64_t *offsets = scratch, *sizes = scratch + world;
-    *count = to == LS_TABLE_WISE ? 1 : to == LS_COLUMN_WISE ? blocks : world;
+    *count = to == LS_COLUMN_WISE ? blocks : world;
+    if (to == LS_TABLE_WISE) {
+        *count = 1;
+    }
     ls_plan_split_rows(offsets, sizes, t->rows, world);
     for (int i = 0; i < *count; i++) {
         shards[i] = (ls_plan_shard){.rank = i, .rows = t->rows, .columns = t->dim};

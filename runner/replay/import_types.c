@@ -4,12 +4,18 @@
 const char *ls_import_mistyped(const json_t *object, const ls_import_key *keys) {
     for (int k = 0; keys[k].name != NULL; k++) {
         const json_t *value = json_object_get(object, keys[k].name);
-        unsigned is = json_is_integer(value)   ? LS_IMPORT_INTEGER | LS_IMPORT_NUMBER
-                      : json_is_number(value)  ? LS_IMPORT_NUMBER
-                      : json_is_boolean(value) ? LS_IMPORT_BOOLEAN
-                      : json_is_string(value)  ? LS_IMPORT_TEXT
-                      : json_is_null(value)    ? LS_IMPORT_NULL
-                                               : 0;
+        unsigned is;
+        if (json_is_integer(value)) {
+            is = LS_IMPORT_INTEGER | LS_IMPORT_NUMBER;
+        } else if (json_is_number(value)) {
+            is = LS_IMPORT_NUMBER;
+        } else if (json_is_boolean(value)) {
+            is = LS_IMPORT_BOOLEAN;
+        } else if (json_is_string(value)) {
+            is = LS_IMPORT_TEXT;
+        } else {
+            is = json_is_null(value) ? LS_IMPORT_NULL : 0;
+        }
         if (json_is_array(value) && json_array_size(value) == 2 &&
             json_is_number(json_array_get(value, 0)) && json_is_number(json_array_get(value, 1))) {
             is = LS_IMPORT_TWO_NUMBERS;

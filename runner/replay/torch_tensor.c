@@ -58,7 +58,10 @@ void ls_torch__write_file(ls_text *out, const char *file, const char *tensor) {
 static void write_sharding(ls_text *out, ls_sharding sharding, int ranks, int per_host,
                            int64_t dim) {
     int hosts = ranks / per_host;
-    int wanted = sharding == LS_COLUMN_WISE ? ranks : sharding == LS_GRID ? hosts : per_host;
+    int wanted = sharding == LS_GRID ? hosts : per_host;
+    if (sharding == LS_COLUMN_WISE) {
+        wanted = ranks;
+    }
     int64_t blocks = dim < wanted ? dim : wanted, width = (dim + blocks - 1) / blocks;
     ls_text sizes = {0}, owners = {0};
     for (int64_t b = 0; b < blocks; b++) {

@@ -72,9 +72,10 @@ static int integers_init(ls_integers *out, const ls_scenario *scenario,
 
 // How many numbers the generator has in all; -1: as many as one likes.
 static int64_t available(const ls_integers *integers) {
-    return integers->kind == LS_GENERATOR_VALUES ? integers->generator->value_count
-           : integers->kind == LS_GENERATOR_FILE ? (int64_t)integers->array->count
-                                                 : -1;
+    if (integers->kind == LS_GENERATOR_VALUES) {
+        return integers->generator->value_count;
+    }
+    return integers->kind == LS_GENERATOR_FILE ? (int64_t)integers->array->count : -1;
 }
 
 // ---- Batches ------------------------------------------------------------------------------------

@@ -62,11 +62,12 @@ static void check_expected_keys(ls_reader *reader, const ls_scenario_expect *exp
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         bool fits = (keys[i].finding && finding) || (keys[i].cls && cls);
         if (ls_node_has(&expect->node, keys[i].key) && !fits) {
+            const char *to = cls ? "a class" : "what goes unnoticed";
+            if (finding) {
+                to = "a finding";
+            }
             ls_check__error(reader, ls_node_mark(&expect->node, keys[i].key), NULL, NULL,
-                            "expect: %s does not apply to %s", keys[i].key,
-                            finding ? "a finding"
-                            : cls   ? "a class"
-                                    : "what goes unnoticed");
+                            "expect: %s does not apply to %s", keys[i].key, to);
         }
     }
 }
@@ -108,8 +109,8 @@ static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
         ls_check__error(reader, ls_node_mark(&fault->node, "index"), NULL, NULL,
                         "index: there are %d training steps", scenario->train.steps);
     }
-    if (stale ? !has_norm
-              : !ls_scenario_runs(scenario, updates ? LS_TABLES_UPDATE : LS_TABLES_BACKWARD)) {
+    ls_tables_step step = updates ? LS_TABLES_UPDATE : LS_TABLES_BACKWARD;
+    if (stale ? !has_norm : !ls_scenario_runs(scenario, step)) {
         ls_check__error(reader, ls_node_mark(&fault->node, "type"), NULL, NULL,
                         stale ? "fault: no table has a max_norm" : "fault: the steps do not train");
     }

@@ -111,9 +111,10 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
     const ls_scenario_except *except = &step->excepts[index];
     unsigned fields = given(except);
     unsigned idle = fields & ~honoured(step, except);
-    const char *why = ls_step_on_tensors(step)                                    ? " on a tensor"
-                      : (idle & LS_EXCEPT_GROUP) != 0 && ls_step_on_buffers(step) ? " without ranks"
-                                                                                  : "";
+    const char *why = " on a tensor";
+    if (!ls_step_on_tensors(step)) {
+        why = (idle & LS_EXCEPT_GROUP) != 0 && ls_step_on_buffers(step) ? " without ranks" : "";
+    }
     refuse(reader, step, except, idle, why);
     if (fields == 0) {
         ls_check__error(reader, except->node.mark, "skip: true, for example", NULL,

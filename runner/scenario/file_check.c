@@ -318,12 +318,12 @@ static void check_feature(ls_reader *reader, const ls_scenario *scenario, int in
     }
     const ls_generator *wrong = NULL;
     if (ls_inputs_check(&wrong, scenario, index) != LS_OK) {
-        complain(reader, wrong == NULL ? feature->node.mark : mark_of(wrong),
-                 wrong == NULL     ? "feature"
-                 : wrong == all[0] ? "lengths"
-                 : wrong == all[1] ? "ids"
-                 : wrong == all[3] ? "inverse_indices"
-                                   : "weights");
+        static const char *const names[] = {"lengths", "ids", "weights", "inverse_indices"};
+        const char *what = "feature";
+        for (int i = 0; i < 4; i++) {
+            what = wrong == all[i] ? names[i] : what;
+        }
+        complain(reader, wrong == NULL ? feature->node.mark : mark_of(wrong), what);
     }
 }
 
@@ -351,9 +351,11 @@ static int64_t sent_by(const ls_sent *sent, int member, int members) {
     if (side->form == LS_SIDE_COUNT) {
         return uneven ? sent->counts->at[member] : sent->count;
     }
-    return uneven                           ? sent->counts_sum
-           : sent->splits->count == members ? ls_check__sum(&sent->splits->at[member])
-                                            : times(sent->count, members);
+    if (uneven) {
+        return sent->counts_sum;
+    }
+    return sent->splits->count == members ? ls_check__sum(&sent->splits->at[member])
+                                          : times(sent->count, members);
 }
 
 // The owner of the call: the step's own, or that of an exception.

@@ -178,9 +178,10 @@ static double elements_of(const ls_side *side, const ls_scenario_step *step, dou
     if (side->form == LS_SIDE_NONE) {
         return 0;
     }
-    return step->call.splits.count > 0                        ? splits
-           : side->form == LS_SIDE_BLOCKS && !side->root_only ? block * members
-                                                              : block;
+    if (step->call.splits.count > 0) {
+        return splits;
+    }
+    return side->form == LS_SIDE_BLOCKS && !side->root_only ? block * members : block;
 }
 
 static double need_of_buffers(const ls_scenario *scenario, const ls_scenario_step *step) {

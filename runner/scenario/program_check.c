@@ -252,7 +252,10 @@ static int compare_steps(const void *a, const void *b) {
     const ls_scenario_step *const *left = a;
     const ls_scenario_step *const *right = b;
     int by_name = strcmp((*left)->name, (*right)->name);
-    return by_name != 0 ? by_name : *left < *right ? -1 : 1;
+    if (by_name != 0) {
+        return by_name;
+    }
+    return *left < *right ? -1 : 1;
 }
 
 // A step's name is its stage's, so it stands for one step alone.

@@ -224,9 +224,11 @@ static void read_bool(ls_reader *reader, void *base, const ls_schema_field *fiel
         static const char *const no[] = {"no", "off", "False", "FALSE", "0"};
         const char *nearest = NULL;
         for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
-            nearest = strcmp(text, yes[i]) == 0  ? "true"
-                      : strcmp(text, no[i]) == 0 ? "false"
-                                                 : nearest;
+            if (strcmp(text, yes[i]) == 0) {
+                nearest = "true";
+            } else {
+                nearest = strcmp(text, no[i]) == 0 ? "false" : nearest;
+            }
         }
         ls_read__complain(reader, node, field, "not a boolean", nearest);
         if (nearest == NULL || field->type == LS_FIELD_FLAG) {

@@ -83,9 +83,10 @@ static int place_row_blocks(struct builder *builder, const ls_scenario_table *ta
 
 // How many row blocks a table has: one per listed rank or size, or one per rank of `otherwise`.
 static int row_block_count(const ls_scenario_sharding *sharding, int otherwise) {
-    return sharding->ranks.count > 0   ? sharding->ranks.count
-           : sharding->sizes.count > 0 ? sharding->sizes.count
-                                       : otherwise;
+    if (sharding->ranks.count > 0) {
+        return sharding->ranks.count;
+    }
+    return sharding->sizes.count > 0 ? sharding->sizes.count : otherwise;
 }
 
 static int place_row_wise(struct builder *builder, const ls_scenario_table *table,
@@ -115,7 +116,10 @@ static int column_blocks(struct builder *builder, const ls_scenario_table *table
     }
     for (int i = 0; i < *count; i++) {
         int64_t rest = table->dim - block * i;
-        (*widths)[i] = listed ? sharding->sizes.at[i] : rest < block ? rest : block;
+        (*widths)[i] = rest < block ? rest : block;
+        if (listed) {
+            (*widths)[i] = sharding->sizes.at[i];
+        }
     }
     return LS_OK;
 }

@@ -299,9 +299,10 @@ void ls_read__record(ls_reader *reader, void *base, const ls_schema_record *reco
 // ---- Loading ------------------------------------------------------------------------------------
 static const char *real_folder(ls_arena *arena, const char *path) {
     const char *slash = strrchr(path, '/');
-    const char *folder = slash == NULL   ? "."
-                         : slash == path ? "/"
-                                         : ls_arena_strndup(arena, path, (size_t)(slash - path));
+    const char *folder = ".";
+    if (slash != NULL) {
+        folder = slash == path ? "/" : ls_arena_strndup(arena, path, (size_t)(slash - path));
+    }
     char *real = folder == NULL ? NULL : realpath(folder, NULL);
     const char *copy = real == NULL ? NULL : ls_arena_strdup(arena, real);
     free(real);

@@ -174,7 +174,14 @@ static int wait(ls_program *program, const ls_scenario_step *step) {
     if (calls == NULL) {
         return LS_OK;
     }
-    int times = except == NULL ? 1 : except->skip ? 0 : except->repeat ? 2 : 1;
+    int times;
+    if (except == NULL) {
+        times = 1;
+    } else if (except->skip) {
+        times = 0;
+    } else {
+        times = except->repeat ? 2 : 1;
+    }
     calls->lost = calls->lost && times == 0;
     for (int t = 0; t < times; t++) {
         for (int i = 0; i < calls->request_count; i++) {
@@ -189,7 +196,10 @@ static int wait(ls_program *program, const ls_scenario_step *step) {
 static int touch(ls_program *program, const ls_scenario_step *step) {
     const ls_step_calls *calls = calls_of(program, step);
     const ls_made_call *made = calls != NULL && calls->count > 0 ? &calls->at[0] : NULL;
-    void *memory = made == NULL ? NULL : step->earlier.sent ? made->send : made->call.recv;
+    void *memory = NULL;
+    if (made != NULL) {
+        memory = step->earlier.sent ? made->send : made->call.recv;
+    }
     if (memory == NULL) {
         return LS_OK;
     }

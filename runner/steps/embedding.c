@@ -96,7 +96,10 @@ static int fold_bag(ls_cells *out, ls_cell *terms, size_t to, const ls_scenario_
                     ls_dtype dtype) {
     size_t columns = (size_t)weight->shape.dim[1];
     int pooling = step->embedding.pooling;
-    ls_op op = pooling == LS_POOL_MEAN ? LS_AVG : pooling == LS_POOL_MAX ? LS_MAX : LS_SUM;
+    ls_op op = pooling == LS_POOL_MAX ? LS_MAX : LS_SUM;
+    if (pooling == LS_POOL_MEAN) {
+        op = LS_AVG;
+    }
     for (size_t c = 0; c < columns; c++) {
         int count = 0;
         for (size_t k = 0; k < each; k++) {
@@ -172,11 +175,12 @@ static int changes(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
         return LS_OK;
     }
     out->whole = ls_arena_alloc(arena, 1, sizeof *out->whole);
-    return out->whole != NULL
-               ? ls_cells__renormalise(out->whole, arena, in[1].known.whole, in[0].known.whole,
-                                       step->embedding.max_norm, step->embedding.norm_type,
-                                       by_columns ? 0 : 1e-7, ls_local_tensor_dtype(in[1].tensor))
-               : LS_ERR_MEMORY;
+    if (out->whole != NULL) {
+        return ls_cells__renormalise(out->whole, arena, in[1].known.whole, in[0].known.whole,
+                                     step->embedding.max_norm, step->embedding.norm_type,
+                                     by_columns ? 0 : 1e-7, ls_local_tensor_dtype(in[1].tensor));
+    }
+    return LS_ERR_MEMORY;
 }
 
 static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {

@@ -6,10 +6,13 @@ static const ls_schema_field fields[] = {
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_DIM_FIELD(fold.dim)};
 
 static ls_op op_of(const ls_scenario_step *step) {
-    return step->kind == LS_STEP_PROD   ? LS_PROD
-           : step->kind == LS_STEP_AMAX ? LS_MAX
-           : step->kind == LS_STEP_AMIN ? LS_MIN
-                                        : LS_SUM;
+    if (step->kind == LS_STEP_PROD) {
+        return LS_PROD;
+    }
+    if (step->kind == LS_STEP_AMAX) {
+        return LS_MAX;
+    }
+    return step->kind == LS_STEP_AMIN ? LS_MIN : LS_SUM;
 }
 
 static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,

@@ -25,9 +25,10 @@ bool ls_step_on_tensors(const ls_scenario_step *step) {
 const ls_int_list *ls_step_ranks(const ls_scenario_step *step) {
     static const ls_int_list none = {.count = 0};
     ls_step_form form = step->type->form;
-    return form == LS_STEP_OF_CALLS     ? &step->call.ranks
-           : form == LS_STEP_OF_EARLIER ? &step->earlier.ranks
-                                        : &none;
+    if (form == LS_STEP_OF_CALLS) {
+        return &step->call.ranks;
+    }
+    return form == LS_STEP_OF_EARLIER ? &step->earlier.ranks : &none;
 }
 
 bool ls_step_operand_of(ls_step_operand *out, const ls_scenario_step *step, int index) {

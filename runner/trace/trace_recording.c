@@ -113,7 +113,9 @@ static int make_comm(ls_comm **out, matching *m, traced_call *const *calls, size
         }
         last = rank;
         int member = calls[i]->recorded->member;
-        member = member >= 0 ? member : size == m->ranks ? rank : seen;
+        if (member < 0) {
+            member = size == m->ranks ? rank : seen;
+        }
         if (seen >= size || (ranks[member] >= 0 && ranks[member] != rank)) {
             return fail(m, calls[i], "its communicator has more members than its size");
         }

@@ -152,7 +152,10 @@ int ls_trace_json(ls_text *out, const ls_trace *trace) {
 #define COLUMN 15
 
 static void cell(char *out, size_t out_bytes, const ls_trace_set *set, const ls_trace_part *part) {
-    const ls_trace_part *other = set->size == 2 ? &set->parts[part == set->parts ? 1 : 0] : part;
+    const ls_trace_part *other = part;
+    if (set->size == 2) {
+        other = &set->parts[part == set->parts ? 1 : 0];
+    }
     if (part->kind == LS_SEND) {
         (void)snprintf(out, out_bytes, "-> %d", other->rank);
     } else if (part->kind == LS_RECV) {

@@ -30,6 +30,12 @@ CASES = {
     "kernels/t.c": (GOOD, None),
     "kernels/u.c": ("// U.\nint u = LS_F8E5M2;\n", "its table's row"),
     "kernels/v.c": ("// V. LS_F8E5M2\nint v = LS_F8E4M3;\n", None),
+    "kernels/w.c": ("// W.\nint w(int a) { return a ? 1 : a > 1 ? 2 : 3; }\n", "in another one"),
+    "kernels/x.c": ("// X.\nint x(int a) { return a ? b(a > 1 ? 2 : 3) : 1; }\n", "in another"),
+    "kernels/y.c": ("// Y.\nint y(int a) { return (a ? 1 : 2) > 1 ? 2 : 3; }\n", "in another"),
+    "kernels/z.c": ("// Z. a ? b ? 1 : 2 : 3\nint z(int a) {\n    if (a ? 1 : 2) {\n"
+                    "        f(a ? 1 : 2, a ? 1 : 2);\n    }\n    a = a ? 1 : 2;\n"
+                    "    return (a ? 1 : 2) + (a ? 1 : 2);\n}\n", None),
     "docs/README.md": ("# docs\n", None),
 }
 

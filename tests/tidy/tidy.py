@@ -158,6 +158,35 @@ def check_code(name, text):
         yield 1, "no include guard LS_..._H"
 
 
+def nested_conditions(bare):
+    """Positions of each '?' in an operand of another one; `bare` has no comments and strings."""
+    # Of each open bracket: whether a '?' stands in its expression so far, or in a bracket of that.
+    outer, here, inside = [], False, False
+    for at, char in enumerate(bare):
+        if char in "([{":
+            outer.append((here, inside))
+            here = inside = False
+        elif char in ")]}" and outer:
+            within = (here or inside) and char != "}"
+            here, inside = outer.pop()
+            inside = inside or within
+        elif char == "?":
+            if here or inside or any(seen for seen, _ in outer):
+                yield at
+            here = True
+        elif char in ";," or (char == "=" and "=" not in bare[at + 1:at + 2] and
+                              bare[at - 1:at] not in tuple("=<>!")):
+            here = inside = False
+
+
+def check_conditions(name, text):
+    if not name.endswith(C_ENDINGS) or name.split("/")[0] in ("tests", "examples"):
+        return
+    bare = without_comments_and_strings(text)
+    for at in nested_conditions(bare):
+        yield bare.count("\n", 0, at) + 1, "a '?:' in another one: if, switch, table or function"
+
+
 def check_homes(name, text):
     if not name.endswith(C_ENDINGS) or name.split("/")[0] in ("tests", "bench", "fuzz", "examples"):
         return
@@ -238,6 +267,7 @@ def lint(root):
                 found += check_lines(name, text)
             found += check_code(name, text)
             found += check_homes(name, text)
+            found += check_conditions(name, text)
             found += check_markdown(name, text, files)
             found += check_executable(name, info.st_mode, text)
         complaints += [(name, line, what) for line, what in found]
