@@ -16,8 +16,8 @@ typedef struct side_args {
     bool blocks;    // one for each peer
 } side_args;
 
-static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const side_args *args,
-                     int blocks) {
+static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const mpi_collective *kind,
+                     const side_args *args, int blocks) {
     mpi_type *type = NULL;
     *out = (mpi_side){.buf = args->buf,
                       .count = args->count,
@@ -39,6 +39,9 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const side_arg
     if (blocks > 0 && args->counts == NULL) {
         return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of counts is NULL");
     }
+    if (blocks > 0 && !kind->reduces && args->displs == NULL && args->byte_displs == NULL) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of places is NULL");
+    }
     size_t listed = (size_t)blocks;
     ls_mpi__bytes_check(at.me, args->counts, listed * sizeof *args->counts, at.function);
     ls_mpi__bytes_check(at.me, args->displs, listed * sizeof *args->displs, at.function);
@@ -56,59 +59,26 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const side_arg
 }
 
 // ---- Posting ------------------------------------------------------------------------------------
-// Elements that lie one behind the other.
-typedef struct run {
-    const char *base;
-    size_t count;
-} run;
-
-// From the first block to the last.
-static run all_blocks(const mpi_side *side, int blocks) {
-    size_t count = (size_t)side->count;
-    const char *base = side->buf;
-    if (side->counts != NULL) {
-        ptrdiff_t low = 0, high = 0, at = 0;
-        for (int b = 0; b < blocks; b++) {
-            at = side->displs != NULL ? side->displs[b] : at;
-            if (side->counts[b] == 0) {
-                continue;  // its place is nowhere
-            }
-            low = at < low ? at : low;
-            high = at + side->counts[b] > high ? at + side->counts[b] : high;
-            at += side->counts[b];
-        }
-        base += low * side->type->extent;
-        count = (size_t)(high - low);
-    } else {
-        count *= (size_t)blocks;
-    }
-    return (run){base, count};
-}
-
-static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int blocks, bool writes,
-                     const char *function, bool keep) {
-    if (side->type == NULL || side->buf == NULL || side->buf == MPI_IN_PLACE) {
-        return;
-    }
-    run all = all_blocks(side, blocks);
-    if (keep) {
-        *out = ls_mpi__own(me, all.base, all.count, side->type, writes, function);
-    } else {
-        ls_mpi__touch_typed(me, all.base, all.count, side->type, writes, function);
-    }
-}
-
 // What a side exchanges, block by block where it has places for them, else at once.
 static int block_count(const mpi_side *side, int blocks) {
-    return side->displs != NULL || side->byte_displs != NULL ? blocks : 1;
+    return side->types != NULL || side->displs != NULL || side->byte_displs != NULL ? blocks : 1;
+}
+
+const mpi_type *ls_mpi__block_type(mpi_rank *me, const mpi_side *side, int b) {
+    return side->objects != NULL ? side->objects[b]
+           : side->types != NULL ? ls_mpi__type_of(me, side->types[b])
+                                 : side->type;
 }
 
 static mpi_place block_at(mpi_rank *me, const mpi_side *side, int b, int blocks) {
-    if (side->displs == NULL && side->byte_displs == NULL) {
-        run all = all_blocks(side, blocks);
-        return (mpi_place){all.base, all.count, side->type};
+    if (side->displs == NULL && side->byte_displs == NULL) {  // they follow each other
+        size_t count = (size_t)side->count * (size_t)blocks;
+        for (int i = 0; side->counts != NULL && i < blocks; i++) {
+            count += (size_t)side->counts[i];
+        }
+        return (mpi_place){side->buf, count, side->type};
     }
-    const mpi_type *type = side->types != NULL ? ls_mpi__type_of(me, side->types[b]) : side->type;
+    const mpi_type *type = ls_mpi__block_type(me, side, b);
     ptrdiff_t unit = side->types != NULL ? 1 : type->extent;
     ptrdiff_t at = side->byte_displs != NULL ? side->byte_displs[b] : side->displs[b] * unit;
     return (mpi_place){(const char *)side->buf + at, (size_t)side->counts[b], type};
@@ -117,6 +87,30 @@ static mpi_place block_at(mpi_rank *me, const mpi_side *side, int b, int blocks)
 bool ls_mpi__has_data(const mpi_side *side) {
     return (side->type != NULL || side->types != NULL) && side->buf != NULL &&
            side->buf != MPI_IN_PLACE;
+}
+
+static mpi_place *places_of(size_t *n, mpi_rank *me, const mpi_side *side, int blocks) {
+    *n = (size_t)block_count(side, blocks);
+    mpi_place *places = ls_mpi__alloc(*n * sizeof *places);
+    for (size_t b = 0; b < *n; b++) {
+        places[b] = block_at(me, side, (int)b, blocks);
+    }
+    return places;
+}
+
+static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int blocks, bool writes,
+                     const char *function, bool keep) {
+    if (!ls_mpi__has_data(side)) {
+        return;
+    }
+    size_t n;
+    mpi_place *places = places_of(&n, me, side, blocks);
+    if (keep) {
+        *out = ls_mpi__own_places(me, places, n, writes, function);
+    } else {
+        ls_mpi__touch_places(me, places, n, writes, function);
+    }
+    free(places);
 }
 
 // All that a side exchanges lies between them.
@@ -199,9 +193,30 @@ static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *recor
     }
 }
 
+// From the first element to the last: a side of one type is in one variable.
+static mpi_place hull_of(mpi_rank *me, const mpi_side *side, int blocks) {
+    const char *low = NULL, *high = NULL;
+    for (int b = 0; b < blocks; b++) {
+        const mpi_place place = block_at(me, side, b, blocks);
+        const char *end = place.base + (ptrdiff_t)place.count * side->type->extent;
+        if (place.count > 0) {  // one of nothing is nowhere
+            low = low == NULL || place.base < low ? place.base : low;
+            high = high == NULL || end > high ? end : high;
+        }
+    }
+    ptrdiff_t extent = side->type->extent;
+    return (mpi_place){low, extent > 0 ? (size_t)((high - low) / extent) : 0, side->type};
+}
+
 // Buffers that end behind their memory, before what lies there is taken for another buffer.
 static void check_side(mpi_rank *me, const mpi_side *side, int blocks, const char *function) {
-    for (int b = 0; ls_mpi__has_data(side) && b < block_count(side, blocks); b++) {
+    int n = ls_mpi__has_data(side) ? block_count(side, blocks) : 0;
+    if (n > 1 && side->type != NULL) {
+        const mpi_place all = hull_of(me, side, blocks);
+        ls_mpi__buffer_check(me, &all, function);
+        return;
+    }
+    for (int b = 0; b < n; b++) {
         const mpi_place own = block_at(me, side, b, blocks);
         if (own.type != NULL) {
             ls_mpi__buffer_check(me, &own, function);
@@ -214,11 +229,8 @@ static bool received_twice(mpi_rank *me, const sides *of) {
     if (!of->receives || !ls_mpi__has_data(&of->recv)) {
         return false;
     }
-    size_t n = (size_t)block_count(&of->recv, of->in);
-    mpi_place *places = ls_mpi__alloc(n * sizeof *places);
-    for (size_t b = 0; b < n; b++) {
-        places[b] = block_at(me, &of->recv, (int)b, of->in);
-    }
+    size_t n;
+    mpi_place *places = places_of(&n, me, &of->recv, of->in);
     bool twice = ls_mpi__places_overlap(places, n);
     free(places);
     return twice;
@@ -296,11 +308,11 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
     }
     if (args->kind->move != NULL) {
         if (side_counts(comm, args, true)) {
-            MPI_TRY(read_side(&record.send, at, comm, &args->send,
+            MPI_TRY(read_side(&record.send, at, comm, args->kind, &args->send,
                               ls_mpi__blocks_of(comm, args->kind, true)));
         }
         if (args->kind->two_sided && side_counts(comm, args, false)) {
-            MPI_TRY(read_side(&record.recv, at, comm, &args->recv,
+            MPI_TRY(read_side(&record.recv, at, comm, args->kind, &args->recv,
                               ls_mpi__blocks_of(comm, args->kind, false)));
         }
     }

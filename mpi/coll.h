@@ -25,6 +25,13 @@ extern mpi_move_state ls_mpi__move_state;
 // Blocks of a side on this member.
 int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send);
 bool ls_mpi__has_data(const mpi_side *side);
+// Its type of block b.
+const mpi_type *ls_mpi__block_type(mpi_rank *me, const mpi_side *side, int b);
+// ---- owned.c: as ls_mpi__own and ls_mpi__touch_typed, of several places
+mpi_owned *ls_mpi__own_places(mpi_rank *me, const mpi_place *places, size_t n, bool writes,
+                              const char *function);
+void ls_mpi__touch_places(mpi_rank *me, const mpi_place *places, size_t n, bool writes,
+                          const char *function);
 // ---- lists.c
 void ls_mpi__lists_copy(mpi_request *request);
 void ls_mpi__lists_own(mpi_rank *me, mpi_request *request);

@@ -136,10 +136,7 @@ typedef struct block {
 
 // Block b of a side; a side without blocks is block 0.
 static block block_of(const mpi_record *record, const mpi_side *side, int b, bool blocks) {
-    const mpi_type *type = side->type;
-    if (side->types != NULL) {
-        type = ls_mpi__type_of(record->comm->owner, side->types[b]);
-    }
+    const mpi_type *type = ls_mpi__block_type(record->comm->owner, side, b);
     intptr_t at = (intptr_t)side->buf;
     size_t count = (size_t)(side->counts != NULL ? side->counts[b] : side->count);
     if (side->byte_displs != NULL) {

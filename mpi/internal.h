@@ -107,7 +107,8 @@ typedef struct mpi_side {
     const int *displs;
     const MPI_Aint *byte_displs;  // of neighbor_alltoallw
     const mpi_type *type;
-    const MPI_Datatype *types;  // of alltoallw
+    const MPI_Datatype *types;       // of alltoallw
+    const mpi_type *const *objects;  // of a request: their handles may be freed before it is done
 } mpi_side;
 
 typedef struct mpi_collective mpi_collective;

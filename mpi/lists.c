@@ -37,6 +37,13 @@ static int lists_of(list out[8], mpi_record *record) {
     return n;
 }
 
+static size_t types_of(mpi_request *request, bool send) {
+    const mpi_record *record = &request->record;
+    const mpi_side *side = send ? &record->send : &record->recv;
+    bool listed = side->types != NULL && side->buf != MPI_IN_PLACE;
+    return listed ? (size_t)ls_mpi__blocks_of(record->comm, record->collective, send) : 0;
+}
+
 // The other ranks see the lists as they were at the call, whatever the program does to them.
 void ls_mpi__lists_copy(mpi_request *request) {
     list all[8];
@@ -46,11 +53,22 @@ void ls_mpi__lists_copy(mpi_request *request) {
         request->given[i] = *all[i].at;
         bytes += room_of(&all[i]);
     }
+    size_t types[2] = {types_of(request, false), types_of(request, true)};
+    bytes += (types[0] + types[1]) * sizeof(mpi_type *);
     char *at = request->lists = bytes > 0 ? ls_mpi__alloc(bytes) : NULL;
     for (int i = 0; i < n; i++) {
         memcpy(at, *all[i].at, all[i].bytes);
         *all[i].at = at;
         at += room_of(&all[i]);
+    }
+    for (int send = 0; send < 2; send++) {
+        mpi_side *side = send ? &request->record.send : &request->record.recv;
+        const mpi_type **objects = (const mpi_type **)at;
+        for (size_t b = 0; b < types[send]; b++) {
+            objects[b] = ls_mpi__block_type(request->record.comm->owner, side, (int)b);
+        }
+        side->objects = types[send] > 0 ? objects : NULL;
+        at += types[send] * sizeof *objects;
     }
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mpi/coll.h"
 #include "mpi/rma.h"
 
 _Thread_local __attribute__((tls_model("initial-exec"))) mpi_rank *ls_mpi__watched;
@@ -166,30 +167,68 @@ static bool is_empty(const mpi_place *place) {
     return place->count == 0 || place->type == NULL || place->type->size == 0;
 }
 
-void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
-                         bool writes, const char *function) {
-    const mpi_place place = {buf, count, type};
-    if (is_empty(&place)) {
+// Where all of them are; each is checked first.
+static void ranges_of(mpi_ranges *out, mpi_rank *me, const mpi_place *places, size_t n,
+                      const char *function) {
+    *out = (mpi_ranges){.all = &out->one};
+    mpi_ranges *each = n > 1 ? ls_mpi__alloc(n * sizeof *each) : out;
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_empty(&places[i])) {
+            ls_mpi__buffer_check(me, &places[i], function);
+            ls_mpi__ranges(&each[i], &places[i]);
+            count += each[i].count;
+        }
+    }
+    if (n <= 1) {
         return;
     }
-    ls_mpi__buffer_check(me, &place, function);
-    if (owns(me) || me->window_count > 0) {
-        mpi_ranges where;
-        ls_mpi__ranges(&where, &place);
-        touch(me, &where, writes, function);
-        ls_mpi__ranges_free(&where);
+    out->all = ls_mpi__alloc(count * sizeof *out->all);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < each[i].count; k++) {
+            mpi_range *last = out->all + out->count - (out->count > 0 ? 1 : 0);
+            if (out->count > 0 && last->high == each[i].all[k].low) {
+                last->high = each[i].all[k].high;
+            } else {
+                out->all[out->count++] = each[i].all[k];
+            }
+        }
+        if (each[i].count > 0) {
+            ls_mpi__ranges_free(&each[i]);
+        }
     }
+    free(each);
 }
 
-mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
-                       bool writes, const char *function) {
-    const mpi_place place = {buf, count, type};
-    if (is_empty(&place)) {
-        return NULL;
+void ls_mpi__touch_places(mpi_rank *me, const mpi_place *places, size_t n, bool writes,
+                          const char *function) {
+    if (!owns(me) && me->window_count == 0) {
+        for (size_t i = 0; i < n; i++) {
+            if (!is_empty(&places[i])) {
+                ls_mpi__buffer_check(me, &places[i], function);
+            }
+        }
+        return;
     }
     mpi_ranges where;
-    ls_mpi__buffer_check(me, &place, function);
-    ls_mpi__ranges(&where, &place);
+    ranges_of(&where, me, places, n, function);
+    touch(me, &where, writes, function);
+    ls_mpi__ranges_free(&where);
+}
+
+void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
+                         bool writes, const char *function) {
+    ls_mpi__touch_places(me, &(const mpi_place){buf, count, type}, 1, writes, function);
+}
+
+mpi_owned *ls_mpi__own_places(mpi_rank *me, const mpi_place *places, size_t n, bool writes,
+                              const char *function) {
+    mpi_ranges where;
+    ranges_of(&where, me, places, n, function);
+    if (where.count == 0) {
+        ls_mpi__ranges_free(&where);
+        return NULL;
+    }
     touch(me, &where, writes, function);
     mpi_owned *made = ls_mpi__alloc(sizeof *made + where.count * sizeof made->held[0]);
     *made = (mpi_owned){.writes = writes,
@@ -204,6 +243,11 @@ mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_ty
     ls_mpi__ranges_free(&where);
     ls_mpi__watch(me);
     return made;
+}
+
+mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
+                       bool writes, const char *function) {
+    return ls_mpi__own_places(me, &(const mpi_place){buf, count, type}, 1, writes, function);
 }
 
 void ls_mpi__disown(mpi_rank *me, mpi_owned *owned) {

@@ -1,0 +1,93 @@
+// Collectives with a block for each member, each at a place of its own.
+#include "cases.h"
+
+static int sent[32], values[32];
+static const int ones[3] = {1, 1, 1};
+
+// What lies between two blocks is the program's.
+static void between_blocks_in_flight(void) {
+    const int places[3] = {0, 2, 4};
+    MPI_Request request;
+    MPI_Iallgatherv(&rank, 1, MPI_INT, values, ones, places, MPI_INT, WORLD, &request);
+    values[wrong ? 2 : 3] = 5;  // wrong: buffer.use_before_wait
+    MPI_Wait(&request, STATUS);
+}
+
+static void two_sets_of_blocks(void) {
+    const int places[3] = {0, 2, 4};
+    MPI_Request requests[2];
+    MPI_Iallgatherv(&rank, 1, MPI_INT, values, ones, places, MPI_INT, WORLD, &requests[0]);
+    // wrong: buffer.use_before_wait, MPI_Iallgatherv
+    MPI_Iallgatherv(&rank, 1, MPI_INT, values + (wrong ? 2 : 1), ones, places, MPI_INT, WORLD,
+                    &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+static void blocks_of_several_types(void) {
+    const int places[3] = {0, 8, 16};
+    const MPI_Datatype types[3] = {MPI_INT, MPI_INT, MPI_INT};
+    MPI_Request request;
+    MPI_Ialltoallw(sent, ones, places, types, values, ones, places, types, WORLD, &request);
+    values[wrong ? 2 : 1] = 5;  // wrong: buffer.use_before_wait
+    MPI_Wait(&request, STATUS);
+}
+
+static void sent_blocks_of_several_types(void) {
+    const int places[3] = {0, 8, 16};
+    const MPI_Datatype types[3] = {MPI_INT, MPI_INT, MPI_INT};
+    MPI_Request request;
+    MPI_Ialltoallw(sent, ones, places, types, values, ones, places, types, WORLD, &request);
+    sent[wrong ? 2 : 1] = 5;  // wrong: buffer.use_before_wait
+    MPI_Wait(&request, STATUS);
+}
+
+// A datatype may be freed while a call uses it.
+static void types_freed_in_flight(void) {
+    const int places[3] = {0, 16, 32};
+    MPI_Datatype types[3];
+    MPI_Request request, persistent;
+    for (int i = 0; i < 3; i++) {
+        MPI_Type_vector(2, 1, 2, MPI_INT, &types[i]);
+        MPI_Type_commit(&types[i]);
+        values[4 * i] = values[4 * i + 2] = 3 * rank + i;
+    }
+    MPI_Ialltoallw(MPI_IN_PLACE, NULL, NULL, NULL, values, ones, places, types, WORLD, &request);
+    MPI_Alltoallw_init(sent, ones, places, types, values + 16, ones, places, types, WORLD,
+                       MPI_INFO_NULL, &persistent);
+    for (int i = 0; i < 3; i++) {
+        MPI_Type_free(&types[i]);
+    }
+    MPI_Wait(&request, STATUS);
+    for (int i = 0; i < 3; i++) {
+        if (values[4 * i] != 3 * i + rank || values[4 * i + 2] != 3 * i + rank) {
+            MPI_Abort(WORLD, 1);
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        MPI_Start(&persistent);
+        if (k == 1 && wrong) {
+            values[16] = 1;  // wrong: buffer.use_before_wait
+        }
+        MPI_Wait(&persistent, STATUS);
+    }
+    MPI_Request_free(&persistent);
+}
+
+static void no_places(void) {
+    const int places[3] = {0, 1, 2};
+    // wrong: call.invalid, MPI_Alltoallv: MPI_ERR_ARG: the list of places is NULL
+    MPI_Alltoallv(sent, ones, wrong ? NULL : places, MPI_INT, values, ones, places, MPI_INT, WORLD);
+}
+
+static void no_places_of_several_types(void) {
+    const int places[3] = {0, 4, 8};
+    const MPI_Datatype types[3] = {MPI_INT, MPI_INT, MPI_INT};
+    // wrong: call.invalid, MPI_Alltoallw: MPI_ERR_ARG: the list of places is NULL
+    MPI_Alltoallw(sent, ones, places, types, values, ones, wrong ? NULL : places, types, WORLD);
+}
+
+#define CASE(name)                                                                                 \
+    { #name, name }
+CASES(CASE(between_blocks_in_flight), CASE(two_sets_of_blocks), CASE(blocks_of_several_types),
+      CASE(sent_blocks_of_several_types), CASE(types_freed_in_flight), CASE(no_places),
+      CASE(no_places_of_several_types))
