@@ -64,12 +64,6 @@ static int block_count(const mpi_side *side, int blocks) {
     return side->types != NULL || side->displs != NULL || side->byte_displs != NULL ? blocks : 1;
 }
 
-const mpi_type *ls_mpi__block_type(mpi_rank *me, const mpi_side *side, int b) {
-    return side->objects != NULL ? side->objects[b]
-           : side->types != NULL ? ls_mpi__type_of(me, side->types[b])
-                                 : side->type;
-}
-
 static mpi_place block_at(mpi_rank *me, const mpi_side *side, int b, int blocks) {
     if (side->displs == NULL && side->byte_displs == NULL) {  // they follow each other
         size_t count = (size_t)side->count * (size_t)blocks;

@@ -134,6 +134,13 @@ typedef struct block {
     const mpi_type *type;
 } block;
 
+const mpi_type *ls_mpi__block_type(mpi_rank *me, const mpi_side *side, int b) {
+    if (side->objects != NULL) {
+        return side->objects[b];
+    }
+    return side->types != NULL ? ls_mpi__type_of(me, side->types[b]) : side->type;
+}
+
 // Block b of a side; a side without blocks is block 0.
 static block block_of(const mpi_record *record, const mpi_side *side, int b, bool blocks) {
     const mpi_type *type = ls_mpi__block_type(record->comm->owner, side, b);

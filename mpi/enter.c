@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mpi/internal.h"
+#include "mpi/rma.h"
 #include "ranks/seen.h"
 
 mpi_state ls_mpi__state;
@@ -15,15 +15,9 @@ mpi_state ls_mpi__state;
 void ls_mpi_at(const char *file, int line) {
     ls_mpi__file = file;
     ls_mpi__line = line;
-}
-
-void *ls_mpi__alloc(size_t bytes) {
-    void *memory = calloc(1, bytes > 0 ? bytes : 1);
-    if (memory == NULL) {
-        (void)fprintf(stderr, "lockstep: out of memory\n");
-        abort();
+    if (ls_mpi__watched != NULL) {
+        ls_mpi__left_behind(__builtin_frame_address(0));
     }
-    return memory;
 }
 
 // A thread of the program's own: its code lies in the image of its rank.

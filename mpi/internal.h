@@ -474,12 +474,11 @@ bool ls_mpi__variable_at(mpi_object *out, const mpi_rank *me, const char *at);
 // The line of the call that returns to `code`.
 bool ls_mpi__code_line(const char **file, int *line, const mpi_rank *me, const char *code);
 void ls_mpi__variable_declared(mpi_object *object, const mpi_rank *me);  // fills in where that is
-
 // A buffer that ends behind the memory that it begins in ends the run.
 void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *function);
 void ls_mpi__bytes_check(mpi_rank *me, const void *at, size_t bytes, const char *function);
 
-// ---- rma.c, race.c ---------------------------------------------------------------------
+// ---- rma.c, race.c ------------------------------------------------------------------------------
 void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool writes,
                        const char *function, const char *file, int line);
 int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size);

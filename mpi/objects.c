@@ -14,13 +14,14 @@
 #ifdef LOCKSTEP_HAVE_DW
 #include <dlfcn.h>
 #include <dwarf.h>
-#include <elfutils/libdw.h>
 #include <fcntl.h>
 #include <gelf.h>
 #include <limits.h>
 #include <pthread.h>
 #include <unistd.h>
 #include <unwind.h>
+
+#include "mpi/debug_info.h"
 
 #define SITES 1024  // lists of call sites, by a hash of their addresses
 
@@ -253,6 +254,19 @@ static bool unit_of(Dwarf_Die *out, Dwarf_Addr code) {
     return false;
 }
 
+bool ls_mpi__unit_hold(Dwarf_Die *out, Dwarf_Addr code) {
+    (void)pthread_mutex_lock(&turn);
+    bool found = debug != NULL && unit_of(out, code);
+    if (!found) {
+        (void)pthread_mutex_unlock(&turn);
+    }
+    return found;
+}
+
+void ls_mpi__unit_release(void) {
+    (void)pthread_mutex_unlock(&turn);
+}
+
 // The variables of the scopes around an instruction, from the innermost to its function's.
 static void read_variables(site *to) {
     Dwarf_Die unit, *inner = NULL, *scopes = NULL;
@@ -392,17 +406,6 @@ static bool find_declaration(mpi_object *out, Dwarf_Die *around, Dwarf_Addr addr
     return false;
 }
 
-bool ls_mpi__code_line(const char **file, int *line, const mpi_rank *me, const char *code) {
-    Dwarf_Die unit;
-    Dwarf_Addr at = (Dwarf_Addr)(code - me->code_low) - 1;
-    (void)pthread_mutex_lock(&turn);
-    Dwarf_Line *found = debug != NULL && unit_of(&unit, at) ? dwarf_getsrc_die(&unit, at) : NULL;
-    *file = found != NULL ? dwarf_linesrc(found, NULL, NULL) : NULL;
-    bool known = *file != NULL && dwarf_lineno(found, line) == 0 && *line > 0;
-    (void)pthread_mutex_unlock(&turn);
-    return known;
-}
-
 void ls_mpi__variable_declared(mpi_object *object, const mpi_rank *me) {
     Dwarf_CU *unit = NULL;
     Dwarf_Die die;
@@ -472,14 +475,6 @@ bool ls_mpi__variable_at(mpi_object *out, const mpi_rank *me, const char *at) {
     (void)out;
     (void)me;
     (void)at;
-    return false;
-}
-
-bool ls_mpi__code_line(const char **file, int *line, const mpi_rank *me, const char *code) {
-    (void)file;
-    (void)line;
-    (void)me;
-    (void)code;
     return false;
 }
 

@@ -119,18 +119,33 @@ static mpi_win *exposes(const mpi_rank *me, const char *low, const char *high) {
     return NULL;
 }
 
-bool ls_mpi__still_used(const char *low, const char *high, const void *code) {
-    mpi_rank *me = ls_mpi__watched;
+// The call that owns, or else the window that exposes, a byte of it.
+static bool used_by(mpi_owned **owned, mpi_win **win, mpi_rank *me, const char *low,
+                    const char *high) {
     bool alone;
     if (me == NULL || low >= high || ls_mpi__state.run->status != LS_OK || ls_schedule__inside() ||
         me->finalised || !look(me, &alone)) {
         return false;
     }
-    mpi_owned *owned = ls_mpi__owner(me, low, high, true);
-    mpi_win *win = owned == NULL ? exposes(me, low, high) : NULL;
+    *owned = ls_mpi__owner(me, low, high, true);
+    *win = *owned == NULL ? exposes(me, low, high) : NULL;
     look_away(me, alone);
+    return *owned != NULL || *win != NULL;
+}
+
+static const char *exposed_until(const mpi_win *win) {
+    return win->flavor == MPI_WIN_FLAVOR_DYNAMIC ? "MPI_Win_detach" : "MPI_Win_free";
+}
+
+bool ls_mpi__still_used(const char *low, const char *high, const void *code) {
+    mpi_rank *me = ls_mpi__watched;
+    mpi_owned *owned;
+    mpi_win *win;
     const char *file;
     int line;
+    if (!used_by(&owned, &win, me, low, high)) {
+        return false;
+    }
     if (owned != NULL && !owned->told) {
         ls_mpi__line_of(me, code, &file, &line);
         tell(me, owned, "frees", NULL, file, line);
@@ -142,10 +157,37 @@ bool ls_mpi__still_used(const char *low, const char *high, const void *code) {
         ls_mpi__finding(me, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line,
                         "the program frees memory at %s:%d that the window of %s at %s:%d exposes "
                         "until %s",
-                        file, line, slot->function, slot->file, slot->line,
-                        win->flavor == MPI_WIN_FLAVOR_DYNAMIC ? "MPI_Win_detach" : "MPI_Win_free");
+                        file, line, slot->function, slot->file, slot->line, exposed_until(win));
     }
-    return owned != NULL || win != NULL;
+    return true;
+}
+
+void ls_mpi__left_behind(const void *stack) {
+    mpi_rank *me = ls_mpi__watched;
+    const char *low = (const char *)me->rank->stack_low, *high = stack;
+    mpi_owned *owned;
+    mpi_win *win;
+    if (low == NULL || high > low + me->rank->stack_bytes ||
+        !used_by(&owned, &win, me, low, high)) {
+        return;
+    }
+    if (owned != NULL && !owned->told) {
+        owned->told = true;
+        ls_mpi__finding(me, LS_FINDING_BUFFER_USE_BEFORE_WAIT, ls_mpi__file, ls_mpi__line,
+                        "a function has returned before %s:%d; %s, made at %s:%d, %s a variable of "
+                        "it and owns that until it is complete",
+                        ls_mpi__file, ls_mpi__line, owned->function, owned->file, owned->line,
+                        owned->writes ? "writes" : "reads");
+    }
+    if (win != NULL && !win->told) {
+        const mpi_slot *slot = ls_mpi__handle_slot(me, win->handle);
+        win->told = true;
+        ls_mpi__finding(me, LS_FINDING_BUFFER_USE_BEFORE_WAIT, ls_mpi__file, ls_mpi__line,
+                        "a function has returned before %s:%d; the window of %s at %s:%d exposes a "
+                        "variable of it until %s",
+                        ls_mpi__file, ls_mpi__line, slot->function, slot->file, slot->line,
+                        exposed_until(win));
+    }
 }
 
 // An access by a call: where it is.

@@ -92,6 +92,10 @@ typedef struct mpi_race {
     mpi_access before, now;
 } mpi_race;
 
+// ---- owned.c ------------------------------------------------------------------------------------
+// A call is made from a frame that ends at `stack`: what was in frames behind it is gone.
+void ls_mpi__left_behind(const void *stack);
+
 // ---- race.c -------------------------------------------------------------------------------------
 // A call reaches memory of a target; the origin's buffers are its own until it is complete.
 mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place,

@@ -421,8 +421,9 @@ static void store_into_what_a_freed_send_reads(void) {
 
 // MPI_Finalize waits for a send whose request was freed: its buffer is there until then.
 static void freed_send_at_the_end(void) {
+    static int mine = 42;
     MPI_Request request;
-    int mine = 42, go = 0;
+    int go = 0;
     if (rank == 0) {
         MPI_Isend(&mine, 1, MPI_INT, 1, 1, WORLD, &request);  // wrong: p2p.unmatched_send
         MPI_Request_free(&request);

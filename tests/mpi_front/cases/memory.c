@@ -165,7 +165,89 @@ static void free_of_attached_memory(void) {
     MPI_Win_free(&window);
 }
 
-CASES({"free_of_what_is_received", free_of_what_is_received},
+static const int sent_values[4];
+
+static void __attribute__((noinline)) receive_into(int *value) {
+    int own[4];
+    MPI_Irecv(wrong ? own : value, 4, MPI_INT, MPI_ANY_SOURCE, 0, WORLD, &request);
+    MPI_Send(sent_values, 4, MPI_INT, rank, 0, WORLD);  // its frame is still there
+}
+
+static void receive_into_a_frame_that_is_left(void) {
+    int value[4] = {0};
+    receive_into(value);
+    // wrong: buffer.use_before_wait, a function has returned before
+    MPI_Wait(&request, STATUS);
+}
+
+static int __attribute__((noinline)) wait_in_a_deeper_frame(int depth) {
+    int own[64] = {depth};
+    if (depth > 0) {
+        return wait_in_a_deeper_frame(depth - 1) + own[rank];
+    }
+    MPI_Barrier(WORLD);
+    MPI_Wait(&request, STATUS);
+    return own[rank];
+}
+
+static void __attribute__((noinline)) send_from_a_frame(void) {
+    int own[4] = {0};
+    MPI_Isend(own, 4, MPI_INT, rank, 0, WORLD, &request);
+    if (!wrong) {
+        int got[4];
+        MPI_Recv(got, 4, MPI_INT, rank, 0, WORLD, STATUS);
+        (void)wait_in_a_deeper_frame(5);
+    }
+}
+
+static void send_from_a_frame_that_is_left(void) {
+    int got[4];
+    send_from_a_frame();
+    if (wrong) {
+        // wrong: buffer.use_before_wait, a function has returned before
+        MPI_Recv(got, 4, MPI_INT, rank, 0, WORLD, STATUS);
+        MPI_Wait(&request, STATUS);
+    }
+}
+
+static void __attribute__((noinline)) put_from_a_frame(const int *value) {
+    int own = rank;
+    MPI_Put(wrong ? &own : value, 1, MPI_INT, rank, 0, 1, MPI_INT, window);
+    if (!wrong) {
+        MPI_Put(&own, 1, MPI_INT, rank, 1, 1, MPI_INT, window);
+        MPI_Win_flush_local(rank, window);
+    }
+}
+
+static void put_from_a_frame_that_is_left(void) {
+    int *memory, value = rank;
+    MPI_Win_allocate(8, 4, MPI_INFO_NULL, WORLD, &memory, &window);
+    MPI_Win_lock_all(0, window);
+    put_from_a_frame(&value);
+    // wrong: buffer.use_before_wait, MPI_Put, made at
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static void __attribute__((noinline)) open_window(int *memory) {
+    int own[8] = {0};
+    MPI_Win_create(wrong ? own : memory, 32, 4, MPI_INFO_NULL, WORLD, &window);
+}
+
+static void window_of_a_frame_that_is_left(void) {
+    int memory[8] = {0};
+    open_window(memory);
+    // wrong: buffer.use_before_wait, exposes a variable of it until MPI_Win_free
+    MPI_Win_fence(0, window);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+CASES({"receive_into_a_frame_that_is_left", receive_into_a_frame_that_is_left},
+      {"send_from_a_frame_that_is_left", send_from_a_frame_that_is_left},
+      {"put_from_a_frame_that_is_left", put_from_a_frame_that_is_left},
+      {"window_of_a_frame_that_is_left", window_of_a_frame_that_is_left},
+      {"free_of_what_is_received", free_of_what_is_received},
       {"free_of_what_is_sent", free_of_what_is_sent},
       {"realloc_of_what_is_received", realloc_of_what_is_received},
       {"unmap_of_what_is_received", unmap_of_what_is_received},

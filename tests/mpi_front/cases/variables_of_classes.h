@@ -4,7 +4,9 @@
 
 #include "cases.h"
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 namespace inside {
 static double numbers[4];
@@ -49,7 +51,35 @@ static void array(void) {
     call(wrong ? 5 : 4);
 }
 
-CASES({"member", member}, {"broadcast", member}, {"static_member", static_member},
-      {"of_a_namespace", of_a_namespace}, {"array", array}, {"by_reference", array})
+// What the library's headers do is done at the program's line.
+static void filled(void) {
+    std::vector<int> all(100);
+    MPI_Request request;
+    MPI_Ibcast(all.data(), 100, MPI_INT, 0, WORLD, &request);
+    if (!wrong) {
+        MPI_Wait(&request, STATUS);
+    }
+    std::fill(all.begin(), all.end(), 7);  // wrong: buffer.use_before_wait, the program writes
+    if (wrong) {
+        MPI_Wait(&request, STATUS);
+    }
+}
+
+static void released(void) {
+    auto all = new std::vector<int>(100);
+    MPI_Request request;
+    MPI_Ibcast(all->data(), 100, MPI_INT, 0, WORLD, &request);
+    if (!wrong) {
+        MPI_Wait(&request, STATUS);
+    }
+    delete all;  // wrong: buffer.use_before_wait, the program frees
+    if (wrong) {
+        MPI_Wait(&request, STATUS);
+    }
+}
+
+CASES({"filled", filled}, {"released", released}, {"member", member}, {"broadcast", member},
+      {"static_member", static_member}, {"of_a_namespace", of_a_namespace}, {"array", array},
+      {"by_reference", array})
 
 #endif
