@@ -29,6 +29,8 @@
     X(spmd)                                                                                        \
     X(exec)                                                                                        \
     X(mpi)                                                                                         \
+    X(diagnose)                                                                                    \
+    X(extract)                                                                                     \
     X(gdb)                                                                                         \
     X(dap)                                                                                         \
     X(explain)                                                                                     \

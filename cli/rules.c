@@ -1,18 +1,12 @@
 // The table of sharding rules: starts the Python package's driver and reports its summary.
-#define _XOPEN_SOURCE 700
 #include "cli/rules.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "cli/exec_report.h"
+#include "cli/python.h"
 #include "formats/json_read.h"
-#include "process/child.h"
 #include "process/reaper.h"
 
 #define SUMMARY_BYTES_MAX ((size_t)256 << 20)
@@ -30,14 +24,8 @@ bool cli_rules_given(const cli_rules *given) {
 static void words_of(const char *words[WORDS_MAX], const cli_rules *given, const char *results,
                      const char *summary, char seed[32]) {
     int count = 0;
-    const char *fixed[] = {given->python != NULL ? given->python : "python3",
-                           "-m",
-                           "lockstep.rules",
-                           given->subject,
-                           "--results",
-                           results,
-                           "--summary",
-                           summary};
+    const char *fixed[] = {"lockstep.rules", given->subject, "--results",
+                           results,          "--summary",    summary};
     const char *pairs[][2] = {
         {"--only", given->only}, {"--against", given->against}, {"--programs", given->programs}};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
@@ -68,41 +56,17 @@ static void words_of(const char *words[WORDS_MAX], const cli_rules *given, const
     words[count] = NULL;
 }
 
-// Runs the driver; its output goes to stderr. Returns an exit code of ours.
-static int drive(const cli_rules *given, const char *package, const char *results,
-                 const char *summary) {
+// Runs the driver. Returns an exit code of ours.
+static int drive(const cli_rules *given, const char *results, const char *summary) {
     const char *words[WORDS_MAX];
-    char seed[32], path[2 * PATH_MAX];
-    const char *before = getenv("PYTHONPATH");
+    char seed[32];
     words_of(words, given, results, summary, seed);
-    // The package is the folder above its hook.
-    (void)snprintf(path, sizeof path, "%s/../..%s%s", package, before != NULL ? ":" : "",
-                   before != NULL ? before : "");
-    (void)fflush(NULL);
-    const pid_t child = ls_child_fork(SIGKILL);
-    if (child < 0) {
-        cli_error("no process could be started for %s", words[0]);
-        return LS_EXIT_ENVIRONMENT;
+    const int code = cli_python_run(given->python, words);
+    if (code == LS_EXIT_OK || code == LS_EXIT_USAGE) {
+        return code;
     }
-    if (child == 0) {
-        (void)setenv("PYTHONPATH", path, 1);
-        (void)dup2(STDERR_FILENO, STDOUT_FILENO);
-        (void)execvp(words[0], (char *const *)words);
-        cli_error("'%s' cannot be run; name an interpreter with --python", words[0]);
-        _exit(127);
-    }
-    int how = 0;
-    ls_child_wait(child, &how);
-    if (WIFEXITED(how) && WEXITSTATUS(how) == 0) {
-        return LS_EXIT_OK;
-    }
-    if (WIFEXITED(how) && WEXITSTATUS(how) == LS_EXIT_USAGE) {
-        return LS_EXIT_USAGE;
-    }
-    if (!WIFEXITED(how) || WEXITSTATUS(how) != NO_MODULE) {
-        cli_error("the driver of the table ended with %s %d",
-                  WIFEXITED(how) ? "exit code" : "signal",
-                  WIFEXITED(how) ? WEXITSTATUS(how) : WTERMSIG(how));
+    if (code > LS_EXIT_OK && code != NO_MODULE) {
+        cli_error("the driver of the table ended with exit code %d", code);
     }
     return LS_EXIT_ENVIRONMENT;
 }
@@ -243,7 +207,7 @@ static int report(const cli_rules *given, const char *path) {
 }
 
 int cli_rules_run(const cli_rules *given) {
-    char package[PATH_MAX], results[PATH_MAX + 32], summary[PATH_MAX + 32];
+    char results[PATH_MAX + 32], summary[PATH_MAX + 32];
     if (strcmp(given->subject, "dtensor") != 0 && strcmp(given->subject, "torchrec") != 0) {
         cli_error("--rules takes dtensor or torchrec, not '%s'", given->subject);
         return LS_EXIT_USAGE;
@@ -252,10 +216,6 @@ int cli_rules_run(const cli_rules *given) {
         cli_error("--resume continues the file of --results; name it");
         return LS_EXIT_USAGE;
     }
-    if (!cli_exec_find_python(package, sizeof package)) {
-        cli_error("the Python package is not beside this program, nor where it is installed");
-        return LS_EXIT_ENVIRONMENT;
-    }
     ls_reaper reaper = {.pid = 0};
     int status = ls_reaper_make(&reaper, NULL);
     if (status != LS_OK) {
@@ -263,7 +223,7 @@ int cli_rules_run(const cli_rules *given) {
     }
     (void)snprintf(results, sizeof results, "%s/results.jsonl", reaper.dir);
     (void)snprintf(summary, sizeof summary, "%s/summary.json", reaper.dir);
-    int code = drive(given, package, given->results != NULL ? given->results : results, summary);
+    int code = drive(given, given->results != NULL ? given->results : results, summary);
     code = code == LS_EXIT_OK ? report(given, summary) : code;
     ls_reaper_remove(&reaper);
     return code;

@@ -1,6 +1,9 @@
 // The calls of each rank, as the analyzer of PyTorch's flight recorder reads it
 // (torch.distributed.flight_recorder, version 2.10 of the format): PREFIX0, PREFIX1, ..., a pickle
-// for each rank. The analyzer knows kinds, sizes, dtypes and states, no operations and no roots.
+// for each rank. The analyzer knows kinds, sizes, dtypes and states. Beside those each call has the
+// keys comm and comm_ranks (the communicator of a message), op, root (or peer), queue, batch,
+// thread_id and the counts of members, and a rank that ended before the run did has `ended`:
+// python/lockstep/dumps.py reads them.
 //
 // A message is an entry of a group of its two ranks, which holds the messages of one direction
 // alone: there the n-th send meets the n-th receive, as NCCL has it, whatever else the ranks call.
@@ -24,9 +27,16 @@ typedef struct note {
     uint64_t created_ns;
     ls_kind kind;
     ls_dtype dtype;
+    ls_op op;
+    int root;
+    uint64_t stream;  // 0: of none
+    uint64_t thread;
+    uint64_t batch;  // calls that begin together; 0: alone
     ls_exec_flight_state state;
     uint64_t sent, received;  // elements
-    const char *stack;        // in lines; NULL: unknown
+    const size_t *counts[2];  // [members] sent and received, in the arena; NULL: even
+    int members;
+    const char *stack;  // in lines; NULL: unknown
     const char *file;
     int line;
 } note;
@@ -37,6 +47,7 @@ typedef struct group {
     int from, to;  // ranks of the messages; -1: collectives of all members
     const char *name;
     const char *ranks;  // "[0, 1]"
+    const char *comm_name, *comm_ranks;
 } group;
 
 typedef struct membership {
@@ -50,6 +61,9 @@ typedef struct rank_log {
     size_t room;
     membership *groups;
     int group_count;
+    uint64_t batches;  // begun so far
+    bool in_batch;
+    const char *ended;  // how its process ended; NULL: it did not before the run
 } rank_log;
 
 struct ls_exec_flight {
@@ -107,8 +121,13 @@ static int make_group(const ls_exec *exec, const ls_comm *comm, int from, int to
     } else {
         made.ranks = list_ranks(exec->arena, two, from == to ? 1 : 2);
     }
+    made.comm_name = ls_arena_strdup(exec->arena, comm->name);
+    made.comm_ranks = list_ranks(exec->arena, comm->ranks, comm->size);
     more[flight->group_count] = made;
-    return made.name != NULL && made.ranks != NULL ? flight->group_count++ : -1;
+    return made.name != NULL && made.ranks != NULL && made.comm_name != NULL &&
+                   made.comm_ranks != NULL
+               ? flight->group_count++
+               : -1;
 }
 
 // The rank's own count of a group's calls; NULL: no memory.
@@ -202,6 +221,11 @@ static void measure(note *out, const ls_exec_op *op, const ls_comm *comm) {
     out->received = whole ? call.count : received;
 }
 
+static const size_t *keep_counts(const ls_exec *exec, const size_t *counts, int members) {
+    return counts != NULL ? ls_arena_copy(exec->arena, counts, (size_t)members * sizeof *counts)
+                          : NULL;
+}
+
 int ls_exec__flight_call(ls_exec *exec, ls_exec_op *op, const ls_exec_site *site) {
     const ls_call *call = &op->call.call;
     if (exec->flight == NULL || name_of(call->kind) == NULL || op->call.any_source) {
@@ -227,10 +251,22 @@ int ls_exec__flight_call(ls_exec *exec, ls_exec_op *op, const ls_exec_site *site
                  .created_ns = (uint64_t)ls_time_wall_ns(),
                  .kind = call->kind,
                  .dtype = call->dtype,
+                 .op = call->op,
+                 .root = call->root,
+                 .stream = op->stream != NULL ? op->stream->stream + 1 : 0,
+                 .thread = op->call.issuer.thread,
+                 .members = comm->size,
                  .stack = site->stack,
                  .file = call->file,
                  .line = call->line};
     measure(&made, op, comm);
+    if (op->grouped) {
+        log->batches += log->in_batch ? 0 : 1;
+        log->in_batch = !op->group_ends;
+        made.batch = log->batches;
+    }
+    made.counts[0] = keep_counts(exec, call->send_counts, comm->size);
+    made.counts[1] = keep_counts(exec, call->recv_counts, comm->size);
     log->notes[log->made % NOTES_MAX] = made;
     op->noted = ++log->made;
     return LS_OK;
@@ -243,6 +279,13 @@ void ls_exec__flight_state(const ls_exec *exec, const ls_exec_op *op, ls_exec_fl
     rank_log *log = &exec->flight->ranks[op->rank->id];
     if (log->made - op->noted < NOTES_MAX) {
         log->notes[(op->noted - 1) % NOTES_MAX].state = state;
+    }
+}
+
+void ls_exec__flight_ended(ls_exec *exec, int rank, const char *how) {
+    rank_log *log = exec->flight != NULL ? log_of(exec, rank) : NULL;
+    if (log != NULL) {
+        log->ended = ls_arena_strdup(exec->arena, how);
     }
 }
 
@@ -289,6 +332,37 @@ static void put_shape(ls_text *out, const char *key, uint64_t elements) {
     put(out, "](](");
     put_number(out, elements);
     put(out, "ee");
+}
+
+static void put_counts(ls_text *out, const char *key, const size_t *counts, int members) {
+    if (counts != NULL) {
+        put_string(out, key);
+        put(out, "](");
+        for (int m = 0; m < members; m++) {
+            put_number(out, counts[m]);
+        }
+        put(out, "e");
+    }
+}
+
+// The keys that the analyzer does not know.
+static void put_rest(ls_text *out, const note *at, const group *of) {
+    char queue[24] = "", thread[24] = "";
+    if (at->stream != 0) {
+        (void)snprintf(queue, sizeof queue, "%llu", (unsigned long long)at->stream);
+    }
+    if (at->thread != 0) {
+        (void)snprintf(thread, sizeof thread, "%llu", (unsigned long long)at->thread);
+    }
+    put_member(out, "comm", of->comm_name);
+    put_member(out, "comm_ranks", of->comm_ranks);
+    put_member(out, "op", ls_op_name(at->op));
+    put_count(out, "root", at->root > 0 ? (uint64_t)at->root : 0);
+    put_member(out, "queue", queue);
+    put_count(out, "batch", at->batch);
+    put_member(out, "thread_id", thread);
+    put_counts(out, "send_counts", at->counts[0], at->members);
+    put_counts(out, "recv_counts", at->counts[1], at->members);
 }
 
 // Lines "FILE:LINE FUNCTION".
@@ -358,6 +432,7 @@ static void put_note(ls_text *out, const ls_exec *exec, const note *at, uint64_t
     put(out, at->state == LS_EXEC_FLIGHT_COMPLETED ? "\x88" : "\x89");
     put_string(out, "is_p2p");
     put(out, message ? "\x88" : "\x89");
+    put_rest(out, at, of);
     put_frames(out, at);
     put(out, "u");
 }
@@ -365,6 +440,9 @@ static void put_note(ls_text *out, const ls_exec *exec, const note *at, uint64_t
 static void put_rank(ls_text *out, const ls_exec *exec, const rank_log *log) {
     put(out, "\x80\x02}(");
     put_member(out, "version", "2.10");
+    if (log->ended != NULL) {
+        put_member(out, "ended", log->ended);
+    }
     put_string(out, "pg_config");
     put(out, "}(");
     for (int i = 0; i < log->group_count; i++) {

@@ -393,6 +393,8 @@ typedef enum ls_exec_flight_state {
 int ls_exec__flight_open(ls_exec *exec);
 int ls_exec__flight_call(ls_exec *exec, ls_exec_op *op, const ls_exec_site *site);
 void ls_exec__flight_state(const ls_exec *exec, const ls_exec_op *op, ls_exec_flight_state state);
+// The rank's process ended, before the run did.
+void ls_exec__flight_ended(ls_exec *exec, int rank, const char *how);
 int ls_exec__flight_close(ls_exec *exec);  // writes it
 
 // ---- symbols.c ----------------------------------------------------------------------------------

@@ -428,6 +428,11 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
         }
         rank->ended = true;
         (void)ls_exec__advance(exec);
+        if (!exec->over) {
+            char returned[32];
+            (void)snprintf(returned, sizeof returned, "returned %d", process->status);
+            ls_exec__flight_ended(exec, r, died ? how : returned);
+        }
         if (died) {
             ls_remote_died(rank->rank, how);
         } else {

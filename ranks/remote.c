@@ -99,6 +99,16 @@ int ls_remote_comm(ls_rank_comm **handles, ls_spmd *run, const int *ranks, int s
     return LS_OK;
 }
 
+void ls_remote_begin_at(ls_rank_comm *comm, uint64_t call) {
+    ls_shared_comm *shared = comm->shared;
+    LS_ASSERT(shared->count == 0);
+    shared->base = call;
+    for (int m = 0; m < shared->comm->size; m++) {
+        shared->rounds[m] = call;
+        shared->comm->seq[m] = call;
+    }
+}
+
 // ---- Calls of a rank ----------------------------------------------------------------------------
 // The calling thread makes calls of this rank until `release`.
 static void hold(ls_rank *rank) {

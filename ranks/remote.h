@@ -39,6 +39,8 @@ ls_rank *ls_remote_rank(ls_spmd *run, int rank);
 // [size] is where each was asked for.
 int ls_remote_comm(ls_rank_comm **handles, ls_spmd *run, const int *ranks, int size,
                    const char *name, const char *const *files, const int *lines);
+// Its first call has that number, for messages: earlier ones were made elsewhere.
+void ls_remote_begin_at(ls_rank_comm *comm, uint64_t call);
 
 // ---- Calls of a rank ----------------------------------------------------------------------------
 // Where a rank issues a call.

@@ -147,7 +147,7 @@ $ lockstep --man-page doctor | grep -E '^\.(TH|SH)'; lockstep --man-page | grep 
 > .SH ENVIRONMENT
 > .SH FILES
 > .SH SEE ALSO
-> 23
+> 25
 ! lockstep: error: unknown command 'nothing'; 'lockstep --help' lists the commands
 ? 2
 # No choice is listed twice, and no sentence of the schema has two commas.

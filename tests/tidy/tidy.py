@@ -35,6 +35,7 @@ for room in ("kernels", "local_tensor", "orders", "collectives", "backends", "ra
     ARROWS[room].remove("process")
 ARROWS["mpi"] = ARROWS["ranks"] + ["ranks", "process"]
 ARROWS["device"] = ARROWS["ranks"] + ["ranks"]
+ARROWS["diagnose"] = ARROWS["runner"] + ["runner", "fuzz"]
 ROOMS = set(ARROWS) | {"cli", "gdb", "bench", "fuzz", "tests", "examples"}
 
 BANNED = {

@@ -1,0 +1,19 @@
+// The dumps of a hung job, for the commands that explain it.
+#ifndef LS_CLI_DUMPS_H
+#define LS_CLI_DUMPS_H
+
+#include "cli/options.h"
+#include "diagnose/history.h"
+
+#define CLI_PYTHON_OPTION(python)                                                                  \
+    {                                                                                              \
+        .type = CLI_STRING, .long_name = "python", .value = &(python), .value_name = "PROGRAM",    \
+        .help = "Python 3.9 or newer that reads the dumps (default: python3)"                      \
+    }
+
+// Reads the dumps and matches their calls: *history and *found, which the caller frees. Returns an
+// exit code.
+int cli_dumps_explain(ls_history **history, ls_spmd_result **found, const cli_args *args,
+                      const char *python, const char *checks);
+
+#endif

@@ -1,0 +1,62 @@
+"""Dumps of `lockstep exec --flight-recorder`: exec.py LOCKSTEP PROGRAM STAND_IN CC INCLUDE LIBRARY. diagnose and the extracted
+scenario have the finding that exec had; the extracted C program, too."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from dumps import run_scenario
+
+BUGS = ("op", "dtype", "count", "kind", "root", "p2p", "cycle", "groups", "early", "killed", "stall")
+IN_C = ("op", "p2p", "groups", "stall")
+
+
+def findings(path):
+    with open(path, encoding="utf-8") as file:
+        return [found["id"] for case in json.load(file)["cases"] for found in case.get("findings", [])]
+
+
+def run(words, **more):
+    return subprocess.run(words, capture_output=True, text=True, check=False, **more)
+
+
+def in_c(lockstep, folder, cc, include, library):
+    source, binary, report = f"{folder}/x.c", f"{folder}/x.so", f"{folder}/c.json"
+    run([lockstep, "extract", "--c", "-o", source, f"{folder}/kept"])
+    built = run([cc, "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", source, "-o", binary, f"-I{include}", library])
+    if built.returncode != 0:
+        return built.stderr
+    with open(source, encoding="utf-8") as file:
+        options = re.search(r"// lockstep spmd (.*) \./extracted\.so", file.read()).group(1).split()
+    run([lockstep, "spmd", *options, "--json", report, binary],
+        env=dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(library)))
+    return findings(report)
+
+
+def check(bug, lockstep, program, stand_in, *build):
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(f"{folder}/kept")
+        run([lockstep, "exec", "-n", "4", "--deadline", "2", "--flight-recorder", f"{folder}/kept/rank_", "--json",
+             f"{folder}/exec.json", "--", program, bug], env=dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in))
+        expected = findings(f"{folder}/exec.json")
+        run([lockstep, "diagnose", "--json", f"{folder}/diagnose.json", f"{folder}/kept"])
+        said = findings(f"{folder}/diagnose.json")
+        taken = run([lockstep, "extract", f"{folder}/kept"])
+        wrong = [] if said == expected and len(said) == 1 else [f"diagnose has {said}, exec {expected}"]
+        if taken.returncode != 0 or len(taken.stdout.splitlines()) > 12:
+            return wrong + [f"extract: {taken.returncode} {taken.stderr}{taken.stdout}"]
+        again = run_scenario(lockstep, taken.stdout)
+        wrong += [] if again == expected else [f"the scenario has {again}, exec {expected}:\n{taken.stdout}"]
+        in_program = in_c(lockstep, folder, *build) if bug in IN_C else expected
+        return wrong + ([] if in_program == expected else [f"the C program has {in_program}, exec {expected}"])
+
+
+def main():
+    wrong = [f"{bug}: {what}" for bug in BUGS for what in check(bug, *sys.argv[1:])]
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+sys.exit(main())
