@@ -9,6 +9,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import secrets
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,7 @@ BARRIER, SEND, RECV = "barrier", "send", "recv"
 OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3, "AVG": 4, "BAND": 6, "BOR": 7, "BXOR": 8}
 U8 = 1
 DESCRIPTIONS = {}  # of groups, by their names, as new_group and DeviceMesh give them
-FIRST_TIME = {}  # how often this process has made a group of a name
+MADE = {}  # how often this process has made a group of a name in a store
 
 
 @functools.lru_cache(maxsize=None)
@@ -208,21 +209,31 @@ def same_type(tensors, what):
         raise Refused(f"{what}: invalid tensor type: tensors of {', '.join(sorted(map(str, types)))}")
 
 
+def identity_of(name, store):
+    """What the members of a group share, and no other group has. Numbers of groups begin again with each init_process_group, so
+    ranks may have made different numbers of groups of a name: the first member writes a mark into the group's store."""
+    try:
+        mark = store.compare_set("lockstep", "", secrets.token_hex(16)) if store is not None else ""
+    except RuntimeError:  # the store has ended, or cannot do that
+        mark = ""
+    key = (name, mark)
+    MADE[key] = MADE.get(key, 0) + 1
+    return hashlib.sha512(f"{name} {mark} {MADE[key]}".encode()).digest().ljust(client.ID_BYTES, b"\0")
+
+
 class ProcessGroup(dist.ProcessGroup):
     observed = False  # another library moves the data
     beside = None  # makes a call that goes with each call (proof/collectives.py)
 
-    def __init__(self, rank, size, name="", members=()):
+    def __init__(self, rank, size, name="", members=(), store=None):
         super().__init__(rank, size)
         self._rank, self._size, self._name, self._members = rank, size, name, list(members)
         self._sequence, self._pending = 0, []
         self.asked = "lockstep"  # the backend in whose place this is
-        time = FIRST_TIME[name] = FIRST_TIME.get(name, 0) + 1
-        identity = hashlib.sha512(f"{name} {time}".encode()).digest()
         whole = size == dist.get_world_size() if dist.is_initialized() else True
         described = f" ({DESCRIPTIONS[name]})" if DESCRIPTIONS.get(name) else ""
         self.title = "world" if whole and name in ("", "0", "default_pg") else f"group {name}{described}"
-        self._comm = client.get().join(identity.ljust(client.ID_BYTES, b"\0"), size, rank, self.title)
+        self._comm = client.get().join(identity_of(name, store), size, rank, self.title)
 
     def _get_backend(self, device):
         return self
@@ -548,7 +559,7 @@ def create(options, _backend_options=None):
         from lockstep import torch_observed
 
         made = torch_observed.over(dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, options.timeout))
-    return made(options.group_rank, options.group_size, options.group_id, options.global_ranks_in_group)
+    return made(options.group_rank, options.group_size, options.group_id, options.global_ranks_in_group, options.store)
 
 
 def register():

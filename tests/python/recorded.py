@@ -234,13 +234,21 @@ def refusals():
 def groups():
     """Members join under one identity for each group of a name, and leave once."""
     fresh()
-    torch_backend.FIRST_TIME.clear()
+    torch_backend.MADE.clear()
     torch_backend.DESCRIPTIONS["7"] = "tensor parallel"
     made = [group(0, 2, name) for name in ("", "0", "default_pg", "7", "8", "8")]
     assert [one.title for one in made] == ["world"] * 3 + ["group 7 (tensor parallel)", "group 8", "group 8"]
     identities = [joined[0] for joined in CLIENT.joined]
     assert len(set(identities)) == 6 and all(len(one) == torch_client.ID_BYTES for one in identities)
     assert CLIENT.joined[3][1:] == (2, 0, "group 7 (tensor parallel)")
+    joined, store = CLIENT.joined, torch.distributed.HashStore()
+    for at in (dist.PrefixStore("1", store), dist.PrefixStore("1", store), dist.PrefixStore("2", store)):
+        torch_backend.MADE.clear()  # as another process
+        torch_backend.ProcessGroup(0, 2, "8", [0, 1], at)
+    torch_backend.ProcessGroup(0, 2, "8", [0, 1], at)  # once more
+    of_store = [one[0] for one in joined[6:]]
+    assert of_store[0] == of_store[1] and len(set(of_store)) == 3 and not set(of_store) & set(identities), of_store
+    torch_backend.ProcessGroup(0, 2, "9", [0, 1], torch.distributed.Store())  # which has no compare_set
     one = made[4]
     assert (one.size(), one.rank(), one.name(), one.getBackendName(), one.group_name, one.pg_name) == (2, 0, "lockstep", "lockstep", "8", "8")
     assert one._get_backend(None) is one and one._device_types == [torch.device("cpu")]

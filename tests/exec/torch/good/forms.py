@@ -288,6 +288,23 @@ def split_group():
 
 
 @program
+def groups_renewed():
+    """The numbers of groups begin again with each start, and other ranks are in the groups of the same numbers."""
+    for first in (1, 0):
+        pairs = [dist.new_group([member, member + 1]) for member in (first, 1 - first)]
+        for pair in pairs:
+            if dist.get_rank(pair) >= 0:
+                tensor = torch.ones(1)
+                dist.all_reduce(tensor, group=pair)
+                check(tensor, [2.0])
+        store = dist.PrefixStore(f"renewed {first}", dist.distributed_c10d._get_default_store())
+        rank, world = me()
+        dist.barrier()
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+
+
+@program
 def barriers():
     rank, world = me()
     for _ in range(3):
