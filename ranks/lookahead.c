@@ -16,6 +16,7 @@
 
 typedef struct traced {
     ls_call call;
+    uint64_t thread;  // that issues it; 0: the rank's only one
 } traced;
 
 struct ls_lookahead {
@@ -33,7 +34,7 @@ struct ls_lookahead {
 static void trace(ls_lookahead *look, int member, const ls_request *request) {
     if (look->counts[member] < look->depth) {
         look->calls[(size_t)member * (size_t)look->depth + (size_t)look->counts[member]++] =
-            (traced){request->call};
+            (traced){request->call, request->issuer.thread};
     }
 }
 
@@ -175,6 +176,22 @@ static void add_next_calls(ls_text *text, const ls_lookahead *look, int member) 
     }
 }
 
+// Threads that share a communicator race for its order.
+static void add_threads(ls_text *text, const ls_lookahead *look) {
+    const ls_comm *comm = look->shared->comm;
+    for (int m = 0; m < comm->size; m++) {
+        for (int i = 1; i < look->counts[m]; i++) {
+            if (at(look, m, i)->thread != at(look, m, 0)->thread) {
+                ls_text_printf(text,
+                               "several threads of rank %d call on %s, in no order; each needs a "
+                               "communicator or process group of its own\n",
+                               comm->ranks[m], comm->name);
+                return;
+            }
+        }
+    }
+}
+
 // Keeps whom the members alone would have named.
 static void keep_others(ls_spmd *run, const ls_check_failure *before,
                         const ls_check_failure *after) {
@@ -203,8 +220,9 @@ void ls_lookahead__end(ls_spmd *run) {
     const char *name = look->found ? ls_finding_name(look->failure.id) : look->error;
     bool on = look->found && run->checks[look->failure.id];
     if (on) {
-        ls_text_printf(&text, "%s%s%s", why != NULL ? why : "", why != NULL ? "\n" : "",
-                       look->sides);
+        ls_text_printf(&text, "%s%s", why != NULL ? why : "", why != NULL ? "\n" : "");
+        add_threads(&text, look);
+        ls_text_printf(&text, "%s", look->sides);
         const ls_comm *comm = look->shared->comm;
         int shown = 0;
         for (int m = 0; m < comm->size && shown < 2; m++) {

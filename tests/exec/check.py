@@ -20,6 +20,7 @@ CASES = {
     "working": (None, [], None, 0, []),
     "session": ("collective.op_mismatch", [1], "session", 1, []),
     "opposite": ("deadlock.cross_communicator", [0, 1], "opposite", 1, []),
+    "shared": ("collective.order_mismatch", [1], "shared", 1, []),
     "joins": ("deadlock.cross_communicator", [0, 1], "joins", 1, []),
     "op": ("collective.op_mismatch", [2], "op", 1, []),
     "dtype": ("collective.dtype_mismatch", [2], "dtype", 1, []),
@@ -127,6 +128,8 @@ def main():
     name, ranks, mark, code, _ = expected
     found = result["findings"][0] if result["findings"] else {"id": None, "ranks": [], "where": ""}
     where = f"{os.path.basename(source)}:{mark_line(source, mark)}" if mark else ""
+    if (case == "shared") != ("several threads of rank" in found.get("text", "")):
+        wrong.append("whether threads share the communicator")
     wrong += [f"{what}: {is_!r}, not {should!r}" for what, is_, should in (
         ("finding", found["id"], name), ("ranks", found["ranks"], ranks),
         ("exit code", done.returncode, code)) if is_ != should]

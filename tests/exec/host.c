@@ -185,18 +185,22 @@ static void wait_apart(const ls_client_region *in, const ls_client_region *out) 
 }
 
 // ---- Threads ------------------------------------------------------------------------------------
-// A sum of nothing on one communicator, not waited for.
-static uint32_t begin_sum(uint32_t comm) {
+// A reduction of nothing on one communicator, not waited for.
+static uint32_t begin_reduction(uint32_t comm, ls_op op) {
     const ls_client_call made = {.comm = comm,
                                  .kind = LS_ALL_REDUCE,
                                  .dtype = LS_F64,
-                                 .op = LS_SUM,
+                                 .op = op,
                                  .send.memory = LS_WIRE_NONE,
                                  .recv.memory = LS_WIRE_NONE,
                                  .stream = LS_WIRE_NO_STREAM};
     uint32_t slot = 0;
-    CHECK(ls_client_issue(&slot, client, &made));  // MARK opposite joins
+    CHECK(ls_client_issue(&slot, client, &made));  // MARK opposite joins shared
     return slot;
+}
+
+static uint32_t begin_sum(uint32_t comm) {
+    return begin_reduction(comm, LS_SUM);
 }
 
 static void end_sum(uint32_t slot) {
@@ -221,6 +225,27 @@ static void cross(bool threads) {
             CHECK(pthread_join(thread, NULL));
         } else {
             slots[i] = begin_sum(is_aside ? aside : world);
+        }
+    }
+    end_sum(slots[0]);
+    end_sum(slots[1]);
+}
+
+static void *begin_maximum(void *out) {
+    *(uint32_t *)out = begin_reduction(world, LS_MAX);
+    return NULL;
+}
+
+// Two threads share a communicator. On rank 1 the other one is first.
+static void share_world(void) {
+    uint32_t slots[2];
+    for (int i = 0; i < 2; i++) {
+        if ((i == 0) == (rank == 1)) {
+            pthread_t thread;
+            CHECK(pthread_create(&thread, NULL, begin_maximum, &slots[i]));
+            CHECK(pthread_join(thread, NULL));
+        } else {
+            slots[i] = begin_sum(world);
         }
     }
     end_sum(slots[0]);
@@ -317,6 +342,8 @@ static void call_from_threads(const char *bug) {
         apart_in_time();
     } else if (strcmp(bug, "joins") == 0) {
         join_threads();
+    } else if (strcmp(bug, "shared") == 0) {
+        share_world();
     }
 }
 
