@@ -152,6 +152,7 @@ class Capture:
         self._folder, self._placements, self._mesh = folder, placements if self._ranks > 1 and placements else {}, mesh
         self._tensors, self._index, self._hooks, self._not_kept, self._notes = {}, [], [], {}, {}
         self._step, self._stepped, self._calls, self._graded, self._made = 0, False, {}, {}, {}
+        self._kept = {}  # by name, also the values of an earlier name
         self._latest = {}  # for each parameter: the name of its values, and their version
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
@@ -230,8 +231,8 @@ class Capture:
         if self._limit is not None and self._step >= self._limit and not name.startswith("end "):
             self._not_kept.setdefault(f"steps from {self._limit} on", f"the first {self._limit} steps are kept, and the weights at the end")
             return
-        if name in self._tensors:
-            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}) != self._tensors[name]:
+        if name in self._kept:
+            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}) != self._kept[name]:
                 self._not_kept.setdefault(name, "there are several of this name; the first is compared")
             return
         if not isinstance(tensor, torch.Tensor):
@@ -255,9 +256,10 @@ class Capture:
             return
         kept, before = self._raw(tensor, entry), self._state.get(of)
         if before is not None and self._tensors.get(before) == kept:
-            entry["as"] = before  # the values of an earlier name are written once
+            entry["as"], kept = before, self._tensors[before]  # the values of an earlier name are written once
         else:
             self._tensors[name] = kept
+        self._kept[name] = kept
         self._index.append(entry)
 
     def _raw(self, tensor, entry):
@@ -404,11 +406,18 @@ class Capture:
             made = {"by": "rounded", "in": next((kind for key, kind in ROUNDED.items() if key in hook), "f32")}
         self._keep(f"step {self._step} gradient {name}", parameter.grad, f"gradient {name}", made=made, **about)
 
-    def _before(self, optimizer=None):
+    def _is_updated(self, name, parameter):
+        """Whether the program changed a parameter since it was noted, without an optimizer."""
+        known = self._latest.get(name)
+        return known is not None and known[1] != parameter._version and not self._sharded
+
+    def _before(self, optimizer=None, taken=True):
         mine = None if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in reversed(self._parameters()):
             if _fused(parameter) and parameter.grad is None:
                 self._not_kept.setdefault(f"step {self._step} gradient {name}", "the backward itself updates it")
+            elif not taken and self._is_updated(name, parameter):  # by hand: who reduces the gradient may keep it elsewhere
+                self._not_kept.setdefault(f"step {self._step} gradient {name}", "the program changed the parameter without an optimizer")
             elif (mine is None or id(parameter) in mine) and parameter.grad is not None:
                 self._note_gradient(name, parameter)
 
@@ -431,7 +440,7 @@ class Capture:
         if self._hooks is None:
             return
         if not self._stepped:
-            self._before()
+            self._before(taken=False)
         for name, parameter in self._parameters():
             self._note_state(f"end parameter {name}", name, parameter, fused=_fused(parameter) or None)
         self._leave_flat("end parameter")

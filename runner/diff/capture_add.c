@@ -48,11 +48,7 @@ static int tensor_named(ls_captured **out, ls_capture *capture, const char *name
     const ls_captured *known = ls_capture_find(capture, name);
     if (known != NULL) {
         *out = &capture->tensors[known - capture->tensors];
-        return known->dtype == dtype
-                   ? LS_OK
-                   : LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s is of %s on one rank, of %s on another",
-                             capture->path, name, ls_dtype_name(known->dtype),
-                             ls_dtype_name(dtype));
+        return LS_OK;
     }
     if (capture->count == capture->capacity) {
         LS_TRY(grow(capture));
@@ -108,6 +104,13 @@ int ls_capture__add(ls_captured **out, ls_capture *capture, const char *name, in
         (tensor->piece_count > 0 && tensor->pieces[tensor->piece_count - 1].rank >= rank)) {
         return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s stands twice for rank %d", capture->path, name,
                        rank);
+    }
+    if ((ls_dtype)at->dtype != tensor->dtype && tensor->otherwise == NULL) {
+        tensor->otherwise =
+            ls_arena_printf(capture->arena, "it is of %s on rank %d, of %s on rank %d",
+                            ls_dtype_name(tensor->dtype), tensor->pieces[0].rank,
+                            ls_dtype_name((ls_dtype)at->dtype), rank);
+        LS_TRY(tensor->otherwise != NULL ? LS_OK : LS_ERR_MEMORY);
     }
     ls_capture_piece *piece = &tensor->pieces[tensor->piece_count++];
     *piece = (ls_capture_piece){.rank = rank, .file = file, .at = at, .size.ndim = at->ndim};

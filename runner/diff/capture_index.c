@@ -185,16 +185,20 @@ static int read_other(ls_captured *tensor, ls_capture *capture, const json_t *en
     return status;
 }
 
-// Whether a tensor's values are of a prime field, on all ranks alike.
+// Whether a tensor's values are of a prime field. Floats of one rank may be integers of another.
 static int read_field(ls_captured *tensor, ls_capture *capture, const char *path,
-                      const json_t *entry) {
+                      const json_t *entry, ls_dtype dtype) {
     json_int_t modulus = json_integer_value(json_object_get(entry, "modulus"));
-    bool first = tensor->piece_count == 1;
-    if (modulus < 0 || modulus > UINT32_MAX || (modulus > 0 && tensor->dtype != LS_I64) ||
-        (!first && tensor->modulus != (uint64_t)modulus)) {
+    const ls_capture_piece *first = &tensor->pieces[0], *last = first + tensor->piece_count - 1;
+    if (modulus < 0 || modulus > UINT32_MAX || (modulus > 0 && dtype != LS_I64)) {
         return ls_capture__malformed(path, tensor->name, "modulus");
     }
-    tensor->modulus = (uint64_t)modulus;
+    if (last != first && tensor->modulus != (uint64_t)modulus && tensor->otherwise == NULL) {
+        tensor->otherwise = ls_arena_printf(
+            capture->arena, "it has other numbers on rank %d than on rank %d (modulus)", last->rank,
+            first->rank);
+    }
+    tensor->modulus = last == first ? (uint64_t)modulus : tensor->modulus;
     tensor->opaque = tensor->opaque != NULL ? tensor->opaque : read_name(capture, entry, "opaque");
     return ls_arena_failed(capture->arena) ? LS_ERR_MEMORY : LS_OK;
 }
@@ -231,7 +235,7 @@ static int read_entry(ls_capture *capture, const char *path, const json_t *entry
     if (status != LS_OK) {
         return status == LS_ERR_MEMORY ? status : ls_capture__malformed(path, name, "placements");
     }
-    LS_TRY(read_field(tensor, capture, path, entry));
+    LS_TRY(read_field(tensor, capture, path, entry, (ls_dtype)at->dtype));
     if (!first) {
         // Values that one rank changed are compared on all ranks.
         bool same = as != NULL && tensor->as != NULL && strcmp(tensor->as, as) == 0;

@@ -347,12 +347,9 @@ static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *ru
         calls_of(d, d->sides.ref, ref->name) != calls_of(d, d->sides.run, ref->name)) {
         return omit(d, name, "the module's calls are of other parts of the batch");
     }
-    if (why != NULL && (p.ref.unknown || p.run.unknown)) {
-        return omit(d, name, "its placements are not known");
-    }
-    if (why != NULL && ref->optional && ref->dtype != run->dtype && ls_dtype_is_float(ref->dtype) &&
-        ls_dtype_is_float(run->dtype)) {
-        return omit(d, name, "the two runs compute it in different types");
+    const char *reason = ls_diff__beyond(&d->sides, &p, ref, run, why != NULL);
+    if (reason != NULL) {
+        return omit(d, name, reason);
     }
     return why != NULL ? note_wrong(d, run, why) : compare_assembled(d, name, &p);
 }

@@ -61,6 +61,11 @@ int ls_diff__place(ls_assembled *out, ls_arena *arena, const ls_shape *like);
 // Assembles a tensor of both sides. *why: they cannot be compared; NULL: they can. (pair.c)
 int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
                   const ls_captured *ref, const ls_captured *run);
+// Why a pair is not compared; NULL: it is. `unlike`: the sides cannot be assembled alike. (pair.c)
+const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair,
+                            const ls_captured *ref, const ls_captured *run, bool unlike);
+// Whether a tensor is an activation of the model as a whole, by its name. (pair.c)
+bool ls_diff__is_root(const ls_captured *tensor);
 // The allowed value in copy `copy`. (allow.c)
 int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                    int copy);

@@ -16,8 +16,9 @@ int ls_diff__field_leave(ls_stage_result *stage, ls_arena *arena, const char *op
 int ls_diff__field_state(const char **out, const ls_comparison *comparison,
                          const ls_diff_sides *sides);
 
-// Whether the copies of an activation's gradient add up to the reference's: each rank has the part
-// of its own samples. (field_explain.c, as the next)
+// Whether the copies of an activation add up to the reference's: of a gradient each rank has the
+// part of its own samples, of a module's output that of its rows or columns of the weights.
+// (field_explain.c, as the next)
 bool ls_diff__field_is_parts(const ls_diff_sides *sides, const ls_diff_pair *pair);
 // Appends why a tensor differs, if that is found; as ls_diff_explain().
 bool ls_diff__field_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pair *pair,

@@ -371,9 +371,10 @@ static bool fill_sides(numbers *v, ls_arena *arena, const ls_assembled *of) {
 bool ls_diff__field_is_parts(const ls_diff_sides *sides, const ls_diff_pair *pair) {
     const ls_assembled *run = &pair->run;
     numbers v = {.due = pair->wanted[0], .count = run->count, .p = run->of->modulus};
-    return v.p > 0 && run->of->optional && run->copies > 1 && pair->same &&
-           strstr(run->of->name, " backward ") != NULL && fill_sides(&v, sides->arena, run) &&
-           v.sides > 1 && sums_to_due(&v, 1);
+    bool may_be = strstr(run->of->name, " backward ") != NULL ||
+                  (strstr(run->of->name, " forward ") != NULL && !ls_diff__is_root(run->of));
+    return v.p > 0 && run->of->optional && run->copies > 1 && pair->same && may_be &&
+           fill_sides(&v, sides->arena, run) && v.sides > 1 && sums_to_due(&v, 1);
 }
 
 bool ls_diff__field_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pair *pair,

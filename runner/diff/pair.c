@@ -153,6 +153,50 @@ static bool is_part(ls_captured *placed, int *ranks, const ls_diff_sides *d, con
     return true;
 }
 
+bool ls_diff__is_root(const ls_captured *tensor) {
+    const char *const kinds[] = {"input model", "forward model", "backward model"};
+    size_t number = 0, at = ls_diff__step(&number, tensor->name);
+    bool found = false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t length = strlen(kinds[i]);
+        found = found || (strncmp(tensor->name + at, kinds[i], length) == 0 &&
+                          (tensor->name[at + length] == ' ' || tensor->name[at + length] == 0));
+    }
+    return tensor->optional && found;
+}
+
+// Whether two ranks share no parameter or buffer, and each has some: a model is then a stage of a
+// pipeline, and its input and output are others than the whole model's.
+static bool has_stages(const ls_diff_sides *d, const ls_captured *run) {
+    for (int i = 1; i < run->piece_count; i++) {
+        int first = run->pieces[0].rank, other = run->pieces[i].rank;
+        bool shared = !has_own(d, d->run, first, other) || !has_own(d, d->run, other, first);
+        for (size_t t = 0; t < d->run->count && !shared; t++) {
+            const ls_captured *tensor = &d->run->tensors[t];
+            shared = !tensor->optional && !tensor->part && has_rank(tensor, first) &&
+                     has_rank(tensor, other);
+        }
+        if (!shared) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair,
+                            const ls_captured *ref, const ls_captured *run, bool unlike) {
+    if (unlike && (pair->ref.unknown || pair->run.unknown)) {
+        return "its placements are not known";
+    }
+    if (ls_diff__is_root(run) && has_stages(sides, run)) {
+        return "the ranks' models are stages of a pipeline";
+    }
+    return unlike && ref->optional && ref->dtype != run->dtype && ls_dtype_is_float(ref->dtype) &&
+                   ls_dtype_is_float(run->dtype)
+               ? "the two runs compute it in different types"
+               : NULL;
+}
+
 int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
                   const ls_captured *ref, const ls_captured *run) {
     const ls_captured *of_parts = ls_capture_find(sides->run, run->parts);

@@ -199,6 +199,127 @@ class Last(nn.Module):
         return given[0][:, -1]
 
 
+class Stage(nn.Module):
+    """Layers of one rank under their names in the whole; the first takes words, the others what the layer before gives."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(10)
+        every = nn.ModuleDict({"words": nn.Embedding(20, 8), "first": nn.Linear(8, 8), "second": nn.Linear(8, 8), "out": nn.Linear(8, 20)})
+        own_names = list(every)[:2] if RANK == 0 else list(every)[2:]
+        self.layers = nn.ModuleDict({name: every[name] for name in (own_names if RANKS > 1 else every)})
+
+    def forward(self, x):
+        for name, layer in self.layers.items():
+            x = layer(x) if name == "words" else torch.tanh(layer(x))
+        return x
+
+
+def right_stages():
+    """A pipeline by hand, with micro-batches."""
+    model, ids = Stage(), IDS[:, 0]
+    with lockstep.capture(model, "right stages", gradient_scale=1):
+        stepper = torch.optim.SGD(model.parameters(), lr=0.1)
+        for part in range(2):
+            x = ids.chunk(2)[part]
+            if RANK == 1:
+                x = torch.empty(6, 8)
+                dist.recv(x, 0)
+                x.requires_grad_()
+            out = model(x)
+            if RANKS > 1 and RANK == 0:
+                dist.send(out.detach(), 1)
+                gradient = torch.empty_like(out)
+                dist.recv(gradient, 1)
+                out.backward(gradient)
+            else:
+                (F.cross_entropy(out, IDS[:, 1].chunk(2)[part]) / 2).backward()
+            if RANK == 1:
+                dist.send(x.grad, 0)
+        stepper.step()
+
+
+class Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(_, x):
+        x = x.clone()
+        if RANKS > 1:
+            dist.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(_, gradient):
+        return gradient
+
+
+def right_table():
+    """A table whose rows the ranks share: a rank's bags are parts of sums."""
+    torch.manual_seed(11)
+    rows = 20 // RANKS
+    table, out = nn.EmbeddingBag(rows, 8, mode="sum", _weight=torch.randn(20, 8).chunk(RANKS)[RANK].clone()), nn.Linear(8, 4)
+
+    class Bags(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = table, out
+
+        def forward(self, ids):
+            at = ids - RANK * rows
+            mine = (at >= 0) & (at < rows)
+            return self.out(Summed.apply(self.table(at.clamp(0, rows - 1), per_sample_weights=mine.float())))
+
+    model = Bags()
+    with lockstep.capture(model, "right table", gradient_scale=1):
+        stepper = torch.optim.SGD(model.parameters(), lr=0.1)
+        (model(IDS) - TARGET).square().mean().backward()
+        stepper.step()
+
+
+def right_by_no_optimizer():
+    """The ranks reduce gradients elsewhere, and change the parameters themselves."""
+    model = mlp()
+    with lockstep.capture(model, "right by no optimizer"):
+        (model(own(INPUT)) - own(TARGET)).square().mean().backward()
+        for parameter in model.parameters():
+            gradient = Summed.apply(parameter.grad) / RANKS
+            parameter.data.sub_(gradient, alpha=0.1)
+            with torch.no_grad():
+                parameter.mul_(0.5)
+
+
+def right_two_optimizers():
+    """Each step of an optimizer notes the buffers, which keep their values."""
+    model = mlp()
+    model.register_buffer("order", torch.tensor([1, 0]))
+    with lockstep.capture(ddp(model), "right two optimizers") as capture:
+        steppers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (model[0], model[3])]
+        for _ in range(2):
+            capture.root.zero_grad()
+            (capture.root(own(INPUT)) - own(TARGET)).square().mean().backward()
+            reduce_gradients(model)
+            for stepper in steppers:
+                stepper.step()
+
+
+def wrong_table():
+    """A module whose output is a part of a sum, which nobody adds up."""
+    torch.manual_seed(12)
+    table, out = nn.EmbeddingBag(20 // RANKS, 8, mode="sum", _weight=torch.randn(20, 8).chunk(RANKS)[RANK].clone()), nn.Linear(8, 4)
+
+    class Bags(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = table, out
+
+        def forward(self, ids):
+            at = ids - RANK * (20 // RANKS)
+            mine = (at >= 0) & (at < 20 // RANKS)
+            return self.out(self.table(at.clamp(0, 20 // RANKS - 1), per_sample_weights=mine.float()))
+
+    with lockstep.capture(Bags(), "wrong table") as capture, torch.no_grad():
+        capture.root(IDS)
+
+
 def wrong_eps():
     model = mlp()
     model[2].eps = 1.1e-5 if RANKS > 1 else 1e-5
