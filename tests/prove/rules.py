@@ -162,6 +162,32 @@ def fused_adamw(p, g, m, s, t):
     return made[0], made[2], made[3]
 
 
+def adam(p, g, m, s, t):
+    g = g + p * 0.5
+    m, s = m.lerp(g, 1 - 0.5), s * 0.75 + g * g * (1 - 0.75)
+    return p - (m / ((s.sqrt() / (1 - 0.75) ** 0.5) + 0.5)) * (0.1 / (1 - 0.5)), m, s
+
+
+def fused_adam(p, g, m, s, t):
+    made = [one.clone() for one in (p, g, m, s, t)]
+    torch._fused_adam_([made[0]], [made[1]], [made[2]], [made[3]], [], [made[4]], lr=0.1, beta1=0.5, beta2=0.75, weight_decay=0.5,
+                       eps=0.5, amsgrad=False, maximize=False)
+    return made[0], made[2], made[3]
+
+
+def sgd(p, g, m):
+    g = p * 0.5 - g
+    m = m * 0.75 + g * (1 - 0.25)
+    return p - (g + m * 0.75) * 0.1, m
+
+
+def fused_sgd(p, g, m):
+    made = [one.clone() for one in (p, g, m)]
+    torch._fused_sgd_([made[0]], [made[1]], [made[2]], weight_decay=0.5, momentum=0.75, lr=0.1, dampening=0.25, nesterov=True, maximize=True,
+                      is_first_step=False)
+    return made[0], made[2]
+
+
 def bag(w, ids, offsets):
     return F.embedding_bag(ids, w, offsets, mode="mean")
 
@@ -255,8 +281,78 @@ CASES = [
     numeric(lambda x: F.max_pool2d(x, 2), IMAGE), numeric(grad(lambda x: F.max_pool2d(x, 2)), IMAGE), numeric(lambda x: F.avg_pool2d(x, 2), IMAGE),
     same(bag, bag_by_rows, ints(5, 3), IDS, torch.tensor([0, 2])), same(grad(bag), grad(bag_by_rows), ints(5, 3), IDS, torch.tensor([0, 2])),
     same(lambda w, *of: bag(w.detach().requires_grad_(), *of).detach(), bag_by_rows, ints(5, 3), IDS, torch.tensor([0, 2])),
-    same(fused_adamw, adamw, A, B, C, C * C, torch.tensor(1.0)),
+    same(fused_adamw, adamw, A, B, C, C * C, torch.tensor(1.0)), same(fused_adam, adam, A, B, C, C * C, torch.tensor(1.0)), same(fused_sgd, sgd, A, B, C),
 ]
+
+# FBGEMM's tables: one of 5 x 4 with two features, one of 4 x 8; bags of two samples.
+TABLE_IDS, TABLE_LENGTHS = torch.tensor([3, 0, 2, 2, 1, 4, 0, 3, 3]), torch.tensor([1, 2, 0, 3, 2, 1])
+TABLE_OFFSETS = torch.cat([torch.zeros(1, dtype=torch.long), TABLE_LENGTHS.cumsum(0)])
+FACTORS = torch.tensor([1., 2, -1, 3, 2, 4, -2, 1, 5])
+
+
+def by_table(optimizer, pooling, weighted, dense=False):
+    """The outputs, the changed tables, and the factors' gradients, by FBGEMM."""
+    def run(small, large):
+        module = tables.DenseTableBatchedEmbeddingBagsCodegen if dense else tables.SplitTableBatchedEmbeddingBagsCodegen
+        if dense:
+            made = module([(5, 4), (4, 8)], feature_table_map=[0, 0, 1], pooling_mode=pooling, use_cpu=True)
+        else:
+            where = (tables.EmbeddingLocation.HOST, tables.ComputeDevice.CPU)
+            made = module([(5, 4, *where), (4, 8, *where)], feature_table_map=[0, 0, 1], optimizer=optimizer, learning_rate=0.5, eps=0.25,
+                          pooling_mode=pooling, stochastic_rounding=False)
+        parts = made.split_embedding_weights()
+        for part, given in zip(parts, (small, large)):
+            part.data.copy_(given)
+        factors = FACTORS.clone().requires_grad_() if weighted else None
+        out = made(TABLE_IDS, TABLE_OFFSETS, factors)
+        (out * (torch.arange(out.numel()).view(out.shape) + 2.)).sum().backward()
+        changed = [made.weights.grad] if dense else [part.detach().clone() for part in parts]
+        return [out.detach(), *(one.reshape(-1) for one in changed), *([factors.grad] if weighted else [])]
+    return run
+
+
+def by_rows(optimizer, pooling, weighted, dense=False):
+    def run(small, large):
+        leaves = [small.clone().requires_grad_(), large.clone().requires_grad_()]
+        factors = FACTORS.clone().requires_grad_() if weighted else None
+        bags = []
+        for feature, table in enumerate((0, 0, 1)):
+            for sample in range(2):
+                at = slice(int(TABLE_OFFSETS[2 * feature + sample]), int(TABLE_OFFSETS[2 * feature + sample + 1]))
+                rows = leaves[table][TABLE_IDS[at]]
+                rows = rows * factors[at].unsqueeze(1) if weighted else rows
+                made = rows.sum(0)
+                bags.append(made / len(rows) if pooling == tables.PoolingMode.MEAN and len(rows) else made)
+        out = torch.stack([torch.cat(bags[sample::2]) for sample in range(2)])
+        (out * (torch.arange(out.numel()).view(out.shape) + 2.)).sum().backward()
+        changed = []
+        for leaf in leaves:
+            g, kind = leaf.grad, tables.OptimType
+            below = {kind.EXACT_SGD: lambda: 1, kind.EXACT_ADAGRAD: lambda: (g * g).sqrt() + 0.25,
+                     kind.EXACT_ROWWISE_ADAGRAD: lambda: (g * g).mean(1, keepdim=True).sqrt() + 0.25}[optimizer]()
+            changed.append((leaf.detach() - g / below * 0.5).reshape(-1))
+        changed = [torch.cat([leaf.grad.reshape(-1) for leaf in leaves])] if dense else changed
+        return [out.detach(), *changed, *([factors.grad] if weighted else [])]
+    return run
+
+
+try:
+    import fbgemm_gpu  # noqa: F401
+    import fbgemm_gpu.split_table_batched_embeddings_ops_training as tables
+
+    KINDS, POOLED = tables.OptimType, tables.PoolingMode
+    SMALL, LARGE = ints(5, 4, dtype=torch.float32), ints(4, 8, dtype=torch.float32)
+    CASES += [same(by_table(*how), by_rows(*how), SMALL, LARGE) for how in (
+        (KINDS.EXACT_SGD, POOLED.SUM, False), (KINDS.EXACT_SGD, POOLED.MEAN, False), (KINDS.EXACT_SGD, POOLED.SUM, True),
+        (KINDS.EXACT_ADAGRAD, POOLED.SUM, False), (KINDS.EXACT_ADAGRAD, POOLED.SUM, True), (KINDS.EXACT_ROWWISE_ADAGRAD, POOLED.SUM, False),
+        (KINDS.EXACT_ROWWISE_ADAGRAD, POOLED.MEAN, False), (KINDS.EXACT_ROWWISE_ADAGRAD, POOLED.SUM, True),
+        (KINDS.EXACT_SGD, POOLED.SUM, False, True), (KINDS.EXACT_SGD, POOLED.MEAN, False, True))]
+    CASES.append(numeric(lambda a: torch.ops.fbgemm.permute_pooled_embs_split(
+        a, torch.tensor([0, 1, 4]), torch.tensor([1, 0]), torch.tensor([0, 3, 4]), torch.tensor([1, 0])), A.float()))
+except ImportError:  # its rules are not used without it
+    for table in (rules.RULES, layers.FUSED):
+        for name in [name for name in table if "embedding_codegen" in name or name.startswith("split_embedding") or name == "permute_pooled_embs_split"]:
+            del table[name]
 
 _used = set()
 
@@ -289,11 +385,16 @@ RATIO = {"logsumexp", "logaddexp", "log_sigmoid_forward", "softplus", "log"}
 def survivors(uses):
     """Rules of which no case notices an error. uses: of each rule, the cases that run it."""
     left = []
-    tables = (rules.RULES, rules.LATE)
     for name, cases in sorted(uses.items()):
-        table = tables[0] if name in tables[0] else tables[1]
+        table = next(table for table in (rules.RULES, rules.LATE, layers.FUSED) if name in table)
         right = table[name]
-        if name in RATIO:
+        if table is layers.FUSED:
+            def broken(func, args, options):
+                made = right(func, args, options)
+                changed = made[0] if isinstance(made[0], torch.Tensor) and "dense" in name else args[1] if "split" in name else args[0][0]
+                shadows.put(changed, field.add(shadows.get(changed), 1))
+                return made
+        elif name in RATIO:
             def broken(*arguments, **options):
                 made = right(*arguments, **options)
                 first = made[0] if isinstance(made, tuple) else made
@@ -335,6 +436,7 @@ def main():
     kernels_are_plain()
     recorded(rules.RULES)
     recorded(rules.LATE)
+    recorded(layers.FUSED)
     uses = {}
     for number, case in enumerate(CASES):
         _used.clear()
@@ -342,7 +444,7 @@ def main():
         for name in _used:
             uses.setdefault(name, []).append(case)
     assert not mode.FAILED and not mode.OPAQUE, (mode.FAILED, mode.OPAQUE)
-    never = sorted({*rules.RULES, *rules.LATE} - {*uses})
+    never = sorted({*rules.RULES, *rules.LATE, *layers.FUSED} - {*uses})
     left = survivors(uses)
     assert not never, ("rules without a case", never)
     assert not left, ("rules whose error no case notices", left)

@@ -247,17 +247,20 @@ def _momentum(params, grads, buffers, *, weight_decay, momentum, lr, dampening, 
     return [values, None, kept] if momentum else [values]
 
 
-FUSED = {"_fused_adam_": (_adam(False), (0, 2, 3)), "_fused_adamw_": (_adam(True), (0, 2, 3)), "_fused_sgd_": (_momentum, (0, None, 2))}
+def _lists(step, lists):
+    """A step of a fused optimizer, which changes some of its lists of tensors."""
+    def fused(func, args, kwargs):
+        made = step(*args, **kwargs)
+        if made is NotImplemented:
+            return made
+        out = func(*args, **kwargs)
+        for at, values in zip(lists, made):
+            for i, (tensor, value) in enumerate(zip(args[at] if at is not None else (), values or ())):
+                put(tensor, value, next((w for w in map(opaque, (tensor, *(one[i] for one in args[1:2]))) if w), None))
+        return (out,)
+    return fused
 
 
-def fused(name, func, args, kwargs):
-    """A step of a fused optimizer; NotImplemented: there is no rule for it."""
-    step, lists = FUSED[name]
-    made = step(*args, **kwargs)
-    if made is NotImplemented:
-        return made
-    out = func(*args, **kwargs)
-    for at, values in zip(lists, made):
-        for i, (tensor, value) in enumerate(zip(args[at] if at is not None else (), values or ())):
-            put(tensor, value, next((w for w in map(opaque, (tensor, *(one[i] for one in args[1:2]))) if w), None))
-    return (out,)
+# Operators that change their arguments: (operator, arguments, options) gives (its result,); NotImplemented: there is no rule for them.
+FUSED = {"_fused_adam_": _lists(_adam(False), (0, 2, 3)), "_fused_adamw_": _lists(_adam(True), (0, 2, 3)),
+         "_fused_sgd_": _lists(_momentum, (0, None, 2))}

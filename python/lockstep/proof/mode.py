@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from lockstep.proof import field, layers, rules, shadows
+from lockstep.proof import fbgemm, field, layers, rules, shadows  # noqa: F401 (fbgemm adds rules)
 from lockstep.proof.shadows import Value, is_float
 
 quiet = _disable_current_modes  # torch's operations within it have no values
@@ -72,7 +72,7 @@ class Field(TorchDispatchMode):
         if space == "fsdp":
             return _fsdp(name, func, args, kwargs)
         if name in layers.FUSED:
-            done = layers.fused(name, func, args, kwargs)
+            done = layers.FUSED[name](func, args, kwargs)
             if done is not NotImplemented:
                 return done[0]
         if name.startswith("_foreach_"):
@@ -124,11 +124,22 @@ class Field(TorchDispatchMode):
                         shadows.put(tensor, shadows.of_content(tensor))
                 return out
             value, why = self._without_rule(base, func, args, options, inputs, why)
+            self._change_arguments(func, args, kwargs, value, why)
         values = list(value) if isinstance(value, (tuple, list)) else [value]
         for tensor, given in zip(_outputs(out), values):
             if is_float(tensor) and given is not None:
                 shadows.put(tensor, given, why)
         return out
+
+    @staticmethod
+    def _change_arguments(func, args, kwargs, value, why):
+        """Arguments that an operator without a rule changes are unknown after it."""
+        if isinstance(value, _Hashed):
+            for at, argument in enumerate(func._schema.arguments):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    given = args[at] if at < len(args) else kwargs.get(argument.name)
+                    for tensor in given if isinstance(given, (list, tuple)) else [given]:
+                        shadows.put(tensor, value, why)
 
     def _ruled(self, name, args, options, out, mover=None, inputs=()):
         """The value by the table's rule; NotImplemented: it has none for these arguments."""
