@@ -137,9 +137,12 @@ class Capture:
     placements: for tensors that are no DTensors, {pattern of a name: "S(0), R"} over the dimensions of `mesh`.
     gradient_scale: the factor that makes a rank's gradient of an activation its part of the whole's; derived for DDP, FSDP2 and DTensor.
     steps: how many steps of the optimizer are kept; the weights at the end are kept in any case.
+    exact: keep values of exact arithmetic, as `lockstep prove` does. It lasts from here to the end of the process.
     """
 
-    def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None, steps=None):
+    def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None, steps=None, exact=False):
+        if exact:
+            proof.begin()
         if "LOCKSTEP_CAPTURE" in os.environ:
             from lockstep import models
 

@@ -1,20 +1,36 @@
 """A PyTorch program in exact arithmetic, for `lockstep prove`: a value of a prime field beside every float.
 
-With LOCKSTEP_PROVE in the environment, torch's operations run as they are, with a dispatch mode that computes the
-values (mode.py) by the rules of rules.py; collectives carry the values (collectives.py).
+With LOCKSTEP_PROVE in the environment, or from the first capture(exact=True) on, torch's operations run as they are, with
+a dispatch mode that computes the values (mode.py) by the rules of rules.py; collectives carry the values (collectives.py).
 """
 
 import os
 
+_begun = []
+
 
 def on():
-    return "LOCKSTEP_PROVE" in os.environ
+    return "LOCKSTEP_PROVE" in os.environ or bool(_begun)
+
+
+def begin():
+    """Starts it where the process was started without it."""
+    import torch.distributed as dist
+
+    from lockstep import under_exec
+
+    if on():
+        return
+    if dist.is_initialized() and dist.get_world_size() > 1 and not under_exec():
+        raise RuntimeError("lockstep: capture(exact=True) on several ranks needs lockstep's collectives: start the program with lockstep exec")
+    start()
 
 
 def start():
     """Called when torch has been imported."""
     from lockstep.proof import collectives, mode
 
+    _begun.append(True)
     _plain_recurrent_layers()
     collectives.install()
     mode.enter()
