@@ -15,7 +15,7 @@ ctypes.CDLL(LIBRARY, ctypes.RTLD_GLOBAL)
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-from lockstep.proof import field, layers, mode, rules, shadows  # noqa: E402
+from lockstep.proof import field, layers, mode, rules, shadows, ties  # noqa: E402
 
 aten = torch.ops.aten
 P = field.P
@@ -431,8 +431,26 @@ def kernels_are_plain():
         assert torch.equal(fast.long(), slow.long()) and fast.shape == slow.shape
 
 
+def near_ties():
+    """Comparisons that rounding decides are counted; others are not."""
+    a = torch.tensor([[0.1, 0.2, 0.3], [0.5, 0.25, 0.75]], dtype=torch.float64)
+    x = torch.stack([(a[0, 0] + a[0, 1]), a[0, 2], a[1, 0]])  # 0.1 + 0.2 and 0.3
+    for run, count in ((lambda: torch.relu(a[0, 0] + a[0, 1] - a[0, 2] + torch.tensor([0., 1.])), {"relu": 1}), (lambda: x.topk(2), {"topk": 1}),
+                       (lambda: x.topk(1), {}), (lambda: x.sort(), {"sort": 1}), (lambda: x[:2].max(0), {"max": 1}), (lambda: x.max(0), {}),
+                       (lambda: x.min(0), {"min": 1}), (lambda: x.argmin(), {"argmin": 1}), (lambda: x.argmin(0), {"argmin": 1}), (lambda: x[0] > x[1], {"gt": 1}),
+                       (lambda: x > 0.4, {}), (lambda: x[:1].clone().clamp_(max=a[0, 2]), {"clamp": 1}), (lambda: torch.maximum(x[0], x[1]), {"maximum": 1}),
+                       (lambda: torch.relu(a - a), {})):
+        with mode.Field():
+            for tensor in (a, x):
+                shadows.get(tensor)
+            ties.COUNT.clear()
+            run()
+        assert ties.COUNT == count, (dict(ties.COUNT), count)
+
+
 def main():
     torch.set_num_threads(1)
+    near_ties()
     kernels_are_plain()
     recorded(rules.RULES)
     recorded(rules.LATE)

@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from lockstep.proof import fbgemm, field, layers, rules, shadows  # noqa: F401 (fbgemm adds rules)
+from lockstep.proof import fbgemm, field, layers, rules, shadows, ties  # noqa: F401 (fbgemm adds rules)
 from lockstep.proof.shadows import Value, is_float
 
 quiet = _disable_current_modes  # torch's operations within it have no values
@@ -102,6 +102,9 @@ class Field(TorchDispatchMode):
         is_late = base in rules.LATE
         keeps = in_place or "out" in kwargs
         value = NotImplemented
+        compares = inputs and base in ties.CHECKS
+        if compares and keeps:
+            ties.look(base, _called_at, None, args, options)
         if is_late and keeps:  # the result decides, and the arguments are overwritten
             aside = func.overloadpacket.__name__.rstrip("_")
             packet = getattr(torch.ops.aten, aside, None)
@@ -112,6 +115,8 @@ class Field(TorchDispatchMode):
         if value is NotImplemented and not is_late and keeps and inputs:
             value, why = self._without_rule(base, func, args, options, inputs, why)
         out = func(*args, **kwargs)
+        if compares and not keeps:
+            ties.look(base, _called_at, out, args, options)
         floats = [tensor for tensor in _outputs(out) if is_float(tensor)]
         if not floats:
             return out
@@ -311,6 +316,8 @@ def enter():
 def _report():
     for name, error in FAILED.items():
         print(f"lockstep prove: the rule of {name} failed: {error}", file=sys.stderr)
+    if ties.COUNT:
+        print(f"lockstep prove: comparisons of floats that differ by rounding alone: {ties.listed()}", file=sys.stderr)
     if OPAQUE and int(os.environ.get("RANK") or 0) == 0:
         listed = ", ".join(f"{name} {count} times (first at {_where[name]})" for name, count in OPAQUE.most_common())
         print(f"lockstep prove: operators without a rule: {listed}", file=sys.stderr)
