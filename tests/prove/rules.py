@@ -196,6 +196,34 @@ def bag_by_rows(w, ids, offsets):
     return torch.stack([w[ids[:2]].sum(0) / 2, w[ids[2:]].sum(0) / 3])
 
 
+def grouped(q, k, v):
+    return attention(q, *(one.repeat_interleave(2, 1) for one in (k, v)))
+
+
+def masked_attention(q, k, v):
+    return (q @ k.transpose(-1, -2) * 0.5 + MASK).softmax(-1) @ v
+
+
+def weighted_bag(w):
+    return F.embedding_bag(IDS, w, torch.tensor([0, 2]), mode="sum", per_sample_weights=WEIGHTS)
+
+
+def weighted_bag_by_rows(w):
+    rows = w[IDS] * WEIGHTS.unsqueeze(1)
+    return torch.stack([rows[:2].sum(0), rows[2:].sum(0)])
+
+
+def shifted(x):
+    return x - x.amax(1, keepdim=True)
+
+
+def largest(x):
+    return x.amax(1, keepdim=True)
+
+
+MASK = torch.tensor([[0., -float("inf"), -float("inf")], [0.25, 0, -float("inf")], [0, 0, 0.5]], dtype=torch.float64)
+WEIGHTS = torch.tensor([1., 3, -2, 2, 5], dtype=torch.float64)
+FEW, OTHER = drawn(2, 1, 3, 4), drawn(2, 1, 3, 4)
 Q, K, V = drawn(2, 2, 3, 4), drawn(2, 2, 3, 4), drawn(2, 2, 3, 4)
 IMAGE, KERNEL, BIAS = ints(2, 2, 5, 5), ints(3, 2, 3, 3), ints(3)
 
@@ -279,6 +307,13 @@ CASES = [
     numeric(lambda x, w, b: F.conv2d(x, w, b), IMAGE, KERNEL, BIAS), numeric(lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1, dilation=2), IMAGE, KERNEL, BIAS),
     same(grad(lambda x, w, b: F.conv2d(x, w, b)), grad(correlate), IMAGE, KERNEL, BIAS), numeric(lambda x: F.conv2d(x, ints(4, 1, 3, 3), groups=2), IMAGE),
     numeric(lambda x: F.max_pool2d(x, 2), IMAGE), numeric(grad(lambda x: F.max_pool2d(x, 2)), IMAGE), numeric(lambda x: F.avg_pool2d(x, 2), IMAGE),
+    same(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), grouped, Q, FEW, OTHER),
+    same(grad(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)), grad(grouped), Q, FEW, OTHER),
+    same(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, MASK), masked_attention, Q, K, V),
+    same(grad(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, MASK)), grad(masked_attention), Q, K, V),
+    same(weighted_bag, weighted_bag_by_rows, ints(5, 3)), same(grad(weighted_bag), grad(weighted_bag_by_rows), ints(5, 3)),
+    same(lambda x: (shifted(x) + shifted(x)).exp(), lambda x: (x + x).exp() * (-largest(x)).exp() * (-largest(x)).exp(), X),
+    same(lambda x: (-shifted(x)).exp(), lambda x: 1 / shifted(x).exp(), X), same(lambda x: (shifted(x) - shifted(x)).exp(), torch.ones_like, X),
     same(bag, bag_by_rows, ints(5, 3), IDS, torch.tensor([0, 2])), same(grad(bag), grad(bag_by_rows), ints(5, 3), IDS, torch.tensor([0, 2])),
     same(lambda w, *of: bag(w.detach().requires_grad_(), *of).detach(), bag_by_rows, ints(5, 3), IDS, torch.tensor([0, 2])),
     same(fused_adamw, adamw, A, B, C, C * C, torch.tensor(1.0)), same(fused_adam, adam, A, B, C, C * C, torch.tensor(1.0)), same(fused_sgd, sgd, A, B, C),
