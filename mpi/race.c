@@ -38,8 +38,11 @@ static bool complete_before(const mpi_access *a, const uint64_t *clock) {
     return false;
 }
 
-static bool may_mix(const mpi_access *a, const mpi_access *b) {
-    if (!a->atomic || !b->atomic || a->basic != b->basic) {
+// apart: from the first byte of one to that of the other. Elements that overlap in a part are not
+// one element.
+static bool may_mix(const mpi_access *a, const mpi_access *b, ptrdiff_t apart) {
+    if (!a->atomic || !b->atomic || a->basic != b->basic ||
+        (a->basic != 0 && apart % (ptrdiff_t)ls_mpi__basic(a->basic)->size != 0)) {
         return false;
     }
     if (a->origin == b->origin) {
@@ -50,9 +53,9 @@ static bool may_mix(const mpi_access *a, const mpi_access *b) {
 }
 
 // Of two that have a byte in common and of which one writes.
-static bool conflict(const mpi_access *a, const mpi_access *b) {
+static bool conflict(const mpi_access *a, const mpi_access *b, ptrdiff_t apart) {
     bool own = a->local && b->local && a->origin == b->origin;
-    if (may_mix(a, b) || (own && (a->slot == b->slot || (!a->called && !b->called)))) {
+    if (may_mix(a, b, apart) || (own && (a->slot == b->slot || (!a->called && !b->called)))) {
         return false;  // two threads' own accesses are no matter of MPI
     }
     // Locks of one target let only one of them in where one is exclusive.
@@ -95,7 +98,7 @@ static mpi_access *find_race(mpi_rank *me, const mpi_range *range, const mpi_acc
         while ((at = ls_mpi__interval_search(&reached[writes], range->low, range->high, at)) !=
                NULL) {
             mpi_access *access = access_of(at);
-            if (conflict(access, now) && !complete_before(access, clock)) {
+            if (conflict(access, now, at->low - range->low) && !complete_before(access, clock)) {
                 return access;
             }
         }

@@ -130,7 +130,24 @@ static void locks_of_two_windows(void) {
     MPI_Win_free(&window);
 }
 
-CASES({"accumulate_of_another_type_first", accumulate_of_another_type_first},
+// Elements that overlap in a part are not one element, whatever the operation.
+static void accumulates_beside_each_other(void) {
+    static const int ones[4] = {1, 1, 1, 1};
+    MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, WORLD, &window);
+    MPI_Win_lock_all(0, window);
+    if (rank == 1) {
+        MPI_Accumulate(ones, 4, MPI_INT, 0, 0, 4, MPI_INT, MPI_SUM, window);
+        MPI_Win_flush(0, window);
+    } else if (rank == 2) {
+        // wrong: rma.race
+        MPI_Accumulate(ones, 4, MPI_INT, 0, wrong ? 5 : 4, 4, MPI_INT, MPI_SUM, window);
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+CASES({"accumulates_beside_each_other", accumulates_beside_each_other},
+      {"accumulate_of_another_type_first", accumulate_of_another_type_first},
       {"accumulate_of_another_operation_first", accumulate_of_another_operation_first},
       {"put_first", put_first}, {"locks_of_two_windows", locks_of_two_windows},
       {"stores_upwards", stores_upwards}, {"stores_downwards", stores_downwards},
