@@ -13,10 +13,11 @@ static bool owns(const mpi_rank *me) {
     return me->owned[0].root != NULL || me->owned[1].root != NULL;
 }
 
-// Threads of the program's own are watched for as long as they run.
+// Threads of the program's own are watched for as long as they run, the rank's from their first on.
 void ls_mpi__watch(mpi_rank *me) {
     if (pthread_equal(me->rank->thread, pthread_self()) != 0) {
-        ls_mpi__watched = owns(me) || me->window_count > 0 ? me : NULL;
+        bool used = owns(me) || me->window_count > 0 || me->rank->thread_count > 1;
+        ls_mpi__watched = used ? me : NULL;
     }
 }
 

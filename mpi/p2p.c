@@ -52,6 +52,16 @@ static int take_buffer(mpi_where at, const mpi_record *record) {
     return MPI_SUCCESS;
 }
 
+// While the call waits its buffer is the rank's other threads' matter, too.
+static mpi_owned *hold(mpi_where at, const mpi_side *side, bool writes) {
+    size_t count = (size_t)side->count;
+    if (at.me->rank->thread_count > 1) {
+        return ls_mpi__own(at.me, side->buf, count, side->type, writes, at.function);
+    }
+    ls_mpi__touch_typed(at.me, side->buf, count, side->type, writes, at.function);
+    return NULL;
+}
+
 static int blocking(mpi_where at, const mpi_message *m, MPI_Status *status) {
     mpi_record record;
     ls_request proto;
@@ -66,11 +76,12 @@ static int blocking(mpi_where at, const mpi_message *m, MPI_Status *status) {
     if (m->mode == MPI_MODE_BUFFERED) {
         MPI_TRY(take_buffer(at, &record));
     }
-    const mpi_side *side = m->send ? &record.send : &record.recv;
-    ls_mpi__touch_typed(at.me, side->buf, (size_t)side->count, side->type, !m->send, at.function);
+    mpi_owned *held = hold(at, m->send ? &record.send : &record.recv, !m->send);
     ls_mpi__message_proto(&proto, &record, m->send, m->peer, m->tag);
-    MPI_TRY(ls_mpi__message_post(at.me, &proto, &record, NULL));
-    int result = ls_mpi__received(at.me, &record);
+    int result = ls_mpi__message_post(at.me, &proto, &record, NULL);
+    ls_mpi__disown(at.me, held);
+    MPI_TRY(result);
+    result = ls_mpi__received(at.me, &record);
     ls_mpi__status(status, &record.status);
     return result;
 }
@@ -196,12 +207,12 @@ static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_mes
         ls_mpi__status_empty(&records[i].status);
         records[i].status.MPI_SOURCE = MPI_PROC_NULL;
     }
-    const mpi_side *out = &records[1].send, *in = &records[0].recv;
+    mpi_owned *held[2] = {NULL, NULL};
     if (send->peer != MPI_PROC_NULL) {
-        ls_mpi__touch_typed(at.me, out->buf, (size_t)out->count, out->type, false, at.function);
+        held[0] = hold(at, &records[1].send, false);
     }
     if (recv->peer != MPI_PROC_NULL) {
-        ls_mpi__touch_typed(at.me, in->buf, (size_t)in->count, in->type, true, at.function);
+        held[1] = hold(at, &records[0].recv, true);
     }
     int open = 0;
     for (int i = 0; i < 2; i++) {
@@ -213,6 +224,8 @@ static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_mes
         }
     }
     (void)ls_mpi__await(at.me, inner, open, false);
+    ls_mpi__disown(at.me, held[0]);
+    ls_mpi__disown(at.me, held[1]);
     ls_schedule__enter(at.me->rank);
     for (int i = 0; i < open; i++) {
         ls_request__free(at.me->rank, inner[i]);

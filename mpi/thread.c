@@ -137,6 +137,9 @@ EXPORT void ls_mpi_forks(void) {
     mpi_rank *me = ordered();
     if (me != NULL) {
         ls_mpi__threads_meet(me, true);
+        if (pthread_equal(me->rank->thread, pthread_self()) != 0) {
+            ls_mpi__watched = me;  // other threads may be about to make calls
+        }
     }
 }
 

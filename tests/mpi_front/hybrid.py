@@ -17,6 +17,8 @@ WRONG = (
     ("too_many", "p2p.unmatched_recv", ("too many",)),
     ("endless", "deadlock.cycle", ("endless",)),
     ("never_complete", "deadlock.cycle", ("never complete",)),
+    ("beside_receive", "buffer.use_before_wait", ("beside a receive",)),
+    ("beside_sendrecv", "buffer.use_before_wait", ("beside a sendrecv",)),
 )
 
 # ways that one rank shows: its polls end soonest

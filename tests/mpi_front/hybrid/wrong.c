@@ -107,6 +107,42 @@ static void *never_complete(void *arg) {
     return NULL;
 }
 
+// The rank's thread meets its peer, so that its other thread waits in its call by then.
+static void meet(void) {
+    int peer = (rank + 1) % size, got;
+    MPI_Sendrecv(&rank, 1, MPI_INT, peer, 8, &got, 1, MPI_INT, (rank + size - 1) % size, 8,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static int buffers[2];
+
+// A thread writes what another one receives into.
+static void *beside_receive(void *arg) {
+    if ((intptr_t)arg == 0) {
+        MPI_Recv(buffers, 1, MPI_INT, (rank + size - 1) % size, 7, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    } else {
+        meet();
+        buffers[0] = 5;  // wrong: beside a receive
+        MPI_Send(&rank, 1, MPI_INT, (rank + 1) % size, 7, MPI_COMM_WORLD);
+    }
+    return NULL;
+}
+
+static void *beside_sendrecv(void *arg) {
+    int peer = (rank + 1) % size, from = (rank + size - 1) % size, got;
+    if ((intptr_t)arg == 0) {
+        MPI_Sendrecv(&buffers[1], 1, MPI_INT, peer, 7, buffers, 1, MPI_INT, from, 9, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    } else {
+        meet();
+        buffers[1] = 5;  // wrong: beside a sendrecv
+        MPI_Send(&rank, 1, MPI_INT, peer, 9, MPI_COMM_WORLD);
+        MPI_Recv(&got, 1, MPI_INT, from, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     const char *way = argv[1];
     static const struct {
@@ -119,7 +155,9 @@ int main(int argc, char **argv) {
                 {"both_complete", both_complete},
                 {"too_many", too_many},
                 {"endless", endless},
-                {"never_complete", never_complete}};
+                {"never_complete", never_complete},
+                {"beside_receive", beside_receive},
+                {"beside_sendrecv", beside_sendrecv}};
     begin(&argc, &argv, MPI_THREAD_MULTIPLE);
     int got = 0;
     MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
