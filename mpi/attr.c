@@ -156,11 +156,11 @@ int ls_mpi__attributes_free(mpi_rank *me, int handle, mpi_attribute **attributes
 
 // ---- MPI's own ----------------------------------------------------------------------------------
 static int tag_ub = 0x3fffffff, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, global = 1, universe,
-           appnum, last_code = MPI_ERR_LASTCODE;
+           appnum;
 
-static bool predefined(int keyval, void *value, int *flag) {
+static bool predefined(const mpi_rank *me, int keyval, void *value, int *flag) {
     universe = ls_mpi__state.rank_count;
-    int *const values[] = {&tag_ub, &host, &io, &global, &universe, &last_code, &appnum};
+    int *const values[] = {&tag_ub, &host, &io, &global, &universe, ls_mpi__last_code(me), &appnum};
     if (keyval < MPI_TAG_UB || keyval > MPI_APPNUM) {
         return false;
     }
@@ -204,7 +204,7 @@ int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void *value, int *flag) {
     MPI_ENTER_AT(at);
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
-    return predefined(keyval, value, flag)
+    return predefined(at.me, keyval, value, flag)
                ? MPI_SUCCESS
                : ls_mpi__attribute_get(at, MPI_KIND_COMM, &of->attributes, keyval, value, flag);
 }

@@ -254,9 +254,9 @@ struct mpi_rank {
     mpi_looked looked[LS_MPI_LOOKED];
     mpi_intervals blocks;    // that the program has allocated
     const char *block_seen;  // those before it have been looked at
-    int argc;
+    int argc, dup_depth;
     char **argv;
-    int dup_depth;
+    struct mpi_codes *codes;  // of errors, which it has added; NULL: none
     pthread_mutex_t look;
     atomic_bool looks;  // a thread looks at what calls own, outside of a call; under `look`
 };
@@ -307,7 +307,8 @@ int ls_mpi__win_error(mpi_rank *me, const mpi_win *win, int error_class, const c
 void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line, const char *format,
                      ...) LS_PRINTF(5, 6);
 const char *ls_mpi__class_name(int error_class);
-void *ls_mpi__alloc(size_t bytes);  // zeroed; ends the process where there is none
+int *ls_mpi__last_code(const mpi_rank *me);  // MPI_LASTUSEDCODE
+void *ls_mpi__alloc(size_t bytes);           // zeroed; ends the process where there is none
 
 // First in a function: `name` is the rank until the function returns.
 #define MPI_ENTERED(name, how)                                                                     \

@@ -79,51 +79,69 @@ int MPI_Comm_call_errhandler(MPI_Comm comm, int code) {
     return MPI_SUCCESS;
 }
 
-// ---- Codes of errors: each is its class ---------------------------------------------------------
-#define OWN_CODES 4096
-static struct {
-    int class_of;
+// ---- Codes of errors, which a rank adds for itself: each is its class -----------------------------
+typedef struct mpi_codes {
+    int code, class_of;
     char text[MPI_MAX_ERROR_STRING];
-} own[OWN_CODES];
-static int own_count;
+    struct mpi_codes *before;  // those added before
+} mpi_codes;
+
+static mpi_codes *own(const mpi_rank *me, int code) {
+    mpi_codes *of = me->codes;
+    while (of != NULL && of->code != code) {
+        of = of->before;
+    }
+    return of;
+}
+
+int *ls_mpi__last_code(const mpi_rank *me) {
+    static int none = MPI_ERR_LASTCODE;
+    return me->codes != NULL ? &me->codes->code : &none;
+}
 
 int MPI_Error_class(int code, int *class_out) {
-    int n = code - MPI_ERR_LASTCODE - 1;
-    *class_out = n >= 0 && n < own_count ? own[n].class_of : code;
+    bool added = code > MPI_ERR_LASTCODE;
+    const mpi_codes *of = added ? own(ls_mpi__enter_any(__func__), code) : NULL;
+    *class_out = of != NULL ? of->class_of : code;
     return MPI_SUCCESS;
 }
 
 int MPI_Error_string(int code, char *text, int *length) {
-    int n = code - MPI_ERR_LASTCODE - 1;
+    bool added = code > MPI_ERR_LASTCODE;
+    const mpi_codes *of = added ? own(ls_mpi__enter_any(__func__), code) : NULL;
     *length = snprintf(text, MPI_MAX_ERROR_STRING, "%s",
-                       n >= 0 && n < own_count ? own[n].text : ls_mpi__class_name(code));
+                       of != NULL ? of->text : ls_mpi__class_name(code));
     return MPI_SUCCESS;
 }
 
-static int add_code(int class_of, int *out) {
-    if (own_count == OWN_CODES) {
+static int add_code(mpi_rank *me, int class_of, int *out) {
+    mpi_codes *made = ls_arena_alloc(ls_mpi__state.run->arena, 1, sizeof *made);
+    if (made == NULL) {
         return MPI_ERR_OTHER;
     }
-    *out = MPI_ERR_LASTCODE + 1 + own_count;
-    own[own_count].text[0] = 0;
-    own[own_count++].class_of = class_of < 0 ? *out : class_of;
+    made->before = me->codes;
+    *out = made->code = *ls_mpi__last_code(me) + 1;
+    made->class_of = class_of < 0 ? *out : class_of;
+    me->codes = made;
     return MPI_SUCCESS;
 }
 
 int MPI_Add_error_class(int *class_out) {
-    return add_code(-1, class_out);
+    MPI_ENTER_ANY(me);
+    return add_code(me, -1, class_out);
 }
 
 int MPI_Add_error_code(int class_in, int *code) {
-    return add_code(class_in, code);
+    MPI_ENTER_ANY(me);
+    return add_code(me, class_in, code);
 }
 
 int MPI_Add_error_string(int code, const char *text) {
-    int n = code - MPI_ERR_LASTCODE - 1;
-    if (n < 0 || n >= own_count) {
+    mpi_codes *of = own(ls_mpi__enter_any(__func__), code);
+    if (of == NULL) {
         return MPI_ERR_ARG;
     }
-    (void)snprintf(own[n].text, sizeof own[n].text, "%s", text);
+    (void)snprintf(of->text, sizeof of->text, "%s", text);
     return MPI_SUCCESS;
 }
 

@@ -98,6 +98,22 @@ static void attributes(void) {
     SAY("last code", flag && *value >= MPI_ERR_LASTCODE);
 }
 
+// Each process numbers its own.
+static void codes_of_errors(void) {
+    int first, second, class_of, flag, length, *last;
+    char text[MPI_MAX_ERROR_STRING];
+    MPI_Add_error_class(&first);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &last, &flag);
+    SAY("added", flag && *last == first);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Add_error_code(first, &second);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &last, &flag);
+    MPI_Error_class(second, &class_of);
+    MPI_Add_error_string(second, me == 0 ? "of the first" : "of another");
+    MPI_Error_string(second, text, &length);
+    SAY(text, class_of == first, length);
+}
+
 // Handles of all kinds are integers here and there.
 static void attributes_of_types_and_windows(void) {
     static int state = 3, values[] = {1, 2};
@@ -273,6 +289,7 @@ int main(void) {
     SAY("time", MPI_Wtime() >= first, MPI_Wtick() > 0);
     attributes();
     attributes_of_types_and_windows();
+    codes_of_errors();
     infos();
     errors();
     window_errors();
