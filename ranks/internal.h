@@ -47,6 +47,8 @@ bool ls_outside__await_arrival(ls_spmd *run);
 // All polls were in vain: whether a thread may have changed what they see since the last question,
 // within the deadline.
 bool ls_outside__may_change(ls_spmd *run);
+// Seconds that a thread was ready and had no processor, so far; 0 where the kernel does not say.
+double ls_outside__delayed(int tid);
 
 // ---- trap.c: what signals tell ------------------------------------------------------------------
 #define LS_STACK_GUARD_BYTES   ((size_t)256 << 10)  // below each rank's stack

@@ -68,6 +68,15 @@ static bool read_about(char *out, size_t bytes, int tid, const char *name) {
     return length > 0;
 }
 
+double ls_outside__delayed(int tid) {
+    char text[256];
+    unsigned long long used, delayed_ns = 0;
+    if (tid != 0 && read_about(text, sizeof text, tid, "schedstat")) {
+        (void)sscanf(text, "%llu %llu", &used, &delayed_ns);
+    }
+    return (double)delayed_ns / 1e9;
+}
+
 // cpu_ns: that it has used; times: it has begun to run so often.
 static doing look_at(int tid, uint64_t *cpu_ns, uint64_t *times) {
     char text[256];

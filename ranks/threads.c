@@ -320,11 +320,25 @@ static void end_gone(ls_rank *rank) {
     ls_schedule__leave(rank);
 }
 
+// What a busy machine has kept from the rank since the last look is not its own time.
+typedef struct delay {
+    int tid;
+    double seconds;
+} delay;
+
+static double delayed_since(delay *last, const ls_rank *rank) {
+    const delay before = *last;
+    last->tid = rank != NULL ? rank->tid : 0;
+    last->seconds = ls_outside__delayed(last->tid);
+    return last->tid == before.tid ? last->seconds - before.seconds : 0;
+}
+
 // Waits for the end of all ranks. A rank that runs for longer than the deadline and makes no call
 // is taken out of its program.
 static void watch_threads(ls_spmd *run) {
     uint64_t beat = 0;
     double waited = 0;
+    delay last = {0};
     struct timespec until;
     while (true) {
         double step = run->deadline_seconds < 2 ? run->deadline_seconds / 2 : 1;
@@ -336,9 +350,11 @@ static void watch_threads(ls_spmd *run) {
             return;
         }
         uint64_t now = atomic_load(&run->beat);
-        waited = errno == ETIMEDOUT && now == beat ? waited + step : 0;
-        beat = now;
+        bool same = errno == ETIMEDOUT && now == beat;
         int running = atomic_load(&run->token);
+        double own = step - delayed_since(&last, running >= 0 ? &run->ranks[running] : NULL);
+        waited = same ? waited + (own > 0 ? own : 0) : 0;
+        beat = now;
         if (!run->parallel && running >= 0 && waited > 0) {
             end_gone(&run->ranks[running]);
         }

@@ -121,6 +121,22 @@ def code_of_few_calls(build, programs):
         assert done.returncode == code, (way, done)
 
 
+def time_of_others(build, programs):
+    """A rank that gets a part of a processor is not beyond its deadline when others are."""
+    processor = min(os.sched_getaffinity(0))
+    others = [subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{processor}])\n"
+                                "while True: pass"]) for _ in range(3)]
+    try:
+        done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "2", "--deadline", "1",
+                               os.path.join(programs, "mpi"), "--", "computes"], capture_output=True,
+                              text=True, preexec_fn=lambda: os.sched_setaffinity(0, [processor]))
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert done.returncode == 0, done
+
+
 def main():
     build, sources, root = (os.path.abspath(word) for word in sys.argv[1:4])
     only, bad = sys.argv[4:], []
@@ -128,6 +144,7 @@ def main():
         build_all(build, sources, root, programs)
         no_temporary_folder(build, programs)
         code_of_few_calls(build, programs)
+        time_of_others(build, programs)
         for case in CASES:
             if not only or case[1] in only:
                 what = wrong(build, sources, programs, case)

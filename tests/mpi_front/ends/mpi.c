@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *way;
@@ -176,6 +177,14 @@ static void streams(void) {
     }
 }
 
+// Half a second of its own.
+static void computes(void) {
+    struct timespec now = {0};
+    while (now.tv_sec == 0 && now.tv_nsec < 500000000) {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    }
+}
+
 int main(int argc, char **argv) {
     way = argv[1];
     if (is("no_call")) {
@@ -193,6 +202,9 @@ int main(int argc, char **argv) {
     }
     if (is("own_world")) {
         own_world();
+    }
+    if (is("computes")) {
+        computes();
     }
     if (strncmp(way, "closes_", 7) == 0 || is("redirects")) {
         streams();
