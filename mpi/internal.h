@@ -309,7 +309,6 @@ void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line,
 const char *ls_mpi__class_name(int error_class);
 int *ls_mpi__last_code(const mpi_rank *me);  // MPI_LASTUSEDCODE
 void *ls_mpi__alloc(size_t bytes);           // zeroed; ends the process where there is none
-
 // First in a function: `name` is the rank until the function returns.
 #define MPI_ENTERED(name, how)                                                                     \
     mpi_rank *name __attribute__((cleanup(ls_mpi__return))) = how(__func__)

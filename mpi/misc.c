@@ -79,7 +79,7 @@ int MPI_Comm_call_errhandler(MPI_Comm comm, int code) {
     return MPI_SUCCESS;
 }
 
-// ---- Codes of errors, which a rank adds for itself: each is its class -----------------------------
+// ---- Codes of errors, which a rank adds for itself: each is its class ---------------------------
 typedef struct mpi_codes {
     int code, class_of;
     char text[MPI_MAX_ERROR_STRING];

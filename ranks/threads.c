@@ -320,7 +320,7 @@ static void end_gone(ls_rank *rank) {
     ls_schedule__leave(rank);
 }
 
-// What a busy machine has kept from the rank since the last look is not its own time.
+// A busy machine keeps a rank from its processor: that time is not the rank's own.
 typedef struct delay {
     int tid;
     double seconds;
@@ -353,7 +353,8 @@ static void watch_threads(ls_spmd *run) {
         bool same = errno == ETIMEDOUT && now == beat;
         int running = atomic_load(&run->token);
         double own = step - delayed_since(&last, running >= 0 ? &run->ranks[running] : NULL);
-        waited = same ? waited + (own > 0 ? own : 0) : 0;
+        waited = same ? waited : 0;
+        waited += same && own > 0 ? own : 0;
         beat = now;
         if (!run->parallel && running >= 0 && waited > 0) {
             end_gone(&run->ranks[running]);
