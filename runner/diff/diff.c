@@ -299,7 +299,8 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         }
     }
     bool parts = !same && ls_diff__field_is_parts(&d->sides, p);
-    same = same || parts;
+    bool other_call = !same && !parts && ls_diff__is_other_call(&d->sides, p);
+    same = same || parts || other_call;
     ls_diff_allowance *allowed =
         ls_arena_alloc(d->sides.arena, (size_t)p->run.copies, sizeof *allowed);
     if (allowed == NULL) {
@@ -327,6 +328,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         // Without elements, too.
         stage->class_ = p->run.of->modulus > 0 ? LS_CLASS_PROVED : LS_CLASS_BIT_EXACT;
         stage->order = parts ? "parts of a sum" : NULL;
+        stage->order = other_call ? "the module's calls in another order" : stage->order;
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
             stage->order = deal->in_turns ? "rows dealt in turns" : "rows in another order";

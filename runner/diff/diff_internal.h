@@ -66,6 +66,9 @@ const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair
                             const ls_captured *ref, const ls_captured *run, bool unlike);
 // Whether a tensor is an activation of the model as a whole, by its name. (pair.c)
 bool ls_diff__is_root(const ls_captured *tensor);
+// Whether the reference has an activation in another call of the module in the step: stages of a
+// pipeline compute again, or alternate between the forward and the backward. (pair.c)
+bool ls_diff__is_other_call(const ls_diff_sides *sides, const ls_diff_pair *pair);
 // The allowed value in copy `copy`. (allow.c)
 int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                    int copy);

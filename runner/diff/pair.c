@@ -197,6 +197,39 @@ const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair
                : NULL;
 }
 
+static size_t length_without_call(const char *name) {
+    const char *call = strstr(name, " (call ");
+    return call != NULL ? (size_t)(call - name) : strlen(name);
+}
+
+// Whether all copies of the run's tensor have the values of one of the reference.
+static bool has_value(const ls_diff_sides *d, const ls_assembled *run, const ls_captured *ref) {
+    ls_assembled other;
+    const void *due = NULL, *got = NULL;
+    bool same = ls_assemble(&other, d->arena, ref, &run->shape) == LS_OK &&
+                other.dtype == run->dtype && ls_shape_equal(&other.shape, &run->shape) &&
+                ls_assembled_value(&due, d->arena, &other, 0) == LS_OK;
+    for (int copy = 0; copy < run->copies && same; copy++) {
+        same = ls_assembled_value(&got, d->arena, run, copy) == LS_OK &&
+               memcmp(got, due, run->count * ls_dtype_bytes(run->dtype)) == 0;
+    }
+    ls_error_clear();
+    return same;
+}
+
+bool ls_diff__is_other_call(const ls_diff_sides *sides, const ls_diff_pair *pair) {
+    const ls_captured *run = pair->run.of;
+    size_t length = length_without_call(run->name);
+    for (size_t i = 0; i < sides->ref->count && run->optional; i++) {
+        const ls_captured *ref = &sides->ref->tensors[i];
+        if (ref != pair->ref_of && length_without_call(ref->name) == length &&
+            strncmp(ref->name, run->name, length) == 0 && has_value(sides, &pair->run, ref)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
                   const ls_captured *ref, const ls_captured *run) {
     const ls_captured *of_parts = ls_capture_find(sides->run, run->parts);

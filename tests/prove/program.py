@@ -211,31 +211,43 @@ class Stage(nn.Module):
 
     def forward(self, x):
         for name, layer in self.layers.items():
-            x = layer(x) if name == "words" else torch.tanh(layer(x))
+            x = layer(x) if name == "words" else torch.tanh(checkpoint(layer, x, use_reentrant=False))
         return x
 
 
 def right_stages():
-    """A pipeline by hand, with micro-batches."""
+    """A pipeline by hand, with micro-batches and recomputed activations: one rank goes back after each micro-batch."""
     model, ids = Stage(), IDS[:, 0]
+
+    def forward(part):
+        x = ids.chunk(2)[part]
+        if RANK == 1:
+            x = torch.empty(6, 8)
+            dist.recv(x, 0)
+            x.requires_grad_()
+        out = model(x)
+        if RANKS > 1 and RANK == 0:
+            dist.send(out.detach(), 1)
+        return x, out
+
+    def backward(part, x, out):
+        if RANKS > 1 and RANK == 0:
+            gradient = torch.empty_like(out)
+            dist.recv(gradient, 1)
+            out.backward(gradient)
+        else:
+            (F.cross_entropy(out, IDS[:, 1].chunk(2)[part]) / 2).backward()
+        if RANK == 1:
+            dist.send(x.grad, 0)
+
     with lockstep.capture(model, "right stages", gradient_scale=1):
         stepper = torch.optim.SGD(model.parameters(), lr=0.1)
-        for part in range(2):
-            x = ids.chunk(2)[part]
-            if RANK == 1:
-                x = torch.empty(6, 8)
-                dist.recv(x, 0)
-                x.requires_grad_()
-            out = model(x)
-            if RANKS > 1 and RANK == 0:
-                dist.send(out.detach(), 1)
-                gradient = torch.empty_like(out)
-                dist.recv(gradient, 1)
-                out.backward(gradient)
-            else:
-                (F.cross_entropy(out, IDS[:, 1].chunk(2)[part]) / 2).backward()
-            if RANK == 1:
-                dist.send(x.grad, 0)
+        if RANKS > 1:
+            for part, made in enumerate([forward(0), forward(1)]):
+                backward(part, *made)
+        else:
+            for part in range(2):
+                backward(part, *forward(part))
         stepper.step()
 
 
