@@ -466,6 +466,15 @@ def kernels_are_plain():
         assert torch.equal(fast.long(), slow.long()) and fast.shape == slow.shape
 
 
+def content_is_by_element():
+    """A float's value does not depend on its place."""
+    mixed = torch.cat([drawn(40000), torch.arange(10, dtype=torch.float64), torch.tensor([float("inf"), float("nan"), -3, 2.0**60])])
+    values = shadows.of_content(mixed)
+    for at in (0, 32767, 32768, 39999, 40003, 40010, 40011, 40012, 40013):
+        assert torch.equal(shadows.of_content(mixed[at].repeat(2)), values[at].repeat(2)), at
+    assert values[40003] == 3 and values[40012] == P - 3
+
+
 def near_ties():
     """Comparisons that rounding decides are counted; others are not."""
     a = torch.tensor([[0.1, 0.2, 0.3], [0.5, 0.25, 0.75]], dtype=torch.float64)
@@ -486,6 +495,7 @@ def near_ties():
 def main():
     torch.set_num_threads(1)
     near_ties()
+    content_is_by_element()
     kernels_are_plain()
     recorded(rules.RULES)
     recorded(rules.LATE)

@@ -6,6 +6,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from lockstep.proof import field
 
 _SWEEP_BYTES = 64 << 20
+_PART = 1 << 15  # floats at a time, whose intermediate results stay in the cache
 
 
 class Value:
@@ -61,13 +62,16 @@ def of_content(tensor):
         small = field.rational32(known) if known == known and abs(known) != float("inf") else None
         if small is not None:
             return torch.full(floats.shape, small, dtype=field.TYPE)
-    doubles = floats.double()
-    whole = torch.where(doubles.abs() < 2**53, doubles, 0.5)
-    is_whole = whole == whole.trunc()
-    bits = doubles.contiguous().view(torch.int64)
-    if bool(is_whole.all()):
-        return field.narrow(whole.long())
-    return torch.where(is_whole, field.narrow(torch.where(is_whole, whole, 0).long()), field.drawn(bits))
+    out = torch.empty(floats.shape, dtype=field.TYPE)
+    for part, given in zip(out.view(-1).split(_PART), floats.reshape(-1).split(_PART)):
+        doubles = given.double()
+        whole = torch.where(doubles.abs() < 2**53, doubles, 0.5)
+        is_whole = whole == whole.trunc()
+        if not bool(is_whole.all()):
+            part.copy_(field.drawn(doubles.view(torch.int64)))
+        if bool(is_whole.any()):
+            part[is_whole] = field.narrow(whole[is_whole].long())
+    return out
 
 
 def _find(tensor):
