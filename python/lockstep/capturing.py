@@ -371,8 +371,10 @@ class Capture:
 
     def _activation_gradient(self, label, of):
         def hook(gradient):
-            scaled = gradient if self._scale == 1 or _shares_loss(gradient, self._data_ranks) else gradient * self._scale
-            self._keep(label, scaled, of, optional=True)
+            shared = self._scale == 1 or _shares_loss(gradient, self._data_ranks)
+            # Where every rank has a loss of its own and all of the tensor, it has a term of the whole's gradient.
+            own = not shared and len(self._data_ranks) == self._ranks and not hasattr(gradient, "placements")
+            self._keep(label, gradient if shared else gradient * self._scale, of, optional=True, own_losses=own or None)
         return hook
 
     def _gradients_of(self, name, module, output, gradient):

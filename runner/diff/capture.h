@@ -51,6 +51,7 @@ typedef struct ls_captured {
     int said_count;      // with those of ranks that have no element, which are behind the others
     bool optional;       // an activation: other modules may make it elsewhere, or not at all
     bool part;           // a rank's term of a sum: not compared itself
+    bool own_losses;     // the gradient of a loss that each rank has: copies are terms of a sum
     bool moves;          // nothing computed it: every bit counts
     bool fused;          // the backward itself updates it
     const char *as;      // the name of the tensor whose values it still had; NULL: it has its own

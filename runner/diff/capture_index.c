@@ -247,6 +247,7 @@ static int read_entry(ls_capture *capture, const char *path, const json_t *entry
     tensor->moves = json_is_true(json_object_get(entry, "moves"));
     tensor->optional = json_is_true(json_object_get(entry, "optional"));
     tensor->part = json_is_true(json_object_get(entry, "part"));
+    tensor->own_losses = json_is_true(json_object_get(entry, "own_losses"));
     return read_made(tensor, capture, entry);
 }
 

@@ -318,7 +318,7 @@ static int place_along(ls_assembled *out, ls_arena *arena, int dim, int blocks, 
     for (int i = 0; i < tensor->piece_count; i++) {
         const ls_capture_piece *piece = &tensor->pieces[i];
         ls_shape offset = {.ndim = out->shape.ndim};
-        int copy = dim < 0 ? i : 0;
+        int copy = dim < 0 && out->copies > 1 ? i : 0;
         if (stride > 0) {
             start = i / stride % blocks * piece->size.dim[dim];
             copy = i / (stride * blocks) * stride + i % stride;
@@ -326,7 +326,8 @@ static int place_along(ls_assembled *out, ls_arena *arena, int dim, int blocks, 
         if (dim >= 0) {
             offset.dim[dim] = start;
         }
-        out->pieces[out->piece_count++] = (ls_assembled_piece){.rank = piece->rank, .copy = copy};
+        out->pieces[out->piece_count++] =
+            (ls_assembled_piece){.rank = piece->rank, .copy = copy, .term = out->terms > 1 ? i : 0};
         LS_TRY(dealt ? set_dealt(&out->pieces[i], arena, tensor->deal, &out->shape, start,
                                  &piece->size)
                      : set_block(&out->pieces[i], arena, &offset, &piece->size));
@@ -341,7 +342,8 @@ static int place_by_sizes(ls_assembled *out, ls_arena *arena, const ls_shape *li
     char local[LS_SHAPE_TEXT_MAX], all[LS_SHAPE_TEXT_MAX];
     out->shape = like != NULL && tensor->piece_count > 1 ? *like : tensor->pieces[0].size;
     if (sharded_dim(&dim, tensor, &out->shape)) {
-        out->copies = dim < 0 ? tensor->piece_count : 1;
+        out->copies = dim < 0 && !tensor->own_losses ? tensor->piece_count : 1;
+        out->terms = dim < 0 && tensor->own_losses ? tensor->piece_count : 1;
         return place_along(out, arena, dim, 0, 0);
     }
     blocks = count_blocks(&dim, tensor, &out->shape);

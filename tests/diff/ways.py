@@ -127,6 +127,38 @@ def pipeline(lib):
         optimizer.step()
 
 
+@way
+def gathered(lib):
+    """Context parallelism: each rank has the keys of all rows, so a term of their gradient."""
+    torch, dist = lib.torch, lib.torch.distributed
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(_, rows):
+            every = rows.new_empty(lib.ranks * len(rows), rows.shape[1])
+            dist.all_gather_into_tensor(every, rows.contiguous())
+            return every
+
+        @staticmethod
+        def backward(_, gradient):
+            own = gradient.new_empty(len(gradient) // lib.ranks, gradient.shape[1])
+            dist.reduce_scatter_tensor(own, gradient.contiguous())
+            return own
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.keys, self.last = torch.nn.Embedding(40, 16), torch.nn.Linear(16, 16), torch.nn.Linear(16, 8)
+
+        def forward(self, inputs):
+            queries = self.first(inputs).mean(1)
+            keys = self.keys(Gather.apply(queries) if lib.ranks > 1 else queries)
+            return self.last(torch.softmax(queries @ keys.t(), 1) @ keys)
+
+    torch.manual_seed(0)
+    lib.train(lib.ddp(Attention()))
+
+
 class Library:
     """What the ways share."""
 
