@@ -26,8 +26,9 @@ typedef struct lookup {
 static int launch_lookup(void *arg) {
     lookup *l = arg;
     const int64_t *ids = l->ids[l->turn++ % SETS];
-    return ls_kernel_pooled_lookup_cuda(l->out, DIM, l->table, LS_F32, (int64_t)ROWS, DIM, ids,
-                                        l->offsets, NULL, -1, LS_POOL_SUM, BAGS, NULL);
+    return ls_kernel_pooled_lookup_cuda(
+        l->out, DIM, l->table, &(const ls_table_shape){LS_F32, (int64_t)ROWS, DIM},
+        &(const ls_bags){ids, l->offsets, NULL, -1, LS_POOL_SUM, BAGS}, NULL);
 }
 
 typedef struct copy {
@@ -124,8 +125,9 @@ static int verify(lookup *l, const float *table, const int64_t *ids) {
     LS_TRY(launch_lookup(l));
     LS_TRY(ls_gpu__cuda(cudaMemcpy(actual, l->out, sizeof actual, cudaMemcpyDeviceToHost),
                         "cudaMemcpy"));
-    ls_kernel_pooled_lookup_reference(expected, DIM, table, LS_F32, (int64_t)ROWS, DIM, ids,
-                                      offsets, NULL, -1, LS_POOL_SUM, CHECKED);
+    ls_kernel_pooled_lookup_reference(
+        expected, DIM, table, &(const ls_table_shape){LS_F32, (int64_t)ROWS, DIM},
+        &(const ls_bags){ids, offsets, NULL, -1, LS_POOL_SUM, CHECKED});
     return memcmp(expected, actual, sizeof actual) == 0
                ? LS_OK
                : LS_FAIL(LS_ERR_FINDING, "bench: the pooled lookup gave other bits than the CPU");
@@ -176,9 +178,9 @@ typedef struct constants {
 static int launch_tiny(void *arg) {
     const constants *c = arg;
     for (int i = 0; i < TINY; i++) {
-        LS_TRY(ls_kernel_pooled_lookup_cuda(c->hot.out, DIM, c->hot.table, LS_F32, (int64_t)ROWS,
-                                            DIM, c->hot.ids[0], c->one_offset, NULL, -1,
-                                            LS_POOL_SUM, 1, NULL));
+        LS_TRY(ls_kernel_pooled_lookup_cuda(
+            c->hot.out, DIM, c->hot.table, &(const ls_table_shape){LS_F32, (int64_t)ROWS, DIM},
+            &(const ls_bags){c->hot.ids[0], c->one_offset, NULL, -1, LS_POOL_SUM, 1}, NULL));
     }
     return LS_OK;
 }
@@ -243,10 +245,11 @@ static int launch_updates(void *arg) {
     const tiny_update *t = arg;
     for (int i = 0; i < TINY; i++) {
         size_t unique = 0;
-        LS_TRY(ls_kernel_group_ids_cuda(t->rows, t->starts, t->order, &unique, t->sorting, t->ids,
-                                        1, 1, -1, NULL));
-        LS_TRY(ls_kernel_row_gradients_cuda(t->sums, DIM, t->gradients, DIM, LS_F32, NULL, NULL,
-                                            t->starts, t->order, unique, NULL));
+        LS_TRY(ls_kernel_group_ids_cuda(&(const ls_row_groups){t->rows, t->starts, t->order},
+                                        &unique, t->sorting, t->ids, 1, 1, -1, NULL));
+        LS_TRY(ls_kernel_row_gradients_cuda(
+            t->sums, DIM, &(const ls_gradients){t->gradients, DIM, LS_F32, NULL, NULL}, t->starts,
+            t->order, unique, NULL));
         const ls_row_update update = {.weights = t->weights,
                                       .dtype = LS_F32,
                                       .rows = 1,

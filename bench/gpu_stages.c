@@ -158,10 +158,12 @@ static int launch(const device_lookup *own, void *stream) {
                                           (size_t)block->columns * ls_dtype_bytes(lookup->dtype),
                                           block->rows, own->ids, (size_t)lookup->id_count, stream);
     }
-    return ls_kernel_pooled_lookup_cuda(own->out, (size_t)block->columns, own->table, lookup->dtype,
-                                        block->rows, (size_t)block->columns, own->ids, own->offsets,
-                                        own->weights, lookup->padding_id, lookup->pooling,
-                                        (size_t)lookup->bags, stream);
+    return ls_kernel_pooled_lookup_cuda(
+        own->out, (size_t)block->columns, own->table,
+        &(const ls_table_shape){lookup->dtype, block->rows, (size_t)block->columns},
+        &(const ls_bags){own->ids, own->offsets, own->weights, lookup->padding_id, lookup->pooling,
+                         (size_t)lookup->bags},
+        stream);
 }
 
 static int check_lookup(const device_lookup *own) {

@@ -57,13 +57,15 @@ static int launch_step(step *s, int turn) {
     LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->third, s->begun, 0), "cudaStreamWaitEvent"));
     LS_TRY(ls_kernel_bag_of_cuda(s->bag_of, s->offsets, BAGS, s->third));
     LS_TRY(ls_gpu__cuda(cudaEventRecord(s->bags_known, s->third), "cudaEventRecord"));
-    LS_TRY(ls_kernel_pooled_lookup_cuda(s->out[turn], DIM, s->table, LS_F32, (int64_t)ROWS, DIM,
-                                        ids, s->offsets, NULL, -1, LS_POOL_SUM, BAGS, s->side));
+    LS_TRY(ls_kernel_pooled_lookup_cuda(
+        s->out[turn], DIM, s->table, &(const ls_table_shape){LS_F32, (int64_t)ROWS, DIM},
+        &(const ls_bags){ids, s->offsets, NULL, -1, LS_POOL_SUM, BAGS}, s->side));
     LS_TRY(ls_gpu__cuda(cudaEventRecord(s->looked_up, s->side), "cudaEventRecord"));
     LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->main, s->looked_up, 0), "cudaStreamWaitEvent"));
     LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->main, s->bags_known, 0), "cudaStreamWaitEvent"));
-    return ls_kernel_update_listed_cuda(&s->optimizer, &update, s->lists, IDS, IDS,
-                                        s->gradients[turn], DIM, s->bag_of, NULL, s->main);
+    return ls_kernel_update_listed_cuda(
+        &s->optimizer, &update, s->lists, IDS, IDS,
+        &(const ls_gradients){s->gradients[turn], DIM, LS_F32, s->bag_of, NULL}, s->main);
 }
 
 static int launch_copy(step *s, int turn) {
@@ -107,14 +109,16 @@ typedef struct by_cpu {
 
 static int check_first(step *s, const by_cpu *c) {
     size_t unique = 0;
-    ls_kernel_pooled_lookup(c->out, DIM, s->host_table, LS_F32, (int64_t)ROWS, DIM, s->host_ids,
-                            s->host_offsets, NULL, -1, LS_POOL_SUM, BAGS);
+    ls_kernel_pooled_lookup(
+        c->out, DIM, s->host_table, &(const ls_table_shape){LS_F32, (int64_t)ROWS, DIM},
+        &(const ls_bags){s->host_ids, s->host_offsets, NULL, -1, LS_POOL_SUM, BAGS});
     for (size_t k = 0; k < IDS; k++) {
         c->bag_of[k] = (int64_t)(k / LENGTH);
     }
-    ls_kernel_group_ids(c->rows, c->starts, c->order, &unique, c->scratch, s->host_ids, IDS,
-                        (int64_t)ROWS, -1);
-    ls_kernel_row_gradients(c->sums, DIM, s->host_gradients, DIM, LS_F32, c->bag_of, NULL,
+    ls_kernel_group_ids(&(const ls_row_groups){c->rows, c->starts, c->order}, &unique, c->scratch,
+                        s->host_ids, IDS, (int64_t)ROWS, -1);
+    ls_kernel_row_gradients(c->sums, DIM,
+                            &(const ls_gradients){s->host_gradients, DIM, LS_F32, c->bag_of, NULL},
                             c->starts, c->order, unique);
     const ls_row_update rows = {.weights = s->host_table,
                                 .dtype = LS_F32,

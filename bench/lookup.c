@@ -74,11 +74,13 @@ static void look_up(lookup *l) {
             size_t own_count = (size_t)(l->offsets[first + count] - l->offsets[first]);
             atomic_fetch_add(&l->read, read_rows(l, own, own_count));
         } else if (l->format != NULL) {
-            ls_kernel_quantised_lookup(out, dim, l->table, l->format, s->rows, dim, own,
-                                       l->offsets + first, NULL, -1, LS_POOL_SUM, count);
+            ls_kernel_quantised_lookup(
+                out, dim, l->table, l->format, s->rows, dim,
+                &(const ls_bags){own, l->offsets + first, NULL, -1, LS_POOL_SUM, count});
         } else {
-            ls_kernel_pooled_lookup(out, dim, l->table, l->dtype, s->rows, dim, own,
-                                    l->offsets + first, NULL, -1, LS_POOL_SUM, count);
+            ls_kernel_pooled_lookup(
+                out, dim, l->table, &(const ls_table_shape){l->dtype, s->rows, dim},
+                &(const ls_bags){own, l->offsets + first, NULL, -1, LS_POOL_SUM, count});
         }
     }
 }

@@ -54,17 +54,19 @@ static void plain_step(run *r) {
     r->steps++;
     for (int t = 0; t < TABLES; t++) {
         plain_table *p = &r->plain[t];
-        ls_kernel_pooled_lookup(p->out, DIM, p->weights, LS_F32, about[t].rows, DIM, p->ids,
-                                p->offsets, NULL, -1, LS_POOL_SUM, SAMPLES);
+        ls_kernel_pooled_lookup(
+            p->out, DIM, p->weights, &(const ls_table_shape){LS_F32, about[t].rows, DIM},
+            &(const ls_bags){p->ids, p->offsets, NULL, -1, LS_POOL_SUM, SAMPLES});
         for (int64_t bag = 0; bag < SAMPLES; bag++) {
             for (int64_t k = p->offsets[bag]; k < p->offsets[bag + 1]; k++) {
                 p->bag_of[k] = bag;
             }
         }
-        ls_kernel_group_ids(p->rows, p->starts, p->order, &p->touched, p->scratch, p->ids, p->count,
-                            about[t].rows, -1);
-        ls_kernel_row_gradients(p->sums, DIM, p->gradients, DIM, LS_F32, p->bag_of, NULL, p->starts,
-                                p->order, p->touched);
+        ls_kernel_group_ids(&(const ls_row_groups){p->rows, p->starts, p->order}, &p->touched,
+                            p->scratch, p->ids, p->count, about[t].rows, -1);
+        ls_kernel_row_gradients(p->sums, DIM,
+                                &(const ls_gradients){p->gradients, DIM, LS_F32, p->bag_of, NULL},
+                                p->starts, p->order, p->touched);
         const ls_row_update update = {.weights = p->weights,
                                       .dtype = LS_F32,
                                       .rows = about[t].rows,

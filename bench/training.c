@@ -41,9 +41,10 @@ static void look_up(step *s) {
         if (first >= BAGS) {
             return;
         }
-        ls_kernel_pooled_lookup(s->out + first * DIM, DIM, s->table, LS_F32, ROWS, DIM,
-                                s->ids + s->offsets[first], s->offsets + first, NULL, -1,
-                                LS_POOL_SUM, BLOCK);
+        ls_kernel_pooled_lookup(s->out + first * DIM, DIM, s->table,
+                                &(const ls_table_shape){LS_F32, ROWS, DIM},
+                                &(const ls_bags){s->ids + s->offsets[first], s->offsets + first,
+                                                 NULL, -1, LS_POOL_SUM, BLOCK});
     }
 }
 
@@ -55,7 +56,8 @@ static void update(step *s) {
             return;
         }
         size_t count = s->unique - first < BLOCK ? s->unique - first : BLOCK;
-        ls_kernel_row_gradients(sums, DIM, s->gradients, DIM, LS_F32, s->bag_of, NULL,
+        ls_kernel_row_gradients(sums, DIM,
+                                &(const ls_gradients){s->gradients, DIM, LS_F32, s->bag_of, NULL},
                                 s->starts + first, s->order, count);
         const ls_row_update rows = {.weights = s->table,
                                     .dtype = LS_F32,
@@ -76,8 +78,8 @@ static void work(step *s) {
         for (size_t k = 0; k < IDS; k++) {
             s->bag_of[k] = (int64_t)(k / BAG_LENGTH);
         }
-        ls_kernel_group_ids(s->rows, s->starts, s->order, &s->unique, s->scratch, s->ids, IDS, ROWS,
-                            -1);
+        ls_kernel_group_ids(&(const ls_row_groups){s->rows, s->starts, s->order}, &s->unique,
+                            s->scratch, s->ids, IDS, ROWS, -1);
     }
     look_up(s);
     (void)pthread_barrier_wait(&s->barrier);  // no row is written before all are read

@@ -21,9 +21,13 @@ static int divide_values(const division *d, void *values, ls_dtype dtype, bool b
                          double added) {
     ls_device *device = d->module->device;
     size_t dim = (size_t)d->table->dim;
-    return device->ops->divide_bags(device, values, dim, dtype, dim, d->bags->ids, d->bags->offsets,
-                                    by_weights && d->table->weighted ? d->bags->weights : NULL,
-                                    added, ls_embedding__padding(d->table), (size_t)d->bags->batch);
+    return device->ops->divide_bags(
+        device, values, dim, dtype, dim, added,
+        &(const ls_bags){.ids = d->bags->ids,
+                         .offsets = d->bags->offsets,
+                         .weights = by_weights && d->table->weighted ? d->bags->weights : NULL,
+                         .padding_id = ls_embedding__padding(d->table),
+                         .count = (size_t)d->bags->batch});
 }
 
 // Outputs narrower than f32 are divided in f32 and rounded once more.

@@ -111,17 +111,20 @@ static void pool(const ls_shard *out, const ls_functional *f, const bags *b, con
                  int64_t rows, ls_pooling pooling) {
     size_t columns = (size_t)out->block.size.dim[1];
     if (out->count != 0) {
-        ls_kernel_pooled_lookup(out->data, columns, table, ls_local_tensor_dtype(f->weight), rows,
-                                columns, b->ids, b->offsets, b->weights, b->padding, pooling,
-                                b->count);
+        ls_kernel_pooled_lookup(
+            out->data, columns, table,
+            &(const ls_table_shape){ls_local_tensor_dtype(f->weight), rows, columns},
+            &(const ls_bags){b->ids, b->offsets, b->weights, b->padding, pooling, b->count});
     }
 }
 
 static void fill_empty(const ls_shard *out, const ls_functional *f, const bags *b, double value) {
     size_t columns = (size_t)out->block.size.dim[1];
     if (out->count != 0) {
-        ls_kernel_fill_empty_bags(out->data, columns, ls_local_tensor_dtype(f->weight), value,
-                                  columns, b->ids, b->offsets, b->padding, b->count);
+        ls_kernel_fill_empty_bags(
+            out->data, columns, ls_local_tensor_dtype(f->weight), value, columns,
+            &(const ls_bags){
+                .ids = b->ids, .offsets = b->offsets, .padding_id = b->padding, .count = b->count});
     }
 }
 
@@ -171,8 +174,12 @@ static int finish(ls_local_tensor *out, const ls_functional *f, const ls_local_t
         if (f->options->mode == LS_POOL_MAX) {
             fill_empty(to, f, &own, 0);
         } else if (f->options->mode == LS_POOL_MEAN && to->count != 0) {
-            ls_kernel_divide_bags(to->data, columns, ls_local_tensor_dtype(f->weight), columns,
-                                  own.ids, own.offsets, NULL, 0, own.padding, own.count);
+            ls_kernel_divide_bags(to->data, columns, ls_local_tensor_dtype(f->weight), columns, 0,
+                                  &(const ls_bags){.ids = own.ids,
+                                                   .offsets = own.offsets,
+                                                   .weights = NULL,
+                                                   .padding_id = own.padding,
+                                                   .count = own.count});
         }
     }
     return LS_OK;

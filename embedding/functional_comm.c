@@ -59,8 +59,9 @@ static int sum_norms(ls_local_tensor **out, const ls_functional *f, int64_t *con
     for (int i = 0; i < f->held; i++) {
         const ls_shard *shard = ls_functional__shard(f, f->weight, i);
         ls_kernel_norm_sums(ls_functional__shard(f, own, i)->data, shard->data,
-                            ls_local_tensor_dtype(f->weight), f->rows,
-                            (size_t)shard->block.size.dim[1], rows[i], counts[i], norm_type(f));
+                            &(const ls_table_shape){ls_local_tensor_dtype(f->weight), f->rows,
+                                                    (size_t)shard->block.size.dim[1]},
+                            rows[i], counts[i], norm_type(f));
     }
     int status = ls_tensor_all_reduce(out, own, isinf(norm_type(f)) ? LS_MAX : LS_SUM, f->axis);
     ls_local_tensor_free(own);
@@ -86,10 +87,12 @@ int ls_functional__renormalise(ls_functional *f, const ls_local_tensor *seen) {
         const ls_shard *shard = ls_functional__shard(f, f->weight, i);
         if (shard->count != 0) {
             ls_kernel_renormalise_rows(
-                shard->data, ls_local_tensor_dtype(f->weight), shard->block.size.dim[0],
-                (size_t)shard->block.size.dim[1], rows[i],
-                sums != NULL ? ls_functional__shard(f, sums, i)->data : NULL, counts[i],
-                f->options->max_norm, norm_type(f), sums != NULL ? 0 : RENORM_EPS);
+                shard->data,
+                &(const ls_table_shape){ls_local_tensor_dtype(f->weight), shard->block.size.dim[0],
+                                        (size_t)shard->block.size.dim[1]},
+                rows[i], sums != NULL ? ls_functional__shard(f, sums, i)->data : NULL, counts[i],
+                &(const ls_norm_limit){f->options->max_norm, norm_type(f),
+                                       sums != NULL ? 0 : RENORM_EPS});
         }
     }
     ls_local_tensor_free(sums);

@@ -325,9 +325,11 @@ static int sum_rows(embedding_backward *b, embedding_shard *shard) {
     shard->touched->count = of->row_count;
     shard->touched->rows = rows;
     shard->touched->gradients = gradients;
-    return device->ops->row_gradients(device, gradients, columns, shard->arrived,
-                                      (size_t)shard->stride, shard->group->dtype, shard->row_of,
-                                      shard->scales, of->starts, of->order, of->row_count);
+    return device->ops->row_gradients(device, gradients, columns,
+                                      &(const ls_gradients){shard->arrived, (size_t)shard->stride,
+                                                            shard->group->dtype, shard->row_of,
+                                                            shard->scales},
+                                      of->starts, of->order, of->row_count);
 }
 
 // Every row has a gradient now, most of them 0.
@@ -356,8 +358,10 @@ static int sum_weights(embedding_backward *b, embedding_shard *shard) {
     LS_TRY(take(b, &b->scratch, shard, "gradients of weights", ids,
                 ls_dtype_bytes(shard->group->dtype), &shard->weights));
     return device->ops->weight_gradients(
-        device, shard->weights, table->shards[shard->shard].data, table->config->dtype,
-        shard->block.rows, columns, shard->arrived, (size_t)shard->stride, shard->row_of,
+        device, shard->weights, table->shards[shard->shard].data,
+        &(const ls_table_shape){table->config->dtype, shard->block.rows, columns},
+        &(const ls_gradients){
+            .values = shard->arrived, .stride = (size_t)shard->stride, .row_of = shard->row_of},
         shard->of.ids, ls_embedding__shard_padding(table, &shard->block), ids);
 }
 

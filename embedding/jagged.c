@@ -173,28 +173,27 @@ static int fill_inverse(keyed_jagged_owner *owner, const int64_t *inverse_indice
     return LS_OK;
 }
 
-static int create(ls_keyed_jagged **out, int rank, const char *const *keys, int key_count,
-                  const int64_t *strides, int64_t batch, const int64_t *inverse_indices,
-                  const int64_t *lengths, const int64_t *values, int64_t value_count,
-                  const float *weights) {
+// strides: NULL where every feature has a bag for each sample.
+static int create(ls_keyed_jagged **out, const ls_keyed_jagged *from, const int64_t *strides) {
     LS_ASSERT(out);
-    LS_ASSERT(keys || key_count <= 0);
+    LS_ASSERT(from->keys || from->key_count <= 0);
     *out = NULL;
     keyed_jagged_owner *owner = NULL;
-    LS_TRY(ls_keyed_jagged__owner_create(&owner, rank, keys, key_count, batch, value_count,
-                                         weights != NULL, strides));
-    int status = fill_lengths(owner, lengths);
+    LS_TRY(ls_keyed_jagged__owner_create(&owner, from->rank, from->keys, from->key_count,
+                                         from->batch, from->value_count, from->weights != NULL,
+                                         strides));
+    int status = fill_lengths(owner, from->lengths);
     if (!status && strides) {
-        status = fill_inverse(owner, inverse_indices);
+        status = fill_inverse(owner, from->inverse_indices);
     }
     if (status) {
         ls_keyed_jagged_free(&owner->jagged);
         return status;
     }
-    if (value_count > 0) {
-        memcpy(owner->values, values, (size_t)value_count * sizeof(int64_t));
-        if (weights) {
-            memcpy(owner->weights, weights, (size_t)value_count * sizeof(float));
+    if (from->value_count > 0) {
+        memcpy(owner->values, from->values, (size_t)from->value_count * sizeof(int64_t));
+        if (from->weights) {
+            memcpy(owner->weights, from->weights, (size_t)from->value_count * sizeof(float));
         }
     }
     *out = &owner->jagged;
@@ -204,8 +203,15 @@ static int create(ls_keyed_jagged **out, int rank, const char *const *keys, int 
 int ls_keyed_jagged_create(ls_keyed_jagged **out, int rank, const char *const *keys, int key_count,
                            int64_t batch, const int64_t *lengths, const int64_t *values,
                            int64_t value_count, const float *weights) {
-    return create(out, rank, keys, key_count, NULL, batch, NULL, lengths, values, value_count,
-                  weights);
+    const ls_keyed_jagged from = {.rank = rank,
+                                  .key_count = key_count,
+                                  .keys = keys,
+                                  .batch = batch,
+                                  .lengths = lengths,
+                                  .values = values,
+                                  .weights = weights,
+                                  .value_count = value_count};
+    return create(out, &from, NULL);
 }
 
 int ls_keyed_jagged_create_variable(ls_keyed_jagged **out, int rank, const char *const *keys,
@@ -215,8 +221,16 @@ int ls_keyed_jagged_create_variable(ls_keyed_jagged **out, int rank, const char 
                                     const float *weights) {
     LS_ASSERT(strides || key_count <= 0);
     static const int64_t none[1];
-    return create(out, rank, keys, key_count, strides ? strides : none, batch, inverse_indices,
-                  lengths, values, value_count, weights);
+    const ls_keyed_jagged from = {.rank = rank,
+                                  .key_count = key_count,
+                                  .keys = keys,
+                                  .batch = batch,
+                                  .lengths = lengths,
+                                  .values = values,
+                                  .weights = weights,
+                                  .value_count = value_count,
+                                  .inverse_indices = inverse_indices};
+    return create(out, &from, strides ? strides : none);
 }
 
 int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, int rank, const char *const *keys,

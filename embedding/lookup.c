@@ -64,13 +64,15 @@ static int pool_bags(ls_device *device, const shard_lookup *l, void *out, size_t
         out = (char *)out + first * stride * ls_dtype_bytes(l->group->dtype);
     }
     if (table->row_format) {
-        return device->ops->quantised_lookup(device, out, stride, rows, table->row_format,
-                                             l->slot->block.rows, columns, ids, offsets, weights,
-                                             l->slot->local_padding, l->group->pooling, bags);
+        return device->ops->quantised_lookup(
+            device, out, stride, rows, table->row_format, l->slot->block.rows, columns,
+            &(const ls_bags){ids, offsets, weights, l->slot->local_padding, l->group->pooling,
+                             bags});
     }
-    return device->ops->pooled_lookup(device, out, stride, rows, table->dtype, l->slot->block.rows,
-                                      columns, ids, offsets, weights, l->slot->local_padding,
-                                      l->group->pooling, bags);
+    return device->ops->pooled_lookup(
+        device, out, stride, rows,
+        &(const ls_table_shape){table->dtype, l->slot->block.rows, columns},
+        &(const ls_bags){ids, offsets, weights, l->slot->local_padding, l->group->pooling, bags});
 }
 
 // A shard of thousands gets nearly nothing but empty bags: these stay as they are, where they may.
@@ -115,9 +117,10 @@ static int pool(embedding_pool *scratch, const shard_lookup *l) {
         return LS_OK;
     }
     // -infinity where a bag has no id that counts: a maximum over several shards passes it by.
-    return device->ops->fill_empty_bags(device, l->out, (size_t)l->stride, l->group->dtype,
-                                        -(double)INFINITY, columns, ids, offsets,
-                                        l->slot->local_padding, bags);
+    return device->ops->fill_empty_bags(
+        device, l->out, (size_t)l->stride, l->group->dtype, -(double)INFINITY, columns,
+        &(const ls_bags){
+            .ids = ids, .offsets = offsets, .padding_id = l->slot->local_padding, .count = bags});
 }
 
 // Sequence: a row for each id.

@@ -60,7 +60,7 @@ int ls_embedding__occurrences(embedding_occurrences *out, const ls_embedding_pas
     out->rows = rows;
     out->starts = starts;
     out->order = order;
-    return device->ops->group_ids(device, rows, starts, order, &out->row_count, sorting, ids,
-                                  out->count, module->tables[table].plan->shards[shard].rows,
-                                  padding);
+    return device->ops->group_ids(device, &(const ls_row_groups){rows, starts, order},
+                                  &out->row_count, sorting, ids, out->count,
+                                  module->tables[table].plan->shards[shard].rows, padding);
 }

@@ -46,8 +46,10 @@ static int finish(const ls_embedding *module, const ls_table *table, const embed
     }
     size_t dim = (size_t)table->dim;
     return device->ops->fill_empty_bags(device, pair->values, dim, group->dtype, 0, dim,
-                                        pair->bags.ids, pair->bags.offsets,
-                                        ls_embedding__padding(table), (size_t)pair->bags.batch);
+                                        &(const ls_bags){.ids = pair->bags.ids,
+                                                         .offsets = pair->bags.offsets,
+                                                         .padding_id = ls_embedding__padding(table),
+                                                         .count = (size_t)pair->bags.batch});
 }
 
 // ---- Sequence -----------------------------------------------------------------------------------

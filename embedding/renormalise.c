@@ -118,9 +118,10 @@ static int add_sums(renorm *r, const embedding_occurrences *of, const int64_t **
     void *sums;
     const void *fetched, *fetched_rows;
     LS_TRY(ls_embedding__take(&r->scratch, &sums, &array));
-    LS_TRY(device->ops->norm_sums(device, sums, r->table->shards[of->shard].data,
-                                  r->table->config->dtype, block->rows, (size_t)block->columns,
-                                  of->rows, of->row_count, r->norm_type));
+    LS_TRY(device->ops->norm_sums(
+        device, sums, r->table->shards[of->shard].data,
+        &(const ls_table_shape){r->table->config->dtype, block->rows, (size_t)block->columns},
+        of->rows, of->row_count, r->norm_type));
     LS_TRY(ls_embedding__fetch(&r->scratch, &fetched, sums, of->row_count, sizeof(double)));
     LS_TRY(
         ls_embedding__fetch(&r->scratch, &fetched_rows, of->rows, of->row_count, sizeof(int64_t)));
@@ -186,9 +187,11 @@ static int renormalise(renorm *r) {
             continue;
         }
         LS_TRY(device->ops->renormalise_rows(
-            device, r->table->shards[of->shard].data, r->table->config->dtype,
-            block_of(r, of)->rows, (size_t)block_of(r, of)->columns, of->rows, sums[i],
-            of->row_count, r->table->config->max_norm, r->norm_type, RENORM_EPSILON));
+            device, r->table->shards[of->shard].data,
+            &(const ls_table_shape){r->table->config->dtype, block_of(r, of)->rows,
+                                    (size_t)block_of(r, of)->columns},
+            of->rows, sums[i], of->row_count,
+            &(const ls_norm_limit){r->table->config->max_norm, r->norm_type, RENORM_EPSILON}));
     }
     return LS_OK;
 }

@@ -221,9 +221,10 @@ static int route_by_bucket(const source *from, const embedding_route *route) {
     LS_TRY(take_buckets(&to, from, length_count, (size_t)total));
     // An input without ids may come without weights.
     float *weights = bags->weights ? to.weights : NULL;
-    LS_TRY(device->ops->bucketize(device, to.lengths, to.ids, weights, to.positions, bags->ids,
-                                  bags->lengths, weights ? bags->weights : NULL, route->row_starts,
-                                  (size_t)route->count, (size_t)jagged->batch));
+    LS_TRY(device->ops->bucketize(device,
+                                  &(const ls_buckets){to.lengths, to.ids, weights, to.positions},
+                                  bags->ids, bags->lengths, weights ? bags->weights : NULL,
+                                  route->row_starts, (size_t)route->count, (size_t)jagged->batch));
     const void *fetched;
     LS_TRY(ls_embedding__fetch(from->scratch, &fetched, to.lengths, length_count, sizeof(int64_t)));
     const int64_t *lengths = fetched;

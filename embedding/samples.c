@@ -90,9 +90,9 @@ int ls_embedding__samples_fold(embedding_pool *memory, int rank, int pair,
     void *sums;
     LS_TRY(ls_embedding__take_elements(memory, &sums, rank, "gradients of bags", count, sum_dtype));
     if (count > 0) {
-        LS_TRY(module->device->ops->row_gradients(module->device, sums, dim, gradients, dim, dtype,
-                                                  NULL, NULL, starts_there, order_there,
-                                                  (size_t)rows));
+        LS_TRY(module->device->ops->row_gradients(
+            module->device, sums, dim, &(const ls_gradients){gradients, dim, dtype, NULL, NULL},
+            starts_there, order_there, (size_t)rows));
     }
     *out = sums;
     if (dtype == sum_dtype || count == 0) {

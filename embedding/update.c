@@ -26,8 +26,10 @@ static int sum_squares(const ls_embedding *module, const embedding_touched *touc
     LS_TRY(ls_embedding__upload(scratch, &uploaded, &array, numbers));
     LS_TRY(ls_embedding__take(scratch, &sums, &array));
     LS_TRY(device->ops->norm_sums(device, sums, touched->gradients,
-                                  ls_embedding__gradient_dtype(table), (int64_t)touched->count,
-                                  (size_t)block->columns, uploaded, touched->count, 2));
+                                  &(const ls_table_shape){ls_embedding__gradient_dtype(table),
+                                                          (int64_t)touched->count,
+                                                          (size_t)block->columns},
+                                  uploaded, touched->count, 2));
     LS_TRY(ls_embedding__fetch(scratch, &fetched, sums, touched->count, sizeof(double)));
     for (size_t i = 0; i < touched->count; i++) {
         *sum += ((const double *)fetched)[i];

@@ -2,7 +2,8 @@
 // host is one (ordinary memory, the kernels of cpu/); a GPU is another (cuda/device.h). Code that
 // goes through a device runs on either, and gives the same bits on both.
 //
-// Pointers are the device's memory, but those marked (host). Kernels take what kernels.h says, run
+// Pointers are the device's memory, but those marked (host); structs are the host's, and hold such
+// pointers. Kernels take what kernels.h says, run
 // in the order of the calls, and return LS_ERR_BACKEND where the device failed; copies to and from
 // the host wait for them. Not thread-safe.
 #ifndef LS_KERNELS_DEVICE_H
@@ -69,44 +70,37 @@ typedef struct ls_device_ops {
     int (*scatter_rows)(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
                         size_t row_bytes, const int64_t *positions, size_t count);
     int (*pooled_lookup)(ls_device *device, void *out, size_t out_stride, const void *table,
-                         ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
-                         const int64_t *offsets, const float *weights, int64_t padding_id,
-                         ls_pooling pooling, size_t bags);
+                         const ls_table_shape *shape, const ls_bags *bags);
     // format (host), of rows in device memory
     int (*quantised_lookup)(ls_device *device, float *out, size_t out_stride, const void *table,
                             const ls_row_format *format, int64_t rows, size_t dim,
-                            const int64_t *ids, const int64_t *offsets, const float *weights,
-                            int64_t padding_id, ls_pooling pooling, size_t bags);
+                            const ls_bags *bags);
     int (*dequantise_rows)(ls_device *device, float *out, const void *in,
                            const ls_row_format *format, size_t rows, size_t dim);
     int (*fill_empty_bags)(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
-                           double value, size_t dim, const int64_t *ids, const int64_t *offsets,
-                           int64_t padding_id, size_t bags);
+                           double value, size_t dim, const ls_bags *bags);
     int (*divide_bags)(ls_device *device, void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-                       const int64_t *ids, const int64_t *offsets, const float *weights,
-                       double added, int64_t padding_id, size_t bags);
+                       double added, const ls_bags *bags);
     int (*matmul)(ls_device *device, void *out, const void *a, const void *b, ls_dtype dtype,
                   size_t m, size_t k, size_t n);
-    int (*bucketize)(ls_device *device, int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                     int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
-                     const float *weights, const int64_t *row_starts, size_t owners,
-                     size_t bags);  // row_starts (host)
+    int (*bucketize)(ls_device *device, const ls_buckets *out, const int64_t *ids,
+                     const int64_t *lengths, const float *weights, const int64_t *row_starts,
+                     size_t owners, size_t bags);  // row_starts (host)
 
-    int (*group_ids)(ls_device *device, int64_t *rows, int64_t *starts, int64_t *order,
-                     size_t *unique, int64_t *scratch, const int64_t *ids, size_t count,
-                     int64_t table_rows, int64_t padding_id);  // unique (host)
-    int (*row_gradients)(ls_device *device, void *out, size_t dim, const void *gradients,
-                         size_t stride, ls_dtype dtype, const int64_t *row_of, const float *scales,
+    int (*group_ids)(ls_device *device, const ls_row_groups *out, size_t *unique, int64_t *scratch,
+                     const int64_t *ids, size_t count, int64_t table_rows,
+                     int64_t padding_id);  // unique (host)
+    int (*row_gradients)(ls_device *device, void *out, size_t dim, const ls_gradients *from,
                          const int64_t *starts, const int64_t *order, size_t unique);
-    int (*weight_gradients)(ls_device *device, void *out, const void *table, ls_dtype table_dtype,
-                            int64_t rows, size_t dim, const void *gradients, size_t stride,
-                            const int64_t *row_of, const int64_t *ids, int64_t padding_id,
-                            size_t count);
-    int (*norm_sums)(ls_device *device, double *sums, const void *weights, ls_dtype dtype,
-                     int64_t rows, size_t dim, const int64_t *ids, size_t count, double norm_type);
-    int (*renormalise_rows)(ls_device *device, void *weights, ls_dtype dtype, int64_t rows,
-                            size_t dim, const int64_t *ids, const double *sums, size_t count,
-                            double max_norm, double norm_type, double eps);
+    int (*weight_gradients)(ls_device *device, void *out, const void *table,
+                            const ls_table_shape *shape, const ls_gradients *from,
+                            const int64_t *ids, int64_t padding_id, size_t count);
+    int (*norm_sums)(ls_device *device, double *sums, const void *weights,
+                     const ls_table_shape *shape, const int64_t *ids, size_t count,
+                     double norm_type);
+    int (*renormalise_rows)(ls_device *device, void *weights, const ls_table_shape *shape,
+                            const int64_t *ids, const double *sums, size_t count,
+                            const ls_norm_limit *limit);
     int (*update_rows)(ls_device *device, const ls_optimizer *optimizer,
                        const ls_row_update *update);  // both (host), update's pointers are not
 } ls_device_ops;

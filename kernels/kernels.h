@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "kernels/element.h"
 #include "kernels/pooling.h"
+#include "kernels/quantise.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,6 +90,31 @@ bool ls_kernel_any_special(const void *data, size_t count, ls_dtype dtype);
 bool ls_kernel_any_special_reference(const void *data, size_t count, ls_dtype dtype);
 
 // ---- Embedding kernels --------------------------------------------------------------------------
+// The rows of a table, or of a shard of one: [rows, dim] of dtype.
+typedef struct ls_table_shape {
+    ls_dtype dtype;
+    int64_t rows;
+    size_t dim;
+} ls_table_shape;
+
+// Bags of ids: bag b owns ids and weights [offsets[b] - offsets[0], offsets[b + 1] - offsets[0]).
+typedef struct ls_bags {
+    const int64_t *ids;      // [offsets[count] - offsets[0]]
+    const int64_t *offsets;  // [count + 1]
+    const float *weights;    // one for each id (LS_FIELD: numbers of the field), or NULL
+    int64_t padding_id;      // ids equal to it do not count; -1: none
+    ls_pooling pooling;      // of a lookup
+    size_t count;
+} ls_bags;
+
+// Where bucketize puts the ids of each owner.
+typedef struct ls_buckets {
+    int64_t *lengths;    // [owners, bags]
+    int64_t *ids;        // [total] owner-major, then in the order of the bags; local to the owner
+    float *weights;      // likewise, or NULL where there are none
+    int64_t *positions;  // index in the source order of each id, or NULL
+} ls_buckets;
+
 // Applies the policy to ids [count] in place. On LS_ERR_INVALID *bad_index (may be NULL) is the
 // first bad position and the ids are unchanged. A table of 0 rows has no valid id under any policy.
 int ls_kernel_resolve_ids(int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
@@ -102,64 +128,55 @@ void ls_kernel_gather_rows(void *out, const void *table, size_t row_bytes, int64
 void ls_kernel_scatter_rows(void *out, size_t out_stride_bytes, const void *in, size_t row_bytes,
                             const int64_t *positions, size_t count);
 
-// Pooled lookup. out [bags, dim] f32 with row stride out_stride elements; table [rows, dim] of
-// table_dtype (f32, f16, bf16, f64); ids [offsets[bags] - offsets[0]]; bag b owns ids
-// [offsets[b] - offsets[0], offsets[b+1] - offsets[0]). weights: one f32 per id, or NULL.
-// padding_id: ids equal to it do not count (and do not reach the result); -1: none.
+// Pooled lookup. out [bags, dim] f32 with row stride out_stride elements; table of shape f32, f16,
+// bf16 or f64. Padding does not reach the result.
 // Accumulates in f32 (f64 tables: out is f64), in the order of the bag from +0, multiply then add
 // (no fma); sum(w) likewise. max: of w e; NaN loses, -0 < +0. pooling is not LS_POOL_NONE. Ids that
 // count are in range (asserted).
-void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls_dtype table_dtype,
-                             int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets,
-                             const float *weights, int64_t padding_id, ls_pooling pooling,
-                             size_t bags);
+void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table,
+                             const ls_table_shape *shape, const ls_bags *bags);
 void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
-                                       ls_dtype table_dtype, int64_t rows, size_t dim,
-                                       const int64_t *ids, const int64_t *offsets,
-                                       const float *weights, int64_t padding_id, ls_pooling pooling,
-                                       size_t bags);
+                                       const ls_table_shape *shape, const ls_bags *bags);
 
-// Bags as above. Every element of rows of out [bags, dim] (of dtype, with row stride out_stride
+// The bits that the lookup of an f32 table gives of dequantised rows (quantise.h). out [bags, dim] with row stride out_stride elements; table [rows, ls_row_format_bytes]; ids
+// that count are in range (asserted). From +0, in the order of the bag, multiply then add; mean:
+// sum(w e) / sum(w). pooling is not LS_POOL_NONE. (FBGEMM adds in another order: w bias first, then
+// fma of q with w scale.)
+void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table,
+                                const ls_row_format *format, int64_t rows, size_t dim,
+                                const ls_bags *bags);
+
+// Every element of rows of out [bags, dim] (of dtype, with row stride out_stride
 // elements) whose bag has no id that counts becomes `value`.
 void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, double value,
-                               size_t dim, const int64_t *ids, const int64_t *offsets,
-                               int64_t padding_id, size_t bags);
+                               size_t dim, const ls_bags *bags);
 // Turns sums into means: divides row b of out [bags, dim] (f32, f64) by the number of bag b's ids
 // that count, or, with weights, by the sum of their weights, plus `added`; divisor and quotient in
 // f64, the sum in the order of the bag, one rounding at the end. Bags without an id that counts
 // stay.
-void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-                           const int64_t *ids, const int64_t *offsets, const float *weights,
-                           double added, int64_t padding_id, size_t bags);
+void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim, double added,
+                           const ls_bags *bags);
 
 // Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
-// gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic):
+// gradient (of shape, f32) += contributions, in the order of bags and ids (deterministic):
 // g w, for mean (g w) / sum(w) with w = 1 where there are no weights. table is needed for max
 // alone.
-void ls_kernel_pooled_lookup_backward(float *gradient, size_t dim, int64_t rows,
+void ls_kernel_pooled_lookup_backward(float *gradient, const ls_table_shape *shape,
                                       const float *grad_out, size_t grad_stride, const float *table,
-                                      const int64_t *ids, const int64_t *offsets,
-                                      const float *weights, int64_t padding_id, ls_pooling pooling,
-                                      size_t bags);
+                                      const ls_bags *bags);
 
-void ls_kernel_pooled_lookup_backward_reference(float *gradient, size_t dim, int64_t rows,
+void ls_kernel_pooled_lookup_backward_reference(float *gradient, const ls_table_shape *shape,
                                                 const float *grad_out, size_t grad_stride,
-                                                const float *table, const int64_t *ids,
-                                                const int64_t *offsets, const float *weights,
-                                                int64_t padding_id, ls_pooling pooling,
-                                                size_t bags);
+                                                const float *table, const ls_bags *bags);
 
 // Bucketize: splits bags by the owner of each id, keeping order. Owner p holds ids
 // [row_starts[p], row_starts[p+1]); row_starts [owners + 1], ascending, empty owners allowed.
-//   out_lengths [owners, bags]; out_ids [total] owner-major then bag order, made local (id -
-//   row_starts[owner]); out_weights likewise (or NULL when weights is NULL); out_positions [total]:
-//   index in the source order of each output id (or NULL). All ids must be in range.
-void ls_kernel_bucketize(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                         int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+// out->ids are id - row_starts[owner]; out->weights is NULL when weights is. All ids must be in
+// range.
+void ls_kernel_bucketize(const ls_buckets *out, const int64_t *ids, const int64_t *lengths,
                          const float *weights, const int64_t *row_starts, size_t owners,
                          size_t bags);
-void ls_kernel_bucketize_reference(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                                   int64_t *out_positions, const int64_t *ids,
+void ls_kernel_bucketize_reference(const ls_buckets *out, const int64_t *ids,
                                    const int64_t *lengths, const float *weights,
                                    const int64_t *row_starts, size_t owners, size_t bags);
 

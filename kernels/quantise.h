@@ -76,17 +76,6 @@ void ls_kernel_dequantise_rows(float *out, const void *in, const ls_row_format *
 void ls_kernel_cut_quantised_rows(void *out, const void *in, const ls_row_format *format,
                                   size_t rows, size_t dim, size_t column, size_t columns);
 
-// Pooled lookup: the bits that the lookup of an f32 table (kernels.h) gives of the dequantised
-// rows. out [bags, dim] with row stride out_stride elements; table [rows, ls_row_format_bytes]; bag
-// b owns ids and weights [offsets[b] - offsets[0], offsets[b + 1] - offsets[0]); weights: one for
-// each id, or NULL; ids equal to padding_id do not count (-1: none), those that count are in range
-// (asserted). From +0, in the order of the bag, multiply then add; mean: sum(w e) / sum(w). pooling
-// is not LS_POOL_NONE. (FBGEMM adds in another order: w bias first, then fma of q with w scale.)
-void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table,
-                                const ls_row_format *format, int64_t rows, size_t dim,
-                                const int64_t *ids, const int64_t *offsets, const float *weights,
-                                int64_t padding_id, ls_pooling pooling, size_t bags);
-
 #ifdef __cplusplus
 }
 #endif

@@ -17,56 +17,61 @@ extern "C" {
 // order[starts[u + 1]]. rows, order have room for count, starts for count + 1, scratch (all of it
 // is overwritten) for LS_GROUP_SCRATCH * count. Nothing overlaps.
 enum { LS_GROUP_SCRATCH = 2 };
-void ls_kernel_group_ids(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
-                         int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
-                         int64_t padding_id);
-void ls_kernel_group_ids_reference(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
-                                   int64_t *scratch, const int64_t *ids, size_t count,
-                                   int64_t table_rows, int64_t padding_id);
+typedef struct ls_row_groups {
+    int64_t *rows, *starts, *order;
+} ls_row_groups;
+void ls_kernel_group_ids(const ls_row_groups *out, size_t *unique, int64_t *scratch,
+                         const int64_t *ids, size_t count, int64_t table_rows, int64_t padding_id);
+void ls_kernel_group_ids_reference(const ls_row_groups *out, size_t *unique, int64_t *scratch,
+                                   const int64_t *ids, size_t count, int64_t table_rows,
+                                   int64_t padding_id);
 
 // Gradients per row. out [unique, dim] of T: row u adds up, in T, the rounded products g * scale of
-// order[starts[u] .. starts[u + 1]), where occurrence k has the row row_of[k] (NULL: k) of
-// gradients [, dim] (of dtype f32, f16, bf16, f64, with row stride `stride` elements) and scales[k]
-// (NULL: no product). Every LS_GRADIENT_RUN occurrences are a left fold from +0, and so are those
-// sums: what one rank's batch has most often would else be one long chain of additions.
+// the occurrences order[starts[u] .. starts[u + 1]) of `from` (dtype f32, f16, bf16, f64). Every
+// LS_GRADIENT_RUN occurrences are a left fold from +0, and so are those sums: what one rank's batch
+// has most often would else be one long chain of additions.
 enum { LS_GRADIENT_RUN = 64 };
-void ls_kernel_row_gradients(void *out, size_t dim, const void *gradients, size_t stride,
-                             ls_dtype dtype, const int64_t *row_of, const float *scales,
-                             const int64_t *starts, const int64_t *order, size_t unique);
-void ls_kernel_row_gradients_reference(void *out, size_t dim, const void *gradients, size_t stride,
-                                       ls_dtype dtype, const int64_t *row_of, const float *scales,
+typedef struct ls_gradients {
+    const void *values;     // [, dim] of dtype, with row stride `stride` elements
+    size_t stride;          //
+    ls_dtype dtype;         //
+    const int64_t *row_of;  // the row of each occurrence; NULL: its own
+    const float *scales;    // of each occurrence (LS_FIELD: numbers of the field); NULL: none
+} ls_gradients;
+void ls_kernel_row_gradients(void *out, size_t dim, const ls_gradients *from, const int64_t *starts,
+                             const int64_t *order, size_t unique);
+void ls_kernel_row_gradients_reference(void *out, size_t dim, const ls_gradients *from,
                                        const int64_t *starts, const int64_t *order, size_t unique);
 
 // Gradients of the ids' weights. out [count] of T: the left fold from +0, in T, over columns in
-// ascending order of the rounded products gradients[row_of[k]][c] * table[ids[k]][c]; 0 where
-// ids[k] is padding_id. gradients as above, of T; table [rows, dim] of table_dtype; T is f64 where
-// that is f64.
-void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dtype, int64_t rows,
-                                size_t dim, const void *gradients, size_t stride,
-                                const int64_t *row_of, const int64_t *ids, int64_t padding_id,
+// ascending order of the rounded products of the gradient of occurrence k (of T, unscaled) and
+// table[ids[k]]; 0 where ids[k] is padding_id. T is f64 where the table is.
+void ls_kernel_weight_gradients(void *out, const void *table, const ls_table_shape *shape,
+                                const ls_gradients *from, const int64_t *ids, int64_t padding_id,
                                 size_t count);
-void ls_kernel_weight_gradients_reference(void *out, const void *table, ls_dtype table_dtype,
-                                          int64_t rows, size_t dim, const void *gradients,
-                                          size_t stride, const int64_t *row_of, const int64_t *ids,
+void ls_kernel_weight_gradients_reference(void *out, const void *table, const ls_table_shape *shape,
+                                          const ls_gradients *from, const int64_t *ids,
                                           int64_t padding_id, size_t count);
 
 // Sums of norms. sums [count] f64 = for row ids[i] of weights [rows, dim]: the sum of |w|^norm_type
 // (norm_type > 0; infinity: the largest |w|), in f64, in eight partial sums as in optimizer.h. Sums
 // of column shards add up (infinity: their maximum) to the sum of the whole row.
-void ls_kernel_norm_sums(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
-                         size_t dim, const int64_t *ids, size_t count, double norm_type);
-void ls_kernel_norm_sums_reference(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
-                                   size_t dim, const int64_t *ids, size_t count, double norm_type);
+void ls_kernel_norm_sums(double *sums, const void *weights, const ls_table_shape *shape,
+                         const int64_t *ids, size_t count, double norm_type);
+void ls_kernel_norm_sums_reference(double *sums, const void *weights, const ls_table_shape *shape,
+                                   const int64_t *ids, size_t count, double norm_type);
+typedef struct ls_norm_limit {
+    double max_norm, norm_type, eps;
+} ls_norm_limit;
 // Rows ids [count] (distinct, in range) whose norm (the sum's root, rounded to T) is above max_norm
 // are scaled in place by max_norm / (norm + eps), taken in f64 and rounded to T; products are
 // rounded to T, then to dtype. sums as above; NULL: of the rows as they are. eps is 1e-7 in torch's
 // embedding_renorm_, 0 in FBGEMM.
-void ls_kernel_renormalise_rows(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
-                                const int64_t *ids, const double *sums, size_t count,
-                                double max_norm, double norm_type, double eps);
-void ls_kernel_renormalise_rows_reference(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
+void ls_kernel_renormalise_rows(void *weights, const ls_table_shape *shape, const int64_t *ids,
+                                const double *sums, size_t count, const ls_norm_limit *limit);
+void ls_kernel_renormalise_rows_reference(void *weights, const ls_table_shape *shape,
                                           const int64_t *ids, const double *sums, size_t count,
-                                          double max_norm, double norm_type, double eps);
+                                          const ls_norm_limit *limit);
 
 // One step of an optimizer over some rows of a shard.
 typedef struct ls_row_update {

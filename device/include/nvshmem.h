@@ -113,8 +113,13 @@ struct request {
     bool waits;
     const char *call;
 };
+struct notice {
+    uint64_t *signal;
+    uint64_t value;
+    int how;
+};
 inline void transfer(request r, void *to, const void *from, size_t bytes, int pe, bool gets,
-                     uint64_t *signal, uint64_t value, int how, ls_cuda_site at) {
+                     ls_cuda_site at, notice n = {}) {
     ls_cuda_put put = {};
     put.peer = pe;
     put.bytes = bytes;
@@ -124,8 +129,8 @@ inline void transfer(request r, void *to, const void *from, size_t bytes, int pe
     put.at = at;
     group_sync(r.of, at);
     if (leads(r.of)) {
-        if (signal != nullptr) {
-            ls_nvshmem_signal(&put, signal, value, how == NVSHMEM_SIGNAL_SET);
+        if (n.signal != nullptr) {
+            ls_nvshmem_signal(&put, n.signal, n.value, n.how == NVSHMEM_SIGNAL_SET);
         }
         ls_nvshmem_put(put, gets ? (void *)from : to, gets ? to : from);
         if (gets && r.waits) {
@@ -140,18 +145,18 @@ inline void transfer(request r, void *to, const void *from, size_t bytes, int pe
     inline void prefix##_putmem##suffix(void *to, const void *from, size_t bytes, int pe,          \
                                         LS_CUDA_HERE) {                                            \
         lockstep::transfer({lockstep::of, waits, #prefix "_putmem" #suffix}, to, from, bytes, pe,  \
-                           false, nullptr, 0, 0, ls_at);                                           \
+                           false, ls_at);                                                          \
     }                                                                                              \
     inline void prefix##_getmem##suffix(void *to, const void *from, size_t bytes, int pe,          \
                                         LS_CUDA_HERE) {                                            \
         lockstep::transfer({lockstep::of, waits, #prefix "_getmem" #suffix}, to, from, bytes, pe,  \
-                           true, nullptr, 0, 0, ls_at);                                            \
+                           true, ls_at);                                                           \
     }                                                                                              \
     inline void prefix##_putmem_signal##suffix(void *to, const void *from, size_t bytes,           \
                                                uint64_t *signal, uint64_t value, int how, int pe,  \
                                                LS_CUDA_HERE) {                                     \
         lockstep::transfer({lockstep::of, waits, #prefix "_putmem_signal" #suffix}, to, from,      \
-                           bytes, pe, false, signal, value, how, ls_at);                           \
+                           bytes, pe, false, ls_at, {signal, value, how});                         \
     }
 LS_NVSHMEM_MEMORY(nvshmem, , thread, true)
 LS_NVSHMEM_MEMORY(nvshmem, _nbi, thread, false)
@@ -162,7 +167,7 @@ LS_NVSHMEM_MEMORY(nvshmemx, _nbi_block, block, false)
 
 inline void nvshmemx_signal_op(uint64_t *signal, uint64_t value, int how, int pe, LS_CUDA_HERE) {
     lockstep::transfer({lockstep::thread, false, "nvshmemx_signal_op"}, nullptr, nullptr, 0, pe,
-                       false, signal, value, how, ls_at);
+                       false, ls_at, {signal, value, how});
 }
 inline uint64_t nvshmem_signal_wait_until(uint64_t *signal, int comparison, uint64_t value,
                                           LS_CUDA_HERE) {
@@ -190,12 +195,12 @@ inline uint64_t nvshmem_signal_fetch(uint64_t *signal, LS_CUDA_HERE) {
     LS_NVSHMEM_PUTS(name, T, nvshmemx, _nbi_block, block, false)                                   \
     inline void nvshmem_##name##_p(T *to, T value, int pe, LS_CUDA_HERE) {                         \
         lockstep::transfer({lockstep::thread, true, "nvshmem_" #name "_p"}, to, &value, sizeof(T), \
-                           pe, false, nullptr, 0, 0, ls_at);                                       \
+                           pe, false, ls_at);                                                      \
     }                                                                                              \
     inline T nvshmem_##name##_g(const T *from, int pe, LS_CUDA_HERE) {                             \
         T value = 0;                                                                               \
         lockstep::transfer({lockstep::thread, true, "nvshmem_" #name "_g"}, &value, from,          \
-                           sizeof(T), pe, true, nullptr, 0, 0, ls_at);                             \
+                           sizeof(T), pe, true, ls_at);                                            \
         return value;                                                                              \
     }
 #define LS_NVSHMEM_WAIT(name, T)                                                                   \

@@ -16,28 +16,27 @@ static size_t owner_of(int64_t id, const int64_t *row_starts, size_t owners) {
     return low;
 }
 
-void ls_kernel_bucketize(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                         int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+void ls_kernel_bucketize(const ls_buckets *out, const int64_t *ids, const int64_t *lengths,
                          const float *weights, const int64_t *row_starts, size_t owners,
                          size_t bags) {
     LS_ASSERT(owners >= 1 && row_starts != NULL);
-    LS_ASSERT(bags == 0 || (out_lengths != NULL && lengths != NULL));
-    LS_ASSERT((out_weights != NULL) == (weights != NULL));
+    LS_ASSERT(bags == 0 || (out->lengths != NULL && lengths != NULL));
+    LS_ASSERT((out->weights != NULL) == (weights != NULL));
     for (size_t i = 0; i < owners * bags; i++) {
-        out_lengths[i] = 0;
+        out->lengths[i] = 0;
     }
     size_t index = 0;
     for (size_t bag = 0; bag < bags; bag++) {
         LS_ASSERT(lengths[bag] >= 0);
         for (int64_t i = 0; i < lengths[bag]; i++, index++) {
             LS_ASSERT(ids[index] >= row_starts[0] && ids[index] < row_starts[owners]);
-            out_lengths[owner_of(ids[index], row_starts, owners) * bags + bag]++;
+            out->lengths[owner_of(ids[index], row_starts, owners) * bags + bag]++;
         }
     }
     int64_t total = 0;
     for (size_t i = 0; i < owners * bags; i++) {
-        int64_t length = out_lengths[i];
-        out_lengths[i] = total;
+        int64_t length = out->lengths[i];
+        out->lengths[i] = total;
         total += length;
     }
     LS_ASSERT((size_t)total == index);
@@ -45,20 +44,20 @@ void ls_kernel_bucketize(int64_t *out_lengths, int64_t *out_ids, float *out_weig
     for (size_t bag = 0; bag < bags; bag++) {
         for (int64_t i = 0; i < lengths[bag]; i++, index++) {
             size_t owner = owner_of(ids[index], row_starts, owners);
-            int64_t place = out_lengths[owner * bags + bag]++;
-            out_ids[place] = ids[index] - row_starts[owner];
+            int64_t place = out->lengths[owner * bags + bag]++;
+            out->ids[place] = ids[index] - row_starts[owner];
             if (weights != NULL) {
-                out_weights[place] = weights[index];
+                out->weights[place] = weights[index];
             }
-            if (out_positions != NULL) {
-                out_positions[place] = (int64_t)index;
+            if (out->positions != NULL) {
+                out->positions[place] = (int64_t)index;
             }
         }
     }
     int64_t start = 0;
     for (size_t i = 0; i < owners * bags; i++) {
-        int64_t end = out_lengths[i];
-        out_lengths[i] = end - start;
+        int64_t end = out->lengths[i];
+        out->lengths[i] = end - start;
         start = end;
     }
 }

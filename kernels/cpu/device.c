@@ -143,23 +143,17 @@ static int host_scatter_rows(ls_device *device, void *out, size_t out_stride_byt
 }
 
 static int host_pooled_lookup(ls_device *device, void *out, size_t out_stride, const void *table,
-                              ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
-                              const int64_t *offsets, const float *weights, int64_t padding_id,
-                              ls_pooling pooling, size_t bags) {
+                              const ls_table_shape *shape, const ls_bags *bags) {
     (void)device;
-    ls_kernel_pooled_lookup(out, out_stride, table, table_dtype, rows, dim, ids, offsets, weights,
-                            padding_id, pooling, bags);
+    ls_kernel_pooled_lookup(out, out_stride, table, shape, bags);
     return LS_OK;
 }
 
 static int host_quantised_lookup(ls_device *device, float *out, size_t out_stride,
                                  const void *table, const ls_row_format *format, int64_t rows,
-                                 size_t dim, const int64_t *ids, const int64_t *offsets,
-                                 const float *weights, int64_t padding_id, ls_pooling pooling,
-                                 size_t bags) {
+                                 size_t dim, const ls_bags *bags) {
     (void)device;
-    ls_kernel_quantised_lookup(out, out_stride, table, format, rows, dim, ids, offsets, weights,
-                               padding_id, pooling, bags);
+    ls_kernel_quantised_lookup(out, out_stride, table, format, rows, dim, bags);
     return LS_OK;
 }
 
@@ -171,19 +165,16 @@ static int host_dequantise_rows(ls_device *device, float *out, const void *in,
 }
 
 static int host_fill_empty_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
-                                double value, size_t dim, const int64_t *ids,
-                                const int64_t *offsets, int64_t padding_id, size_t bags) {
+                                double value, size_t dim, const ls_bags *bags) {
     (void)device;
-    ls_kernel_fill_empty_bags(out, out_stride, dtype, value, dim, ids, offsets, padding_id, bags);
+    ls_kernel_fill_empty_bags(out, out_stride, dtype, value, dim, bags);
     return LS_OK;
 }
 
 static int host_divide_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
-                            size_t dim, const int64_t *ids, const int64_t *offsets,
-                            const float *weights, double added, int64_t padding_id, size_t bags) {
+                            size_t dim, double added, const ls_bags *bags) {
     (void)device;
-    ls_kernel_divide_bags(out, out_stride, dtype, dim, ids, offsets, weights, added, padding_id,
-                          bags);
+    ls_kernel_divide_bags(out, out_stride, dtype, dim, added, bags);
     return LS_OK;
 }
 
@@ -194,58 +185,50 @@ static int host_matmul(ls_device *device, void *out, const void *a, const void *
     return LS_OK;
 }
 
-static int host_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_ids,
-                          float *out_weights, int64_t *out_positions, const int64_t *ids,
+static int host_bucketize(ls_device *device, const ls_buckets *out, const int64_t *ids,
                           const int64_t *lengths, const float *weights, const int64_t *row_starts,
                           size_t owners, size_t bags) {
     (void)device;
-    ls_kernel_bucketize(out_lengths, out_ids, out_weights, out_positions, ids, lengths, weights,
-                        row_starts, owners, bags);
+    ls_kernel_bucketize(out, ids, lengths, weights, row_starts, owners, bags);
     return LS_OK;
 }
 
-static int host_group_ids(ls_device *device, int64_t *rows, int64_t *starts, int64_t *order,
-                          size_t *unique, int64_t *scratch, const int64_t *ids, size_t count,
-                          int64_t table_rows, int64_t padding_id) {
+static int host_group_ids(ls_device *device, const ls_row_groups *out, size_t *unique,
+                          int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
+                          int64_t padding_id) {
     (void)device;
-    ls_kernel_group_ids(rows, starts, order, unique, scratch, ids, count, table_rows, padding_id);
+    ls_kernel_group_ids(out, unique, scratch, ids, count, table_rows, padding_id);
     return LS_OK;
 }
 
-static int host_row_gradients(ls_device *device, void *out, size_t dim, const void *gradients,
-                              size_t stride, ls_dtype dtype, const int64_t *row_of,
-                              const float *scales, const int64_t *starts, const int64_t *order,
-                              size_t unique) {
+static int host_row_gradients(ls_device *device, void *out, size_t dim, const ls_gradients *from,
+                              const int64_t *starts, const int64_t *order, size_t unique) {
     (void)device;
-    ls_kernel_row_gradients(out, dim, gradients, stride, dtype, row_of, scales, starts, order,
-                            unique);
+    ls_kernel_row_gradients(out, dim, from, starts, order, unique);
     return LS_OK;
 }
 
 static int host_weight_gradients(ls_device *device, void *out, const void *table,
-                                 ls_dtype table_dtype, int64_t rows, size_t dim,
-                                 const void *gradients, size_t stride, const int64_t *row_of,
+                                 const ls_table_shape *shape, const ls_gradients *from,
                                  const int64_t *ids, int64_t padding_id, size_t count) {
     (void)device;
-    ls_kernel_weight_gradients(out, table, table_dtype, rows, dim, gradients, stride, row_of, ids,
-                               padding_id, count);
+    ls_kernel_weight_gradients(out, table, shape, from, ids, padding_id, count);
     return LS_OK;
 }
 
-static int host_norm_sums(ls_device *device, double *sums, const void *weights, ls_dtype dtype,
-                          int64_t rows, size_t dim, const int64_t *ids, size_t count,
+static int host_norm_sums(ls_device *device, double *sums, const void *weights,
+                          const ls_table_shape *shape, const int64_t *ids, size_t count,
                           double norm_type) {
     (void)device;
-    ls_kernel_norm_sums(sums, weights, dtype, rows, dim, ids, count, norm_type);
+    ls_kernel_norm_sums(sums, weights, shape, ids, count, norm_type);
     return LS_OK;
 }
 
-static int host_renormalise_rows(ls_device *device, void *weights, ls_dtype dtype, int64_t rows,
-                                 size_t dim, const int64_t *ids, const double *sums, size_t count,
-                                 double max_norm, double norm_type, double eps) {
+static int host_renormalise_rows(ls_device *device, void *weights, const ls_table_shape *shape,
+                                 const int64_t *ids, const double *sums, size_t count,
+                                 const ls_norm_limit *limit) {
     (void)device;
-    ls_kernel_renormalise_rows(weights, dtype, rows, dim, ids, sums, count, max_norm, norm_type,
-                               eps);
+    ls_kernel_renormalise_rows(weights, shape, ids, sums, count, limit);
     return LS_OK;
 }
 

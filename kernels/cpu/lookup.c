@@ -195,16 +195,16 @@ static void pool_bag(void *out, const lookup *l, const int64_t *ids, const float
     }
 }
 
-static void pool_bags(void *out, size_t out_stride, const lookup *l, const int64_t *ids,
-                      const int64_t *offsets, const float *weights, size_t bags) {
+static void pool_bags(void *out, size_t out_stride, const lookup *l, const ls_bags *bags) {
+    const int64_t *offsets = bags->offsets;
     LS_ASSERT(l->pooling == LS_POOL_SUM || l->pooling == LS_POOL_MEAN || l->pooling == LS_POOL_MAX);
-    LS_ASSERT(bags <= 1 || out_stride >= l->dim);
+    LS_ASSERT(bags->count <= 1 || out_stride >= l->dim);
     LS_ASSERT(offsets != NULL && l->rows >= 0);
     size_t out_bytes = l->wide ? sizeof(double) : sizeof(float);
     if (l->dim == 0) {
         return;
     }
-    for (size_t bag = 0; bag < bags; bag++) {
+    for (size_t bag = 0; bag < bags->count; bag++) {
         LS_ASSERT(offsets[bag] >= offsets[0] && offsets[bag + 1] >= offsets[bag]);
         size_t first = (size_t)(offsets[bag] - offsets[0]);
         size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
@@ -213,39 +213,37 @@ static void pool_bags(void *out, size_t out_stride, const lookup *l, const int64
             memset(to, 0, l->dim * out_bytes);
             continue;
         }
-        (l->sums != NULL ? sum_bag : pool_bag)(to, l, ids + first,
-                                               weights == NULL ? NULL : weights + first, count,
-                                               (size_t)(offsets[bags] - offsets[0]) - first);
+        (l->sums != NULL ? sum_bag : pool_bag)(
+            to, l, bags->ids + first, bags->weights == NULL ? NULL : bags->weights + first, count,
+            (size_t)(offsets[bags->count] - offsets[0]) - first);
     }
 }
 
-void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls_dtype table_dtype,
-                             int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets,
-                             const float *weights, int64_t padding_id, ls_pooling pooling,
-                             size_t bags) {
-    if (table_dtype == LS_FIELD) {
-        const ls_field_bags of = {ids, offsets, weights, padding_id, bags};
-        ls_field__lookup(out, out_stride, table, rows, dim, &of, pooling);
+void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table,
+                             const ls_table_shape *shape, const ls_bags *bags) {
+    if (shape->dtype == LS_FIELD) {
+        ls_field__lookup(out, out_stride, table, shape, bags);
         return;
     }
-    const ls_sum_rows sums = {
-        .table = table, .rows = rows, .row_bytes = dim * sizeof(float), .dim = dim};
-    const lookup l = {.sums = table_dtype == LS_F32 && pooling != LS_POOL_MAX ? &sums : NULL,
-                      .rows_do = functions_of(table_dtype),
+    const ls_sum_rows sums = {.table = table,
+                              .rows = shape->rows,
+                              .row_bytes = shape->dim * sizeof(float),
+                              .dim = shape->dim};
+    const lookup l = {.sums = shape->dtype == LS_F32 && bags->pooling != LS_POOL_MAX ? &sums : NULL,
+                      .rows_do = functions_of(shape->dtype),
                       .table = table,
-                      .row_bytes = dim * ls_dtype_bytes(table_dtype),
-                      .rows = rows,
-                      .dim = dim,
-                      .padding_id = padding_id,
-                      .pooling = pooling,
-                      .wide = table_dtype == LS_F64};
-    pool_bags(out, out_stride, &l, ids, offsets, weights, bags);
+                      .row_bytes = shape->dim * ls_dtype_bytes(shape->dtype),
+                      .rows = shape->rows,
+                      .dim = shape->dim,
+                      .padding_id = bags->padding_id,
+                      .pooling = bags->pooling,
+                      .wide = shape->dtype == LS_F64};
+    pool_bags(out, out_stride, &l, bags);
 }
 
 void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table,
                                 const ls_row_format *format, int64_t rows, size_t dim,
-                                const int64_t *ids, const int64_t *offsets, const float *weights,
-                                int64_t padding_id, ls_pooling pooling, size_t bags) {
+                                const ls_bags *bags) {
     const ls_row_places places = ls_row__places(format, dim);
     const ls_sum_rows sums = {.table = table,
                               .rows = rows,
@@ -256,14 +254,14 @@ void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table
                               .scales = places.scales,
                               .scale_f32 = places.scale_f32};
     bool is_int8 = places.dtype == LS_DTYPE_COUNT && places.bits == 8;
-    const lookup l = {.sums = is_int8 && pooling != LS_POOL_MAX ? &sums : NULL,
+    const lookup l = {.sums = is_int8 && bags->pooling != LS_POOL_MAX ? &sums : NULL,
                       .rows_do = functions_of(LS_F32),
                       .places = &places,
                       .table = table,
                       .row_bytes = places.bytes,
                       .rows = rows,
                       .dim = dim,
-                      .padding_id = padding_id,
-                      .pooling = pooling};
-    pool_bags(out, out_stride, &l, ids, offsets, weights, bags);
+                      .padding_id = bags->padding_id,
+                      .pooling = bags->pooling};
+    pool_bags(out, out_stride, &l, bags);
 }

@@ -84,34 +84,33 @@ static void add_max(const bag_gradient *bag) {
     }
 }
 
-void ls_kernel_pooled_lookup_backward(float *gradient, size_t dim, int64_t rows,
+void ls_kernel_pooled_lookup_backward(float *gradient, const ls_table_shape *shape,
                                       const float *grad_out, size_t grad_stride, const float *table,
-                                      const int64_t *ids, const int64_t *offsets,
-                                      const float *weights, int64_t padding_id, ls_pooling pooling,
-                                      size_t bags) {
-    LS_ASSERT(pooling == LS_POOL_SUM || pooling == LS_POOL_MEAN || pooling == LS_POOL_MAX);
-    LS_ASSERT(bags <= 1 || grad_stride >= dim);
-    LS_ASSERT(offsets != NULL && rows >= 0);
-    for (size_t b = 0; b < bags; b++) {
-        LS_ASSERT(offsets[b] >= offsets[0] && offsets[b + 1] >= offsets[b]);
-        size_t first = (size_t)(offsets[b] - offsets[0]);
-        size_t count = (size_t)(offsets[b + 1] - offsets[b]);
-        if (count == 0 || dim == 0) {
+                                      const ls_bags *bags) {
+    LS_ASSERT(bags->pooling == LS_POOL_SUM || bags->pooling == LS_POOL_MEAN ||
+              bags->pooling == LS_POOL_MAX);
+    LS_ASSERT(bags->count <= 1 || grad_stride >= shape->dim);
+    LS_ASSERT(bags->offsets != NULL && shape->rows >= 0);
+    for (size_t b = 0; b < bags->count; b++) {
+        LS_ASSERT(bags->offsets[b] >= bags->offsets[0] && bags->offsets[b + 1] >= bags->offsets[b]);
+        size_t first = (size_t)(bags->offsets[b] - bags->offsets[0]);
+        size_t count = (size_t)(bags->offsets[b + 1] - bags->offsets[b]);
+        if (count == 0 || shape->dim == 0) {
             continue;
         }
         const bag_gradient bag = {gradient,
-                                  dim,
-                                  rows,
+                                  shape->dim,
+                                  shape->rows,
                                   grad_out + b * grad_stride,
                                   table,
-                                  ids + first,
-                                  weights != NULL ? weights + first : NULL,
-                                  padding_id,
+                                  bags->ids + first,
+                                  bags->weights != NULL ? bags->weights + first : NULL,
+                                  bags->padding_id,
                                   count};
-        if (pooling == LS_POOL_MAX) {
+        if (bags->pooling == LS_POOL_MAX) {
             add_max(&bag);
         } else {
-            add_sum(&bag, pooling);
+            add_sum(&bag, bags->pooling);
         }
     }
 }

@@ -42,15 +42,18 @@ static bool is_padding(int64_t id, int64_t padding_id) {
     return padding_id != -1 && id == padding_id;
 }
 
-// Element d of one bag [count], every step rounded to float unless the table is f64.
-static double pool_element(const table_ *table, size_t d, const int64_t *ids, const float *weights,
-                           int64_t padding_id, ls_pooling pooling, size_t count) {
+// Element d of one bag, every step rounded to float unless the table is f64.
+static double pool_element(const table_ *table, size_t d, const ls_bags *bags, size_t bag) {
+    size_t first = (size_t)(bags->offsets[bag] - bags->offsets[0]);
+    size_t count = (size_t)(bags->offsets[bag + 1] - bags->offsets[bag]);
+    const int64_t *ids = bags->ids + first;
+    const float *weights = bags->weights == NULL ? NULL : bags->weights + first;
     bool narrow = table->dtype != LS_F64;
     double sum = 0;
     double weight_sum = 0;
     maximum best = {false, 0, 0};
     for (size_t i = 0; i < count; i++) {
-        if (is_padding(ids[i], padding_id)) {
+        if (is_padding(ids[i], bags->padding_id)) {
             continue;
         }
         double value = load(table, ids[i], d);
@@ -63,25 +66,19 @@ static double pool_element(const table_ *table, size_t d, const int64_t *ids, co
     if (!best.found) {
         return 0;  // no id counted
     }
-    if (pooling == LS_POOL_MAX) {
+    if (bags->pooling == LS_POOL_MAX) {
         return best.value;
     }
-    if (pooling == LS_POOL_MEAN) {
+    if (bags->pooling == LS_POOL_MEAN) {
         return narrow ? (double)((float)sum / (float)weight_sum) : sum / weight_sum;
     }
     return sum;
 }
 
-static void pool_bags(void *out, size_t out_stride, const table_ *table, const int64_t *ids,
-                      const int64_t *offsets, const float *weights, int64_t padding_id,
-                      ls_pooling pooling, size_t bags) {
-    for (size_t bag = 0; bag < bags; bag++) {
-        size_t first = (size_t)(offsets[bag] - offsets[0]);
-        size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
+static void pool_bags(void *out, size_t out_stride, const table_ *table, const ls_bags *bags) {
+    for (size_t bag = 0; bag < bags->count; bag++) {
         for (size_t d = 0; d < table->dim; d++) {
-            double value =
-                pool_element(table, d, ids + first, weights == NULL ? NULL : weights + first,
-                             padding_id, pooling, count);
+            double value = pool_element(table, d, bags, bag);
             if (table->dtype == LS_F64) {
                 ((double *)out)[bag * out_stride + d] = value;
             } else {
@@ -92,26 +89,20 @@ static void pool_bags(void *out, size_t out_stride, const table_ *table, const i
 }
 
 void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
-                                       ls_dtype table_dtype, int64_t rows, size_t dim,
-                                       const int64_t *ids, const int64_t *offsets,
-                                       const float *weights, int64_t padding_id, ls_pooling pooling,
-                                       size_t bags) {
-    (void)rows;
-    const table_ plain = {table, dim, table_dtype, NULL, 0};
-    pool_bags(out, out_stride, &plain, ids, offsets, weights, padding_id, pooling, bags);
+                                       const ls_table_shape *shape, const ls_bags *bags) {
+    const table_ plain = {table, shape->dim, shape->dtype, NULL, 0};
+    pool_bags(out, out_stride, &plain, bags);
 }
 
 void ls_kernel_quantised_lookup_reference(float *out, size_t out_stride, const void *table,
                                           const ls_row_format *format, int64_t rows, size_t dim,
-                                          const int64_t *ids, const int64_t *offsets,
-                                          const float *weights, int64_t padding_id,
-                                          ls_pooling pooling, size_t bags) {
+                                          const ls_bags *bags) {
     (void)rows;
     table_ quantised = {table, dim, LS_F32, format, 0};
     int status = ls_row_format_bytes(&quantised.row_bytes, format, dim);
     LS_ASSERT(status == LS_OK);
     (void)status;
-    pool_bags(out, out_stride, &quantised, ids, offsets, weights, padding_id, pooling, bags);
+    pool_bags(out, out_stride, &quantised, bags);
 }
 
 // The term of position i of a bag for element d of its row.
@@ -130,32 +121,30 @@ static float contribution(float grad_out, const int64_t *ids, const float *weigh
     return grad_out * weight / divisor;
 }
 
-void ls_kernel_pooled_lookup_backward_reference(float *gradient, size_t dim, int64_t rows,
+void ls_kernel_pooled_lookup_backward_reference(float *gradient, const ls_table_shape *shape,
                                                 const float *grad_out, size_t grad_stride,
-                                                const float *table, const int64_t *ids,
-                                                const int64_t *offsets, const float *weights,
-                                                int64_t padding_id, ls_pooling pooling,
-                                                size_t bags) {
-    for (size_t element = 0; element < (size_t)rows * dim; element++) {
-        int64_t row = (int64_t)(element / dim);
-        size_t d = element % dim;
-        for (size_t bag = 0; bag < bags; bag++) {
-            size_t first = (size_t)(offsets[bag] - offsets[0]);
-            size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
-            const float *bag_weights = weights == NULL ? NULL : weights + first;
+                                                const float *table, const ls_bags *bags) {
+    for (size_t element = 0; element < (size_t)shape->rows * shape->dim; element++) {
+        int64_t row = (int64_t)(element / shape->dim);
+        size_t d = element % shape->dim;
+        for (size_t bag = 0; bag < bags->count; bag++) {
+            size_t first = (size_t)(bags->offsets[bag] - bags->offsets[0]);
+            size_t count = (size_t)(bags->offsets[bag + 1] - bags->offsets[bag]);
+            const float *bag_weights = bags->weights == NULL ? NULL : bags->weights + first;
             maximum best = {false, 0, 0};
-            for (size_t i = 0; pooling == LS_POOL_MAX && i < count; i++) {
-                if (!is_padding(ids[first + i], padding_id)) {
-                    float value = table[(size_t)ids[first + i] * dim + d];
-                    float weight = weights == NULL ? 1.0f : weights[first + i];
+            for (size_t i = 0; bags->pooling == LS_POOL_MAX && i < count; i++) {
+                if (!is_padding(bags->ids[first + i], bags->padding_id)) {
+                    float value = table[(size_t)bags->ids[first + i] * shape->dim + d];
+                    float weight = bags->weights == NULL ? 1.0f : bags->weights[first + i];
                     maximum_offer(&best, (double)(value * weight), i);
                 }
             }
             for (size_t i = 0; i < count; i++) {
-                bool chosen = pooling != LS_POOL_MAX || (best.found && best.index == i);
-                if (chosen && ids[first + i] == row && !is_padding(row, padding_id)) {
-                    gradient[element] += contribution(grad_out[bag * grad_stride + d], ids + first,
-                                                      bag_weights, padding_id, pooling, count, i);
+                bool chosen = bags->pooling != LS_POOL_MAX || (best.found && best.index == i);
+                if (chosen && bags->ids[first + i] == row && !is_padding(row, bags->padding_id)) {
+                    gradient[element] +=
+                        contribution(grad_out[bag * grad_stride + d], bags->ids + first,
+                                     bag_weights, bags->padding_id, bags->pooling, count, i);
                 }
             }
         }

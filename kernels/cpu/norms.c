@@ -71,35 +71,37 @@ static double sum_row(ls_dtype dtype, const void *row, size_t dim, double norm_t
                           : functions[dtype].powers(row, dim, norm_type);
 }
 
-void ls_kernel_norm_sums(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
-                         size_t dim, const int64_t *ids, size_t count, double norm_type) {
-    LS_ASSERT(ls_dtype_valid((int)dtype) && functions[dtype].squares != NULL && norm_type > 0);
-    size_t row_bytes = dim * ls_dtype_bytes(dtype);
+void ls_kernel_norm_sums(double *sums, const void *weights, const ls_table_shape *shape,
+                         const int64_t *ids, size_t count, double norm_type) {
+    LS_ASSERT(ls_dtype_valid((int)shape->dtype) && functions[shape->dtype].squares != NULL &&
+              norm_type > 0);
+    size_t row_bytes = shape->dim * ls_dtype_bytes(shape->dtype);
     for (size_t i = 0; i < count; i++) {
-        LS_ASSERT(ids[i] >= 0 && ids[i] < rows);
-        sums[i] =
-            sum_row(dtype, (const char *)weights + (size_t)ids[i] * row_bytes, dim, norm_type);
+        LS_ASSERT(ids[i] >= 0 && ids[i] < shape->rows);
+        sums[i] = sum_row(shape->dtype, (const char *)weights + (size_t)ids[i] * row_bytes,
+                          shape->dim, norm_type);
     }
 }
 
-void ls_kernel_renormalise_rows(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
-                                const int64_t *ids, const double *sums, size_t count,
-                                double max_norm, double norm_type, double eps) {
-    LS_ASSERT(ls_dtype_valid((int)dtype) && functions[dtype].squares != NULL && norm_type > 0);
-    size_t row_bytes = dim * ls_dtype_bytes(dtype);
+void ls_kernel_renormalise_rows(void *weights, const ls_table_shape *shape, const int64_t *ids,
+                                const double *sums, size_t count, const ls_norm_limit *limit) {
+    LS_ASSERT(ls_dtype_valid((int)shape->dtype) && functions[shape->dtype].squares != NULL &&
+              limit->norm_type > 0);
+    size_t row_bytes = shape->dim * ls_dtype_bytes(shape->dtype);
     for (size_t i = 0; i < count; i++) {
-        LS_ASSERT(ids[i] >= 0 && ids[i] < rows);
+        LS_ASSERT(ids[i] >= 0 && ids[i] < shape->rows);
         char *row = (char *)weights + (size_t)ids[i] * row_bytes;
-        double norm = sums != NULL ? sums[i] : sum_row(dtype, row, dim, norm_type);
-        if (norm_type == 2) {
+        double norm =
+            sums != NULL ? sums[i] : sum_row(shape->dtype, row, shape->dim, limit->norm_type);
+        if (limit->norm_type == 2) {
             norm = sqrt(norm);
-        } else if (norm_type != 1 && !isinf(norm_type)) {
-            norm = pow(norm, 1 / norm_type);
+        } else if (limit->norm_type != 1 && !isinf(limit->norm_type)) {
+            norm = pow(norm, 1 / limit->norm_type);
         }
-        norm = dtype == LS_F64 ? norm : (double)(float)norm;
-        if (norm > max_norm) {
-            double factor = max_norm / (norm + eps);
-            functions[dtype].scale(row, dim, factor);
+        norm = shape->dtype == LS_F64 ? norm : (double)(float)norm;
+        if (norm > limit->max_norm) {
+            double factor = limit->max_norm / (norm + limit->eps);
+            functions[shape->dtype].scale(row, shape->dim, factor);
         }
     }
 }

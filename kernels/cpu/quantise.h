@@ -4,6 +4,7 @@
 #define LS_KERNELS_CPU_QUANTISE_H
 
 #include "base/dtype.h"
+#include "kernels/kernels.h"
 #include "kernels/quantise.h"
 
 #ifdef __cplusplus
@@ -36,9 +37,7 @@ void ls_kernel_dequantise_rows_reference(float *out, const void *in, const ls_ro
                                          size_t rows, size_t dim);
 void ls_kernel_quantised_lookup_reference(float *out, size_t out_stride, const void *table,
                                           const ls_row_format *format, int64_t rows, size_t dim,
-                                          const int64_t *ids, const int64_t *offsets,
-                                          const float *weights, int64_t padding_id,
-                                          ls_pooling pooling, size_t bags);
+                                          const ls_bags *bags);
 // Element d of the row at `row`.
 float ls_kernel__reference_dequantise(const void *row, const ls_row_format *format, size_t dim,
                                       size_t d);

@@ -52,11 +52,11 @@ static void sort_digit(const grouping *g, int digit, any_u64 *restrict out,
     }
 }
 
-void ls_kernel_group_ids(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
-                         int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
-                         int64_t padding_id) {
-    LS_ASSERT(starts != NULL && unique != NULL && table_rows >= 0);
-    LS_ASSERT(count == 0 || (rows != NULL && order != NULL && scratch != NULL && ids != NULL));
+void ls_kernel_group_ids(const ls_row_groups *out, size_t *unique, int64_t *scratch,
+                         const int64_t *ids, size_t count, int64_t table_rows, int64_t padding_id) {
+    LS_ASSERT(out->starts != NULL && unique != NULL && table_rows >= 0);
+    LS_ASSERT(count == 0 ||
+              (out->rows != NULL && out->order != NULL && scratch != NULL && ids != NULL));
     int id_bits = bits_of(table_rows > 0 ? (uint64_t)table_rows - 1 : 0);
     grouping g = {.position_bits = bits_of(count), .count = 0};
     LS_ASSERT(id_bits + g.position_bits <= 64);  // more is no machine's memory
@@ -74,13 +74,13 @@ void ls_kernel_group_ids(int64_t *rows, int64_t *starts, int64_t *order, size_t 
     size_t found = 0;
     for (size_t k = 0; k < g.count; k++) {
         int64_t id = (int64_t)(sorted[k] >> g.position_bits);
-        order[k] = (int64_t)(sorted[k] & (((uint64_t)1 << g.position_bits) - 1));
-        if (found == 0 || rows[found - 1] != id) {
-            rows[found] = id;
-            starts[found++] = (int64_t)k;
+        out->order[k] = (int64_t)(sorted[k] & (((uint64_t)1 << g.position_bits) - 1));
+        if (found == 0 || out->rows[found - 1] != id) {
+            out->rows[found] = id;
+            out->starts[found++] = (int64_t)k;
         }
     }
-    starts[found] = (int64_t)g.count;
+    out->starts[found] = (int64_t)g.count;
     *unique = found;
 }
 
@@ -182,30 +182,31 @@ static void add_runs(char *sum, const occurrences *o, int64_t from, int64_t to, 
     }
 }
 
-void ls_kernel_row_gradients(void *out, size_t dim, const void *gradients, size_t stride,
-                             ls_dtype dtype, const int64_t *row_of, const float *scales,
-                             const int64_t *starts, const int64_t *order, size_t unique) {
-    if (dtype == LS_FIELD) {
-        ls_field__row_gradients(out, dim, gradients, stride, row_of, scales, starts, order, unique);
+void ls_kernel_row_gradients(void *out, size_t dim, const ls_gradients *from, const int64_t *starts,
+                             const int64_t *order, size_t unique) {
+    if (from->dtype == LS_FIELD) {
+        ls_field__row_gradients(out, dim, from, starts, order, unique);
         return;
     }
-    LS_ASSERT(ls_dtype_valid((int)dtype) && adds[dtype][0][0] != NULL);
+    LS_ASSERT(ls_dtype_valid((int)from->dtype) && adds[from->dtype][0][0] != NULL);
     LS_ASSERT(unique == 0 || (starts != NULL && order != NULL));
-    size_t element = ls_dtype_bytes(dtype);
-    size_t out_element = dtype == LS_F64 ? sizeof(double) : sizeof(float);
-    occurrences o = {NULL, stride * element, row_of, scales, order, adds[dtype][scales != NULL]};
+    size_t element = ls_dtype_bytes(from->dtype);
+    size_t out_element = from->dtype == LS_F64 ? sizeof(double) : sizeof(float);
+    occurrences o = {NULL,         from->stride * element,
+                     from->row_of, from->scales,
+                     order,        adds[from->dtype][from->scales != NULL]};
     for (size_t u = 0; u < unique && dim > 0; u++) {
         char *sum = (char *)out + u * dim * out_element;
-        o.gradients = gradients;
+        o.gradients = from->values;
         memset(sum, 0, dim * out_element);
         if (starts[u + 1] - starts[u] <= LS_GRADIENT_RUN) {
             add_run(sum, &o, starts[u], starts[u + 1], dim);
             continue;
         }
         for (size_t c = 0; c < dim; c += RUN_COLUMNS) {
-            o.gradients = (const char *)gradients + c * element;
+            o.gradients = (const char *)from->values + c * element;
             add_runs(sum + c * out_element, &o, starts[u], starts[u + 1],
-                     dim - c < RUN_COLUMNS ? dim - c : RUN_COLUMNS, dtype == LS_F64);
+                     dim - c < RUN_COLUMNS ? dim - c : RUN_COLUMNS, from->dtype == LS_F64);
         }
     }
 }
@@ -231,19 +232,17 @@ FOLD(f64, double, any_f64, any_f64, AS_IS)
 FOLD(f16, float, any_f32, any_u16, f16_decode)
 FOLD(bf16, float, any_f32, any_u16, bf16_decode)
 
-void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dtype, int64_t rows,
-                                size_t dim, const void *gradients, size_t stride,
-                                const int64_t *row_of, const int64_t *ids, int64_t padding_id,
+void ls_kernel_weight_gradients(void *out, const void *table, const ls_table_shape *shape,
+                                const ls_gradients *from, const int64_t *ids, int64_t padding_id,
                                 size_t count) {
-    if (table_dtype == LS_FIELD) {
-        ls_field__weight_gradients(out, table, dim, gradients, stride, row_of, ids, padding_id,
-                                   count);
+    if (shape->dtype == LS_FIELD) {
+        ls_field__weight_gradients(out, table, shape->dim, from, ids, padding_id, count);
         return;
     }
-    bool wide = table_dtype == LS_F64;
-    LS_ASSERT(wide || table_dtype == LS_F32 || table_dtype == LS_F16 || table_dtype == LS_BF16);
+    bool wide = shape->dtype == LS_F64;
+    LS_ASSERT(wide || shape->dtype == LS_F32 || shape->dtype == LS_F16 || shape->dtype == LS_BF16);
     size_t bytes = wide ? sizeof(double) : sizeof(float);
-    size_t row_bytes = dim * ls_dtype_bytes(table_dtype);
+    size_t row_bytes = shape->dim * ls_dtype_bytes(shape->dtype);
     static void (*const folds[LS_DTYPE_COUNT])(void *, const void *const *, const void *const *,
                                                size_t) = {
         [LS_F32] = fold_f32, [LS_F64] = fold_f64, [LS_F16] = fold_f16, [LS_BF16] = fold_bf16};
@@ -255,10 +254,11 @@ void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dty
     for (size_t k = 0; k < count; k++) {
         memset((char *)out + k * bytes, 0, bytes);
         if (padding_id == -1 || ids[k] != padding_id) {
-            LS_ASSERT(ids[k] >= 0 && ids[k] < rows);
+            LS_ASSERT(ids[k] >= 0 && ids[k] < shape->rows);
             positions[waiting] = k;
             g[waiting] =
-                (const char *)gradients + (row_of != NULL ? (size_t)row_of[k] : k) * stride * bytes;
+                (const char *)from->values +
+                (from->row_of != NULL ? (size_t)from->row_of[k] : k) * from->stride * bytes;
             w[waiting++] = (const char *)table + (size_t)ids[k] * row_bytes;
         }
         if (waiting == 0 || (waiting < FOLDS && k + 1 < count)) {
@@ -268,7 +268,7 @@ void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dty
             g[f] = g[0];
             w[f] = w[0];
         }
-        folds[table_dtype](sums, g, w, dim);
+        folds[shape->dtype](sums, g, w, shape->dim);
         for (int f = 0; f < waiting; f++) {
             memcpy((char *)out + positions[f] * bytes, (const char *)sums + (size_t)f * bytes,
                    bytes);

@@ -8,14 +8,14 @@ using namespace ls;
 
 // ---- Bags ---------------------------------------------------------------------------------------
 // One thread goes through a bag: the sum of weights keeps the bag's order.
-static __device__ int64_t count_bag(double *divisor, const int64_t *ids, const int64_t *offsets,
-                                    const float *weights, int64_t padding_id, size_t bag) {
+static __device__ int64_t count_bag(double *divisor, const ls_bags &of, size_t bag) {
     int64_t counted = 0;
     *divisor = 0;
-    for (int64_t i = offsets[bag] - offsets[0]; i < offsets[bag + 1] - offsets[0]; i++) {
-        if (padding_id == -1 || ids[i] != padding_id) {
+    for (int64_t i = of.offsets[bag] - of.offsets[0]; i < of.offsets[bag + 1] - of.offsets[0];
+         i++) {
+        if (of.padding_id == -1 || of.ids[i] != of.padding_id) {
             counted++;
-            *divisor += weights != nullptr ? (double)weights[i] : 1.0;
+            *divisor += of.weights != nullptr ? (double)of.weights[i] : 1.0;
         }
     }
     return counted;
@@ -23,11 +23,10 @@ static __device__ int64_t count_bag(double *divisor, const int64_t *ids, const i
 
 template <class T>
 __global__ void fill_empty_kernel(T *out, size_t out_stride, T value, size_t dim,
-                                  const int64_t *ids, const int64_t *offsets, int64_t padding_id,
-                                  size_t bags) {
-    for (size_t bag = thread_index(); bag < bags; bag += thread_count()) {
+                                  const __grid_constant__ ls_bags bags) {
+    for (size_t bag = thread_index(); bag < bags.count; bag += thread_count()) {
         double divisor;
-        if (count_bag(&divisor, ids, offsets, nullptr, padding_id, bag) == 0) {
+        if (count_bag(&divisor, bags, bag) == 0) {
             for (size_t c = 0; c < dim; c++) {
                 out[bag * out_stride + c] = value;
             }
@@ -37,47 +36,44 @@ __global__ void fill_empty_kernel(T *out, size_t out_stride, T value, size_t dim
 
 template <class T>
 static int fill_empty(void *out, size_t out_stride, const void *value, size_t dim,
-                      const int64_t *ids, const int64_t *offsets, int64_t padding_id, size_t bags,
-                      cudaStream_t stream) {
+                      const ls_bags &bags, cudaStream_t stream) {
     T element_value;
     memcpy(&element_value, value, sizeof element_value);
-    fill_empty_kernel<<<blocks_for(bags), block_threads, 0, stream>>>(
-        (T *)out, out_stride, element_value, dim, ids, offsets, padding_id, bags);
+    fill_empty_kernel<<<blocks_for(bags.count), block_threads, 0, stream>>>(
+        (T *)out, out_stride, element_value, dim, bags);
     return launched("fill_empty_bags");
 }
 
 int ls_kernel_fill_empty_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, double value,
-                                   size_t dim, const int64_t *ids, const int64_t *offsets,
-                                   int64_t padding_id, size_t bags, ls_cuda_stream stream) {
-    LS_ASSERT(bags == 0 || (out != nullptr && offsets != nullptr && out_stride >= dim));
-    if (bags == 0) {
+                                   size_t dim, const ls_bags *bags, ls_cuda_stream stream) {
+    LS_ASSERT(bags->count == 0 ||
+              (out != nullptr && bags->offsets != nullptr && out_stride >= dim));
+    if (bags->count == 0) {
         return LS_OK;
     }
+    ls_bags of = *bags;
+    of.weights = nullptr;
     uint64_t bits = 0;
     ls_element_from_f64(&bits, dtype, value);
     auto *on = (cudaStream_t)stream;
     switch (ls_dtype_bytes(dtype)) {
     case 1:
-        return fill_empty<uint8_t>(out, out_stride, &bits, dim, ids, offsets, padding_id, bags, on);
+        return fill_empty<uint8_t>(out, out_stride, &bits, dim, of, on);
     case 2:
-        return fill_empty<uint16_t>(out, out_stride, &bits, dim, ids, offsets, padding_id, bags,
-                                    on);
+        return fill_empty<uint16_t>(out, out_stride, &bits, dim, of, on);
     case 4:
-        return fill_empty<uint32_t>(out, out_stride, &bits, dim, ids, offsets, padding_id, bags,
-                                    on);
+        return fill_empty<uint32_t>(out, out_stride, &bits, dim, of, on);
     default:
-        return fill_empty<uint64_t>(out, out_stride, &bits, dim, ids, offsets, padding_id, bags,
-                                    on);
+        return fill_empty<uint64_t>(out, out_stride, &bits, dim, of, on);
     }
 }
 
 template <class T>
-__global__ void divide_kernel(T *out, size_t out_stride, size_t dim, const int64_t *ids,
-                              const int64_t *offsets, const float *weights, double added,
-                              int64_t padding_id, size_t bags) {
-    for (size_t bag = thread_index(); bag < bags; bag += thread_count()) {
+__global__ void divide_kernel(T *out, size_t out_stride, size_t dim, double added,
+                              const __grid_constant__ ls_bags bags) {
+    for (size_t bag = thread_index(); bag < bags.count; bag += thread_count()) {
         double divisor;
-        if (count_bag(&divisor, ids, offsets, weights, padding_id, bag) > 0) {
+        if (count_bag(&divisor, bags, bag) > 0) {
             divisor += added;
             for (size_t c = 0; c < dim; c++) {
                 T *at = &out[bag * out_stride + c];
@@ -88,20 +84,21 @@ __global__ void divide_kernel(T *out, size_t out_stride, size_t dim, const int64
 }
 
 int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-                               const int64_t *ids, const int64_t *offsets, const float *weights,
-                               double added, int64_t padding_id, size_t bags,
-                               ls_cuda_stream stream) {
+                               double added, const ls_bags *bags, ls_cuda_stream stream) {
     LS_ASSERT(dtype == LS_F32 || dtype == LS_F64);
-    LS_ASSERT(bags == 0 || (out != nullptr && offsets != nullptr && out_stride >= dim));
-    if (bags == 0) {
+    LS_ASSERT(bags->count == 0 ||
+              (out != nullptr && bags->offsets != nullptr && out_stride >= dim));
+    if (bags->count == 0) {
         return LS_OK;
     }
+    unsigned blocks = blocks_for(bags->count);
+    auto *on = (cudaStream_t)stream;
     if (dtype == LS_F64) {
-        divide_kernel<<<blocks_for(bags), block_threads, 0, (cudaStream_t)stream>>>(
-            (double *)out, out_stride, dim, ids, offsets, weights, added, padding_id, bags);
+        divide_kernel<<<blocks, block_threads, 0, on>>>((double *)out, out_stride, dim, added,
+                                                        *bags);
     } else {
-        divide_kernel<<<blocks_for(bags), block_threads, 0, (cudaStream_t)stream>>>(
-            (float *)out, out_stride, dim, ids, offsets, weights, added, padding_id, bags);
+        divide_kernel<<<blocks, block_threads, 0, on>>>((float *)out, out_stride, dim, added,
+                                                        *bags);
     }
     return launched("divide_bags");
 }

@@ -189,22 +189,17 @@ static int cuda_scatter_rows(ls_device *device, void *out, size_t out_stride_byt
 }
 
 static int cuda_pooled_lookup(ls_device *device, void *out, size_t out_stride, const void *table,
-                              ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
-                              const int64_t *offsets, const float *weights, int64_t padding_id,
-                              ls_pooling pooling, size_t bags) {
+                              const ls_table_shape *shape, const ls_bags *bags) {
     (void)device;
-    return ls_kernel_pooled_lookup_cuda(out, out_stride, table, table_dtype, rows, dim, ids,
-                                        offsets, weights, padding_id, pooling, bags, nullptr);
+    return ls_kernel_pooled_lookup_cuda(out, out_stride, table, shape, bags, nullptr);
 }
 
 static int cuda_quantised_lookup(ls_device *device, float *out, size_t out_stride,
                                  const void *table, const ls_row_format *format, int64_t rows,
-                                 size_t dim, const int64_t *ids, const int64_t *offsets,
-                                 const float *weights, int64_t padding_id, ls_pooling pooling,
-                                 size_t bags) {
+                                 size_t dim, const ls_bags *bags) {
     (void)device;
-    return ls_kernel_quantised_lookup_cuda(out, out_stride, table, format, rows, dim, ids, offsets,
-                                           weights, padding_id, pooling, bags, nullptr);
+    return ls_kernel_quantised_lookup_cuda(out, out_stride, table, format, rows, dim, bags,
+                                           nullptr);
 }
 
 static int cuda_dequantise_rows(ls_device *device, float *out, const void *in,
@@ -214,19 +209,15 @@ static int cuda_dequantise_rows(ls_device *device, float *out, const void *in,
 }
 
 static int cuda_fill_empty_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
-                                double value, size_t dim, const int64_t *ids,
-                                const int64_t *offsets, int64_t padding_id, size_t bags) {
+                                double value, size_t dim, const ls_bags *bags) {
     (void)device;
-    return ls_kernel_fill_empty_bags_cuda(out, out_stride, dtype, value, dim, ids, offsets,
-                                          padding_id, bags, nullptr);
+    return ls_kernel_fill_empty_bags_cuda(out, out_stride, dtype, value, dim, bags, nullptr);
 }
 
 static int cuda_divide_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
-                            size_t dim, const int64_t *ids, const int64_t *offsets,
-                            const float *weights, double added, int64_t padding_id, size_t bags) {
+                            size_t dim, double added, const ls_bags *bags) {
     (void)device;
-    return ls_kernel_divide_bags_cuda(out, out_stride, dtype, dim, ids, offsets, weights, added,
-                                      padding_id, bags, nullptr);
+    return ls_kernel_divide_bags_cuda(out, out_stride, dtype, dim, added, bags, nullptr);
 }
 
 static int cuda_matmul(ls_device *device, void *out, const void *a, const void *b, ls_dtype dtype,
@@ -235,8 +226,7 @@ static int cuda_matmul(ls_device *device, void *out, const void *a, const void *
     return ls_kernel_matmul_cuda(out, a, b, dtype, m, k, n, nullptr);
 }
 
-static int cuda_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_ids,
-                          float *out_weights, int64_t *out_positions, const int64_t *ids,
+static int cuda_bucketize(ls_device *device, const ls_buckets *out, const int64_t *ids,
                           const int64_t *lengths, const float *weights, const int64_t *row_starts,
                           size_t owners, size_t bags) {
     (void)device;
@@ -245,50 +235,44 @@ static int cuda_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_
     LS_TRY(check(cudaMemcpy(starts.as<void>(), row_starts, (owners + 1) * sizeof(int64_t),
                             cudaMemcpyHostToDevice),
                  "bucketize"));
-    return ls_kernel_bucketize_cuda(out_lengths, out_ids, out_weights, out_positions, ids, lengths,
-                                    weights, starts.as<int64_t>(), owners, bags, nullptr);
-}
-
-static int cuda_group_ids(ls_device *device, int64_t *rows, int64_t *starts, int64_t *order,
-                          size_t *unique, int64_t *scratch, const int64_t *ids, size_t count,
-                          int64_t table_rows, int64_t padding_id) {
-    (void)device;
-    return ls_kernel_group_ids_cuda(rows, starts, order, unique, scratch, ids, count, table_rows,
-                                    padding_id, nullptr);
-}
-
-static int cuda_row_gradients(ls_device *device, void *out, size_t dim, const void *gradients,
-                              size_t stride, ls_dtype dtype, const int64_t *row_of,
-                              const float *scales, const int64_t *starts, const int64_t *order,
-                              size_t unique) {
-    (void)device;
-    return ls_kernel_row_gradients_cuda(out, dim, gradients, stride, dtype, row_of, scales, starts,
-                                        order, unique, nullptr);
-}
-
-static int cuda_weight_gradients(ls_device *device, void *out, const void *table,
-                                 ls_dtype table_dtype, int64_t rows, size_t dim,
-                                 const void *gradients, size_t stride, const int64_t *row_of,
-                                 const int64_t *ids, int64_t padding_id, size_t count) {
-    (void)device;
-    return ls_kernel_weight_gradients_cuda(out, table, table_dtype, rows, dim, gradients, stride,
-                                           row_of, ids, padding_id, count, nullptr);
-}
-
-static int cuda_norm_sums(ls_device *device, double *sums, const void *weights, ls_dtype dtype,
-                          int64_t rows, size_t dim, const int64_t *ids, size_t count,
-                          double norm_type) {
-    (void)device;
-    return ls_kernel_norm_sums_cuda(sums, weights, dtype, rows, dim, ids, count, norm_type,
+    return ls_kernel_bucketize_cuda(out, ids, lengths, weights, starts.as<int64_t>(), owners, bags,
                                     nullptr);
 }
 
-static int cuda_renormalise_rows(ls_device *device, void *weights, ls_dtype dtype, int64_t rows,
-                                 size_t dim, const int64_t *ids, const double *sums, size_t count,
-                                 double max_norm, double norm_type, double eps) {
+static int cuda_group_ids(ls_device *device, const ls_row_groups *out, size_t *unique,
+                          int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
+                          int64_t padding_id) {
     (void)device;
-    return ls_kernel_renormalise_rows_cuda(weights, dtype, rows, dim, ids, sums, count, max_norm,
-                                           norm_type, eps, nullptr);
+    return ls_kernel_group_ids_cuda(out, unique, scratch, ids, count, table_rows, padding_id,
+                                    nullptr);
+}
+
+static int cuda_row_gradients(ls_device *device, void *out, size_t dim, const ls_gradients *from,
+                              const int64_t *starts, const int64_t *order, size_t unique) {
+    (void)device;
+    return ls_kernel_row_gradients_cuda(out, dim, from, starts, order, unique, nullptr);
+}
+
+static int cuda_weight_gradients(ls_device *device, void *out, const void *table,
+                                 const ls_table_shape *shape, const ls_gradients *from,
+                                 const int64_t *ids, int64_t padding_id, size_t count) {
+    (void)device;
+    return ls_kernel_weight_gradients_cuda(out, table, shape, from, ids, padding_id, count,
+                                           nullptr);
+}
+
+static int cuda_norm_sums(ls_device *device, double *sums, const void *weights,
+                          const ls_table_shape *shape, const int64_t *ids, size_t count,
+                          double norm_type) {
+    (void)device;
+    return ls_kernel_norm_sums_cuda(sums, weights, shape, ids, count, norm_type, nullptr);
+}
+
+static int cuda_renormalise_rows(ls_device *device, void *weights, const ls_table_shape *shape,
+                                 const int64_t *ids, const double *sums, size_t count,
+                                 const ls_norm_limit *limit) {
+    (void)device;
+    return ls_kernel_renormalise_rows_cuda(weights, shape, ids, sums, count, limit, nullptr);
 }
 
 static int cuda_update_rows(ls_device *device, const ls_optimizer *optimizer,

@@ -171,14 +171,13 @@ static __global__ void bucketize_kernel(const __grid_constant__ bucketize_argume
     }
 }
 
-int ls_kernel_bucketize_cuda(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                             int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+int ls_kernel_bucketize_cuda(const ls_buckets *out, const int64_t *ids, const int64_t *lengths,
                              const float *weights, const int64_t *row_starts, size_t owners,
                              size_t bags, ls_cuda_stream stream_) {
     auto *stream = (cudaStream_t)stream_;
     LS_ASSERT(owners >= 1 && row_starts != nullptr);
-    LS_ASSERT(bags == 0 || (out_lengths != nullptr && lengths != nullptr));
-    LS_ASSERT((out_weights != nullptr) == (weights != nullptr));
+    LS_ASSERT(bags == 0 || (out->lengths != nullptr && lengths != nullptr));
+    LS_ASSERT((out->weights != nullptr) == (weights != nullptr));
     if (bags == 0) {
         return LS_OK;
     }
@@ -188,10 +187,10 @@ int ls_kernel_bucketize_cuda(int64_t *out_lengths, int64_t *out_ids, float *out_
     scratch starts(stream), places(stream);
     LS_TRY(starts.alloc(bags * sizeof(int64_t)));
     LS_TRY(places.alloc(bytes));
-    bucketize_arguments a = {out_lengths,
-                             out_ids,
-                             out_weights,
-                             out_positions,
+    bucketize_arguments a = {out->lengths,
+                             out->ids,
+                             out->weights,
+                             out->positions,
                              ids,
                              lengths,
                              weights,
@@ -200,11 +199,11 @@ int ls_kernel_bucketize_cuda(int64_t *out_lengths, int64_t *out_ids, float *out_
                              bags,
                              starts.as<int64_t>(),
                              places.as<int64_t>()};
-    LS_TRY(check(cudaMemsetAsync(out_lengths, 0, bytes, stream), "bucketize"));
+    LS_TRY(check(cudaMemsetAsync(out->lengths, 0, bytes, stream), "bucketize"));
     LS_TRY(exclusive_sum(a.bag_starts, lengths, bags, stream));
     bucketize_kernel<<<blocks_for(bags), block_threads, 0, stream>>>(a, false);
     LS_TRY(launched("bucketize"));
-    LS_TRY(exclusive_sum(a.places, out_lengths, cells, stream));
+    LS_TRY(exclusive_sum(a.places, out->lengths, cells, stream));
     bucketize_kernel<<<blocks_for(bags), block_threads, 0, stream>>>(a, true);
     return launched("bucketize");
 }

@@ -59,16 +59,12 @@ int ls_kernel_scatter_rows_cuda(void *out, size_t out_stride_bytes, const void *
                                 size_t row_bytes, const int64_t *positions, size_t count,
                                 ls_cuda_stream stream);
 int ls_kernel_fill_empty_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, double value,
-                                   size_t dim, const int64_t *ids, const int64_t *offsets,
-                                   int64_t padding_id, size_t bags, ls_cuda_stream stream);
+                                   size_t dim, const ls_bags *bags, ls_cuda_stream stream);
 int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-                               const int64_t *ids, const int64_t *offsets, const float *weights,
-                               double added, int64_t padding_id, size_t bags,
-                               ls_cuda_stream stream);
+                               double added, const ls_bags *bags, ls_cuda_stream stream);
 int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table,
-                                 ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
-                                 const int64_t *offsets, const float *weights, int64_t padding_id,
-                                 ls_pooling pooling, size_t bags, ls_cuda_stream stream);
+                                 const ls_table_shape *shape, const ls_bags *bags,
+                                 ls_cuda_stream stream);
 // Waits for the stream; format, bad_row (host).
 int ls_kernel_quantise_rows_cuda(void *out, const ls_row_format *format, const float *in,
                                  size_t in_stride, size_t rows, size_t dim, size_t *bad_row,
@@ -77,19 +73,14 @@ int ls_kernel_dequantise_rows_cuda(float *out, const void *in, const ls_row_form
                                    size_t rows, size_t dim, ls_cuda_stream stream);
 int ls_kernel_quantised_lookup_cuda(float *out, size_t out_stride, const void *table,
                                     const ls_row_format *format, int64_t rows, size_t dim,
-                                    const int64_t *ids, const int64_t *offsets,
-                                    const float *weights, int64_t padding_id, ls_pooling pooling,
-                                    size_t bags, ls_cuda_stream stream);
+                                    const ls_bags *bags, ls_cuda_stream stream);
 // ids_count: offsets[bags] - offsets[0], which the caller knows on the host.
-int ls_kernel_pooled_lookup_backward_cuda(float *gradient, size_t dim, int64_t rows,
+int ls_kernel_pooled_lookup_backward_cuda(float *gradient, const ls_table_shape *shape,
                                           const float *grad_out, size_t grad_stride,
-                                          const float *table, const int64_t *ids, size_t ids_count,
-                                          const int64_t *offsets, const float *weights,
-                                          int64_t padding_id, ls_pooling pooling, size_t bags,
+                                          const float *table, const ls_bags *bags, size_t ids_count,
                                           ls_cuda_stream stream);
 // row_starts [owners + 1] is device memory too.
-int ls_kernel_bucketize_cuda(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                             int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+int ls_kernel_bucketize_cuda(const ls_buckets *out, const int64_t *ids, const int64_t *lengths,
                              const float *weights, const int64_t *row_starts, size_t owners,
                              size_t bags, ls_cuda_stream stream);
 // Waits for the stream.
@@ -100,24 +91,21 @@ int ls_kernel_matmul_cuda(void *out, const void *a, const void *b, ls_dtype dtyp
                           size_t k, size_t n, ls_cuda_stream stream);
 
 // Waits for the stream; unique (host).
-int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
-                             int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
+int ls_kernel_group_ids_cuda(const ls_row_groups *out, size_t *unique, int64_t *scratch,
+                             const int64_t *ids, size_t count, int64_t table_rows,
                              int64_t padding_id, ls_cuda_stream stream);
-int ls_kernel_row_gradients_cuda(void *out, size_t dim, const void *gradients, size_t stride,
-                                 ls_dtype dtype, const int64_t *row_of, const float *scales,
+int ls_kernel_row_gradients_cuda(void *out, size_t dim, const ls_gradients *from,
                                  const int64_t *starts, const int64_t *order, size_t unique,
                                  ls_cuda_stream stream);
-int ls_kernel_weight_gradients_cuda(void *out, const void *table, ls_dtype table_dtype,
-                                    int64_t rows, size_t dim, const void *gradients, size_t stride,
-                                    const int64_t *row_of, const int64_t *ids, int64_t padding_id,
-                                    size_t count, ls_cuda_stream stream);
+int ls_kernel_weight_gradients_cuda(void *out, const void *table, const ls_table_shape *shape,
+                                    const ls_gradients *from, const int64_t *ids,
+                                    int64_t padding_id, size_t count, ls_cuda_stream stream);
 // LS_ERR_UNSUPPORTED unless norm_type is 1, 2 or infinity: CUDA's pow is not the C library's.
-int ls_kernel_norm_sums_cuda(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
-                             size_t dim, const int64_t *ids, size_t count, double norm_type,
+int ls_kernel_norm_sums_cuda(double *sums, const void *weights, const ls_table_shape *shape,
+                             const int64_t *ids, size_t count, double norm_type,
                              ls_cuda_stream stream);
-int ls_kernel_renormalise_rows_cuda(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
-                                    const int64_t *ids, const double *sums, size_t count,
-                                    double max_norm, double norm_type, double eps,
+int ls_kernel_renormalise_rows_cuda(void *weights, const ls_table_shape *shape, const int64_t *ids,
+                                    const double *sums, size_t count, const ls_norm_limit *limit,
                                     ls_cuda_stream stream);
 // optimizer and update (host); update's pointers are device memory.
 int ls_kernel_update_rows_cuda(const ls_optimizer *optimizer, const ls_row_update *update,
@@ -141,8 +129,7 @@ int ls_kernel_list_rows_cuda(void *lists, size_t room, const int64_t *ids, size_
 // row_of and scales as of row_gradients. LS_ERR_UNSUPPORTED but for f32 rows, aligned to 16 bytes,
 // of a multiple of 4 and at most 512 columns, and the fused sgd and rowwise_adagrad.
 int ls_kernel_update_listed_cuda(const ls_optimizer *optimizer, const ls_row_update *update,
-                                 void *lists, size_t room, size_t count, const float *gradients,
-                                 size_t stride, const int64_t *row_of, const float *scales,
+                                 void *lists, size_t room, size_t count, const ls_gradients *from,
                                  ls_cuda_stream stream);
 
 #ifdef __cplusplus

@@ -238,53 +238,56 @@ static int lookup_fast(const lookup_arguments &a, ls_pooling pooling, cudaStream
 }
 
 int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table,
-                                 ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
-                                 const int64_t *offsets, const float *weights, int64_t padding_id,
-                                 ls_pooling pooling, size_t bags, ls_cuda_stream stream) {
-    LS_ASSERT(pooling == LS_POOL_SUM || pooling == LS_POOL_MEAN || pooling == LS_POOL_MAX);
-    LS_ASSERT((bags <= 1 || out_stride >= dim) && offsets != nullptr && rows >= 0);
-    if (dim == 0 || bags == 0) {
+                                 const ls_table_shape *shape, const ls_bags *bags,
+                                 ls_cuda_stream stream) {
+    LS_ASSERT(bags->pooling == LS_POOL_SUM || bags->pooling == LS_POOL_MEAN ||
+              bags->pooling == LS_POOL_MAX);
+    LS_ASSERT((bags->count <= 1 || out_stride >= shape->dim) && bags->offsets != nullptr &&
+              shape->rows >= 0);
+    if (shape->dim == 0 || bags->count == 0) {
         return LS_OK;
     }
-    lookup_arguments a = {out, out_stride, table,   rows,       dim,
-                          ids, offsets,    weights, padding_id, bags};
-    if (fits_fast(a, table_dtype, pooling)) {
-        return lookup_fast(a, pooling, (cudaStream_t)stream);
+    lookup_arguments a = {out,       out_stride,    table,         shape->rows,      shape->dim,
+                          bags->ids, bags->offsets, bags->weights, bags->padding_id, bags->count};
+    if (fits_fast(a, shape->dtype, bags->pooling)) {
+        return lookup_fast(a, bags->pooling, (cudaStream_t)stream);
     }
-    unsigned blocks = blocks_for(bags, block_threads / 32);
+    unsigned blocks = blocks_for(bags->count, block_threads / 32);
     auto *on = (cudaStream_t)stream;
-    switch (table_dtype) {
+    switch (shape->dtype) {
 #define LOOKUP_NARROW(name, ...)                                                                   \
     case LS_##name:                                                                                \
         lookup_kernel<plain_rows<of_dtype<LS_##name>::type>, float>                                \
-            <<<blocks, block_threads, 0, on>>>(a, {}, pooling);                                    \
+            <<<blocks, block_threads, 0, on>>>(a, {}, bags->pooling);                              \
         break;
         LS_DTYPE_NARROW_MAP(LOOKUP_NARROW)
     case LS_F32:
-        lookup_kernel<plain_rows<float>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
+        lookup_kernel<plain_rows<float>, float>
+            <<<blocks, block_threads, 0, on>>>(a, {}, bags->pooling);
         break;
     default:
-        LS_ASSERT(table_dtype == LS_F64);
-        lookup_kernel<plain_rows<double>, double><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
+        LS_ASSERT(shape->dtype == LS_F64);
+        lookup_kernel<plain_rows<double>, double>
+            <<<blocks, block_threads, 0, on>>>(a, {}, bags->pooling);
     }
     return launched("pooled_lookup");
 }
 
 int ls_kernel_quantised_lookup_cuda(float *out, size_t out_stride, const void *table,
                                     const ls_row_format *format, int64_t rows, size_t dim,
-                                    const int64_t *ids, const int64_t *offsets,
-                                    const float *weights, int64_t padding_id, ls_pooling pooling,
-                                    size_t bags, ls_cuda_stream stream) {
-    LS_ASSERT(pooling == LS_POOL_SUM || pooling == LS_POOL_MEAN || pooling == LS_POOL_MAX);
-    LS_ASSERT((bags <= 1 || out_stride >= dim) && offsets != nullptr && rows >= 0);
+                                    const ls_bags *bags, ls_cuda_stream stream) {
+    LS_ASSERT(bags->pooling == LS_POOL_SUM || bags->pooling == LS_POOL_MEAN ||
+              bags->pooling == LS_POOL_MAX);
+    LS_ASSERT((bags->count <= 1 || out_stride >= dim) && bags->offsets != nullptr && rows >= 0);
     quantised_rows of = {ls_row__places(format, dim)};
-    if (dim == 0 || bags == 0) {
+    if (dim == 0 || bags->count == 0) {
         return LS_OK;
     }
-    lookup_arguments a = {out, out_stride, table,   rows,       dim,
-                          ids, offsets,    weights, padding_id, bags};
+    lookup_arguments a = {
+        out,           out_stride,       table,      rows, dim, bags->ids, bags->offsets,
+        bags->weights, bags->padding_id, bags->count};
     lookup_kernel<quantised_rows, float>
-        <<<blocks_for(bags, block_threads / 32), block_threads, 0, (cudaStream_t)stream>>>(a, of,
-                                                                                           pooling);
+        <<<blocks_for(bags->count, block_threads / 32), block_threads, 0, (cudaStream_t)stream>>>(
+            a, of, bags->pooling);
     return launched("quantised_lookup");
 }

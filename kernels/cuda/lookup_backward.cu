@@ -151,23 +151,24 @@ static int add_rows(backward_arguments &a, cudaStream_t stream) {
     return launched("pooled_lookup_backward");
 }
 
-int ls_kernel_pooled_lookup_backward_cuda(float *gradient, size_t dim, int64_t rows,
+int ls_kernel_pooled_lookup_backward_cuda(float *gradient, const ls_table_shape *shape,
                                           const float *grad_out, size_t grad_stride,
-                                          const float *table, const int64_t *ids, size_t ids_count,
-                                          const int64_t *offsets, const float *weights,
-                                          int64_t padding_id, ls_pooling pooling, size_t bags,
+                                          const float *table, const ls_bags *bags, size_t ids_count,
                                           ls_cuda_stream stream) {
-    LS_ASSERT(pooling == LS_POOL_SUM || pooling == LS_POOL_MEAN || pooling == LS_POOL_MAX);
-    LS_ASSERT((bags <= 1 || grad_stride >= dim) && offsets != nullptr && rows >= 0);
-    LS_ASSERT(pooling != LS_POOL_MAX || table != nullptr);
-    if (ids_count == 0 || dim == 0 || bags == 0) {
+    LS_ASSERT(bags->pooling == LS_POOL_SUM || bags->pooling == LS_POOL_MEAN ||
+              bags->pooling == LS_POOL_MAX);
+    LS_ASSERT((bags->count <= 1 || grad_stride >= shape->dim) && bags->offsets != nullptr &&
+              shape->rows >= 0);
+    LS_ASSERT(bags->pooling != LS_POOL_MAX || table != nullptr);
+    if (ids_count == 0 || shape->dim == 0 || bags->count == 0) {
         return LS_OK;
     }
-    if (ids_count > INT32_MAX || bags > INT32_MAX) {
+    if (ids_count > INT32_MAX || bags->count > INT32_MAX) {
         return LS_FAIL(LS_ERR_LIMIT, "pooled_lookup_backward: more than 2^31 - 1 ids or bags");
     }
-    backward_arguments a = {gradient, dim,     rows,      grad_out, grad_stride, table,
-                            ids,      offsets, ids_count, weights,  padding_id,  pooling,
-                            bags,     nullptr, nullptr,   nullptr,  nullptr,     nullptr};
+    backward_arguments a = {
+        gradient,    shape->dim,    shape->rows, grad_out,      grad_stride,      table,
+        bags->ids,   bags->offsets, ids_count,   bags->weights, bags->padding_id, bags->pooling,
+        bags->count, nullptr,       nullptr,     nullptr,       nullptr,          nullptr};
     return add_rows(a, (cudaStream_t)stream);
 }

@@ -47,17 +47,17 @@ static int sum_heads(int64_t *places, const int64_t *heads, size_t count, cudaSt
         "grouping ids");
 }
 
-int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
-                             int64_t *scratch_, const int64_t *ids, size_t count,
-                             int64_t table_rows, int64_t padding_id, ls_cuda_stream stream_) {
+int ls_kernel_group_ids_cuda(const ls_row_groups *out, size_t *unique, int64_t *scratch_,
+                             const int64_t *ids, size_t count, int64_t table_rows,
+                             int64_t padding_id, ls_cuda_stream stream_) {
     auto *stream = (cudaStream_t)stream_;
-    LS_ASSERT(starts != nullptr && unique != nullptr && table_rows >= 0);
+    LS_ASSERT(out->starts != nullptr && unique != nullptr && table_rows >= 0);
     if (count > INT32_MAX) {
         return LS_FAIL(LS_ERR_LIMIT, "group_ids: more than 2^31 - 1 ids");
     }
     *unique = 0;
     if (count == 0) {
-        LS_TRY(check(cudaMemsetAsync(starts, 0, sizeof *starts, stream), "group_ids"));
+        LS_TRY(check(cudaMemsetAsync(out->starts, 0, sizeof *out->starts, stream), "group_ids"));
         return check(cudaStreamSynchronize(stream), "group_ids");
     }
     packed_ids packing = packing_of(count, table_rows);
@@ -72,7 +72,7 @@ int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, siz
     LS_TRY(launched("group_ids"));
     LS_TRY(sum_heads(places, heads.as<int64_t>(), count, stream));
     place_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
-        rows, starts, order, sorted, places, count, table_rows, packing);
+        out->rows, out->starts, out->order, sorted, places, count, table_rows, packing);
     LS_TRY(launched("group_ids"));
     int64_t found = 0;
     LS_TRY(check(
@@ -180,12 +180,12 @@ static __global__ void __launch_bounds__(run_threads)
     }
 }
 
-int ls_kernel_row_gradients_cuda(void *out, size_t dim, const void *gradients, size_t stride,
-                                 ls_dtype dtype, const int64_t *row_of, const float *scales,
+int ls_kernel_row_gradients_cuda(void *out, size_t dim, const ls_gradients *from,
                                  const int64_t *starts, const int64_t *order, size_t unique,
                                  ls_cuda_stream stream_) {
     auto *stream = (cudaStream_t)stream_;
-    LS_ASSERT(dtype == LS_F32 || dtype == LS_F64 || dtype == LS_F16 || dtype == LS_BF16);
+    LS_ASSERT(from->dtype == LS_F32 || from->dtype == LS_F64 || from->dtype == LS_F16 ||
+              from->dtype == LS_BF16);
     if (unique == 0 || dim == 0) {
         return LS_OK;
     }
@@ -194,12 +194,13 @@ int ls_kernel_row_gradients_cuda(void *out, size_t dim, const void *gradients, s
     LS_TRY(rows.alloc(unique * sizeof(size_t)));
     long_rows found = {count.as<unsigned long long>(), rows.as<size_t>()};
     LS_TRY(check(cudaMemsetAsync(found.count, 0, sizeof *found.count, stream), "row_gradients"));
-    return with_type(dtype, [&](auto *type) {
+    return with_type(from->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
         if constexpr (element<T>::is_float && sizeof(T) > 1) {
             using N = typename element<T>::number;
             size_t items = unique * ((dim + 31) / 32);
-            addends<T, N> of = {(const T *)gradients, stride, row_of, scales, order};
+            addends<T, N> of = {(const T *)from->values, from->stride, from->row_of, from->scales,
+                                order};
             short_rows_kernel<T, N>
                 <<<blocks_for(items, block_threads / 32), block_threads, 0, stream>>>(
                     (N *)out, dim, of, starts, unique, found);
@@ -215,27 +216,26 @@ int ls_kernel_row_gradients_cuda(void *out, size_t dim, const void *gradients, s
 // ---- Gradients of weights -----------------------------------------------------------------------
 // A warp per id: lanes multiply, then all add the 32 products one after the other.
 template <class T, class N>
-static __global__ void weight_gradients_kernel(N *out, const T *table, int64_t rows, size_t dim,
-                                               const N *gradients, size_t stride,
-                                               const int64_t *row_of, const int64_t *ids,
+static __global__ void weight_gradients_kernel(N *out, const T *table, ls_table_shape shape,
+                                               ls_gradients from, const int64_t *ids,
                                                int64_t padding_id, size_t count) {
     size_t lane = threadIdx.x % 32, warps = thread_count() / 32;
     for (size_t k = thread_index() / 32; k < count; k += warps) {
         bool counts = padding_id == -1 || ids[k] != padding_id;
-        if (counts && (ids[k] < 0 || ids[k] >= rows)) {
+        if (counts && (ids[k] < 0 || ids[k] >= shape.rows)) {
             __trap();
         }
-        size_t row = row_of != nullptr ? (size_t)row_of[k] : k;
+        size_t row = from.row_of != nullptr ? (size_t)from.row_of[k] : k;
         N sum = 0;
-        for (size_t first = 0; counts && first < dim; first += 32) {
-            size_t c = first + lane, there = dim - first < 32 ? dim - first : 32;
+        for (size_t first = 0; counts && first < shape.dim; first += 32) {
+            size_t c = first + lane, there = shape.dim - first < 32 ? shape.dim - first : 32;
             N product = 0;
-            if (c < dim) {
-                product = gradients[row * stride + c] *
-                          (N)element<T>::load(table[(size_t)ids[k] * dim + c]);
+            if (c < shape.dim) {
+                product = ((const N *)from.values)[row * from.stride + c] *
+                          (N)element<T>::load(table[(size_t)ids[k] * shape.dim + c]);
             }
-            for (size_t from = 0; from < there; from++) {
-                sum = sum + __shfl_sync(0xFFFFFFFFu, product, (int)from);
+            for (size_t other = 0; other < there; other++) {
+                sum = sum + __shfl_sync(0xFFFFFFFFu, product, (int)other);
             }
         }
         if (lane == 0) {
@@ -244,24 +244,22 @@ static __global__ void weight_gradients_kernel(N *out, const T *table, int64_t r
     }
 }
 
-int ls_kernel_weight_gradients_cuda(void *out, const void *table, ls_dtype table_dtype,
-                                    int64_t rows, size_t dim, const void *gradients, size_t stride,
-                                    const int64_t *row_of, const int64_t *ids, int64_t padding_id,
-                                    size_t count, ls_cuda_stream stream_) {
+int ls_kernel_weight_gradients_cuda(void *out, const void *table, const ls_table_shape *shape,
+                                    const ls_gradients *from, const int64_t *ids,
+                                    int64_t padding_id, size_t count, ls_cuda_stream stream_) {
     auto *stream = (cudaStream_t)stream_;
-    LS_ASSERT(table_dtype == LS_F32 || table_dtype == LS_F64 || table_dtype == LS_F16 ||
-              table_dtype == LS_BF16);
+    LS_ASSERT(shape->dtype == LS_F32 || shape->dtype == LS_F64 || shape->dtype == LS_F16 ||
+              shape->dtype == LS_BF16);
     if (count == 0) {
         return LS_OK;
     }
-    return with_type(table_dtype, [&](auto *type) {
+    return with_type(shape->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
         if constexpr (element<T>::is_float && sizeof(T) > 1) {
             using N = typename element<T>::number;
             weight_gradients_kernel<T, N>
                 <<<blocks_for(count, block_threads / 32), block_threads, 0, stream>>>(
-                    (N *)out, (const T *)table, rows, dim, (const N *)gradients, stride, row_of,
-                    ids, padding_id, count);
+                    (N *)out, (const T *)table, *shape, *from, ids, padding_id, count);
         }
         return launched("weight_gradients");
     });
@@ -297,17 +295,17 @@ static __device__ double sum_row(const T *row, size_t dim, size_t lane, norm_kin
 
 // Either the sums alone (out), or the rows scaled.
 template <class T>
-static __global__ void norm_kernel(double *out, T *weights, int64_t rows, size_t dim,
+static __global__ void norm_kernel(double *out, T *weights, ls_table_shape shape,
                                    const int64_t *ids, const double *sums, size_t count,
-                                   double max_norm, norm_kind kind, double eps) {
+                                   ls_norm_limit limit, norm_kind kind) {
     using N = typename element<T>::number;
     size_t lane = threadIdx.x % lanes, groups = thread_count() / lanes;
     for (size_t i = thread_index() / lanes; i < count; i += groups) {
-        if (ids[i] < 0 || ids[i] >= rows) {
+        if (ids[i] < 0 || ids[i] >= shape.rows) {
             __trap();
         }
-        T *row = weights + (size_t)ids[i] * dim;
-        double sum = sums != nullptr ? sums[i] : sum_row(row, dim, lane, kind);
+        T *row = weights + (size_t)ids[i] * shape.dim;
+        double sum = sums != nullptr ? sums[i] : sum_row(row, shape.dim, lane, kind);
         if (out != nullptr) {
             if (lane == 0) {
                 out[i] = sum;
@@ -315,24 +313,25 @@ static __global__ void norm_kernel(double *out, T *weights, int64_t rows, size_t
             continue;
         }
         double norm = (double)(N)(kind == NORM_2 ? sqrt(sum) : sum);
-        N factor = (N)(max_norm / (norm + eps));
-        for (size_t c = lane; norm > max_norm && c < dim; c += lanes) {
+        N factor = (N)(limit.max_norm / (norm + limit.eps));
+        for (size_t c = lane; norm > limit.max_norm && c < shape.dim; c += lanes) {
             row[c] = element<T>::store((N)element<T>::load(row[c]) * factor);
         }
     }
 }
 
-static int launch_norms(double *out, void *weights, ls_dtype dtype, int64_t rows, size_t dim,
-                        const int64_t *ids, const double *sums, size_t count, double max_norm,
-                        double norm_type, double eps, cudaStream_t stream) {
+static int launch_norms(double *out, void *weights, const ls_table_shape *shape, const int64_t *ids,
+                        const double *sums, size_t count, const ls_norm_limit &limit,
+                        cudaStream_t stream) {
+    ls_dtype dtype = shape->dtype;
     LS_ASSERT(dtype == LS_F32 || dtype == LS_F64 || dtype == LS_F16 || dtype == LS_BF16);
-    if (norm_type != 1 && norm_type != 2 && !isinf(norm_type)) {
+    if (limit.norm_type != 1 && limit.norm_type != 2 && !isinf(limit.norm_type)) {
         return LS_FAIL(LS_ERR_UNSUPPORTED,
                        "norm_type %g on a GPU: 1, 2 and infinity have the bits of the CPU there",
-                       norm_type);
+                       limit.norm_type);
     }
-    norm_kind kind = isinf(norm_type) ? NORM_INFINITY : NORM_2;
-    if (norm_type == 1) {
+    norm_kind kind = isinf(limit.norm_type) ? NORM_INFINITY : NORM_2;
+    if (limit.norm_type == 1) {
         kind = NORM_1;
     }
     if (count == 0) {
@@ -342,23 +341,21 @@ static int launch_norms(double *out, void *weights, ls_dtype dtype, int64_t rows
         using T = std::remove_pointer_t<decltype(type)>;
         if constexpr (element<T>::is_float && sizeof(T) > 1) {
             norm_kernel<T><<<blocks_for(count, block_threads / lanes), block_threads, 0, stream>>>(
-                out, (T *)weights, rows, dim, ids, sums, count, max_norm, kind, eps);
+                out, (T *)weights, *shape, ids, sums, count, limit, kind);
         }
         return launched("norms of rows");
     });
 }
 
-int ls_kernel_norm_sums_cuda(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
-                             size_t dim, const int64_t *ids, size_t count, double norm_type,
+int ls_kernel_norm_sums_cuda(double *sums, const void *weights, const ls_table_shape *shape,
+                             const int64_t *ids, size_t count, double norm_type,
                              ls_cuda_stream stream) {
-    return launch_norms(sums, const_cast<void *>(weights), dtype, rows, dim, ids, nullptr, count, 0,
-                        norm_type, 0, (cudaStream_t)stream);
+    return launch_norms(sums, const_cast<void *>(weights), shape, ids, nullptr, count,
+                        {0, norm_type, 0}, (cudaStream_t)stream);
 }
 
-int ls_kernel_renormalise_rows_cuda(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
-                                    const int64_t *ids, const double *sums, size_t count,
-                                    double max_norm, double norm_type, double eps,
+int ls_kernel_renormalise_rows_cuda(void *weights, const ls_table_shape *shape, const int64_t *ids,
+                                    const double *sums, size_t count, const ls_norm_limit *limit,
                                     ls_cuda_stream stream) {
-    return launch_norms(nullptr, weights, dtype, rows, dim, ids, sums, count, max_norm, norm_type,
-                        eps, (cudaStream_t)stream);
+    return launch_norms(nullptr, weights, shape, ids, sums, count, *limit, (cudaStream_t)stream);
 }

@@ -158,13 +158,14 @@ int ls::launch_update(void (*kernel)(listed_arguments), const listed_arguments &
 }
 
 int ls_kernel_update_listed_cuda(const ls_optimizer *o, const ls_row_update *u, void *lists,
-                                 size_t room, size_t count, const float *gradients, size_t stride,
-                                 const int64_t *row_of, const float *scales,
+                                 size_t room, size_t count, const ls_gradients *from,
                                  ls_cuda_stream stream_) {
     auto *stream = (cudaStream_t)stream_;
     size_t bytes = 0;
+    auto *gradients = (const float *)from->values;
+    LS_ASSERT(from->dtype == LS_F32);
     LS_ASSERT(o != nullptr && u != nullptr && ls_optimizer_check(o) == LS_OK && count <= room);
-    if (room > LS_ROW_LISTS_MAX || u->rows > INT32_MAX || !has(o, u, stride, gradients)) {
+    if (room > LS_ROW_LISTS_MAX || u->rows > INT32_MAX || !has(o, u, from->stride, gradients)) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "update_listed: %s of %s rows of %zu columns, %zu ids",
                        ls_optimizer_about(o->kind)->name, ls_dtype_name(u->dtype), u->dim, room);
     }
@@ -178,13 +179,13 @@ int ls_kernel_update_listed_cuda(const ls_optimizer *o, const ls_row_update *u, 
     a.dim = (unsigned)u->dim;
     a.room = (unsigned)(u->dim + 63) / 64 * 64 + 8;
     a.gradients = gradients;
-    a.stride_bytes = (unsigned)(stride * sizeof(float));
-    a.row_of = row_of;
-    a.scales = scales;
+    a.stride_bytes = (unsigned)(from->stride * sizeof(float));
+    a.row_of = from->row_of;
+    a.scales = from->scales;
     a.step = formulas::ls_step_make(o, u);
     a.rowwise = o->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD;
     LS_TRY(update_runs(a, count, stream));
-    auto *kernel = scales != nullptr ? update_short_kernel<true> : update_short_kernel<false>;
+    auto *kernel = from->scales != nullptr ? update_short_kernel<true> : update_short_kernel<false>;
     return launch_update(kernel, a, (size_t)warps * 4 * a.room * sizeof(float), (count + 15) / 16,
                          true, stream);
 }

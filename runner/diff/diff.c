@@ -51,11 +51,11 @@ static int emit(ls_stages *to, const ls_stage_output *output) {
     return sink.emit(sink.arg, output);
 }
 
+enum { REFERENCE, RUN, EXPECTED, STAGES };
 // A rank's expected value, the allowed one, and its own.
-static int emit_piece(ls_stages *ref, ls_stages *run, ls_stages *expected, const diff *d,
-                      const char *stage, const ls_assembled *tensor,
-                      const ls_assembled_piece *piece, const void *wanted,
-                      const ls_diff_allowance *allowed) {
+static int emit_piece(ls_stages *const stages[STAGES], const diff *d, const char *stage,
+                      const ls_assembled *tensor, const ls_assembled_piece *piece,
+                      const void *wanted, const ls_diff_allowance *allowed) {
     size_t bytes = ls_dtype_bytes(tensor->dtype);
     const void *value = NULL, *due = NULL, *has = NULL;
     const void *exact = NULL, *bounds = NULL, *overflow = NULL;
@@ -63,7 +63,7 @@ static int emit_piece(ls_stages *ref, ls_stages *run, ls_stages *expected, const
     LS_TRY(ls_assembled_cut(&due, d->sides.arena, tensor, piece, wanted, bytes));
     LS_TRY(ls_assembled_cut(&has, d->sides.arena, tensor, piece, value, bytes));
     ls_stage_output output = output_of(stage, tensor, piece, due);
-    LS_TRY(emit(ref, &output));
+    LS_TRY(emit(stages[REFERENCE], &output));
     if (allowed->exact != NULL) {
         const unsigned char *ways = allowed->overflow;
         if (ways == NULL) {
@@ -81,9 +81,9 @@ static int emit_piece(ls_stages *ref, ls_stages *run, ls_stages *expected, const
         output.bounds = bounds;
         output.overflow = overflow;
     }
-    LS_TRY(emit(expected, &output));
+    LS_TRY(emit(stages[EXPECTED], &output));
     output = output_of(stage, tensor, piece, has);
-    return emit(run, &output);
+    return emit(stages[RUN], &output);
 }
 
 // Whether every rank has the reference's bits; *elements: that the ranks have.
@@ -129,8 +129,8 @@ static int compare_values(diff *d, const char *stage, const ls_diff_pair *p,
     for (int i = 0; i < run->piece_count && status == LS_OK; i++) {
         const ls_assembled_piece *piece = &run->pieces[i];
         if (piece->term == 0 && (piece->copy == 0 || !p->alike)) {
-            status = emit_piece(stages[0], stages[1], stages[2], d, stage, run, piece,
-                                p->wanted[piece->copy], &allowed[piece->copy]);
+            status = emit_piece(stages, d, stage, run, piece, p->wanted[piece->copy],
+                                &allowed[piece->copy]);
         }
     }
     if (status == LS_OK) {

@@ -67,10 +67,11 @@ static void look_up(const ls_work_lookup *lookup, const prepared *memory) {
                               lookup->ids, (size_t)lookup->id_count);
         return;
     }
-    ls_kernel_pooled_lookup(memory->out, (size_t)block->columns, memory->table, lookup->dtype,
-                            block->rows, (size_t)block->columns, lookup->ids, lookup->offsets,
-                            lookup->weights, lookup->padding_id, lookup->pooling,
-                            (size_t)lookup->bags);
+    ls_kernel_pooled_lookup(
+        memory->out, (size_t)block->columns, memory->table,
+        &(const ls_table_shape){lookup->dtype, block->rows, (size_t)block->columns},
+        &(const ls_bags){lookup->ids, lookup->offsets, lookup->weights, lookup->padding_id,
+                         lookup->pooling, (size_t)lookup->bags});
 }
 
 static int prepare(prepared *out, const ls_work *steps, const ls_work_lookup *lookup,

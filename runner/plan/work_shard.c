@@ -137,12 +137,14 @@ int ls_work_shard_update(const ls_work_shard *shard) {
     ls_device *device = shard->device;
     size_t unique = 0, columns = (size_t)update->block.columns;
     ls_row_update step;
-    LS_TRY(device->ops->group_ids(device, shard->rows, shard->starts, shard->order, &unique,
-                                  shard->sorting, shard->ids, update->id_count, update->block.rows,
-                                  update->padding_id));
-    LS_TRY(device->ops->row_gradients(device, shard->sums, columns, shard->arrived, columns,
-                                      update->dtype_in, shard->row_of, shard->scales, shard->starts,
-                                      shard->order, unique));
+    LS_TRY(device->ops->group_ids(
+        device, &(const ls_row_groups){shard->rows, shard->starts, shard->order}, &unique,
+        shard->sorting, shard->ids, update->id_count, update->block.rows, update->padding_id));
+    LS_TRY(
+        device->ops->row_gradients(device, shard->sums, columns,
+                                   &(const ls_gradients){shard->arrived, columns, update->dtype_in,
+                                                         shard->row_of, shard->scales},
+                                   shard->starts, shard->order, unique));
     LS_TRY(choose_rows(&step, shard, unique));
     step.weights = shard->weights;
     step.dtype = update->dtype;

@@ -326,12 +326,17 @@ static int emit(const ls_program *program, const ls_scenario_step *step, int ind
     const ls_step_calls *calls = calls_of(program, step);
     const ls_made_call *made = &calls->at[index];
     bool reduces = ls_collective_of(ls_step_call_kind(step->kind))->reduces;
-    ls_shape shape = LS_SHAPE((int64_t)made->recv_count);
     char field[32];
     ls_program__field_of(field, calls, index);
-    return ls_program__emit(program->execution->sink, step, NULL, field, made->call.rank,
-                            made->call.dtype, &shape, data,
-                            reduces && ls_dtype_is_float(made->call.dtype));
+    return ls_program__emit(
+        program->execution->sink,
+        &(ls_stage_output){.stage = step->name,
+                           .field = field,
+                           .rank = made->call.rank,
+                           .dtype = made->call.dtype,
+                           .shape = LS_SHAPE((int64_t)made->recv_count),
+                           .data = data,
+                           .reduces = reduces && ls_dtype_is_float(made->call.dtype)});
 }
 
 static int emit_copy(const ls_program *program, const ls_scenario_step *step, int index) {

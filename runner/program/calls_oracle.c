@@ -67,12 +67,18 @@ static int emit_expected(const ls_program *program, const ls_scenario_step *step
                          const void *data, const struct allowed *allowed) {
     const ls_step_calls *calls = &program->calls[step - program->scenario->steps];
     const ls_made_call *made = &calls->at[index];
-    ls_shape shape = LS_SHAPE((int64_t)made->recv_count);
     char field[32];
     ls_program__field_of(field, calls, index);
-    return ls_program__emit_expected(program, step, NULL, field, made->call.rank, made->call.dtype,
-                                     &shape, data, allowed->exact, allowed->bounds,
-                                     allowed->overflow);
+    return ls_program__emit_expected(program,
+                                     (ls_stage_output){.stage = step->name,
+                                                       .field = field,
+                                                       .rank = made->call.rank,
+                                                       .dtype = made->call.dtype,
+                                                       .shape = LS_SHAPE((int64_t)made->recv_count),
+                                                       .data = data,
+                                                       .exact = allowed->exact,
+                                                       .bounds = allowed->bounds,
+                                                       .overflow = allowed->overflow});
 }
 
 // The expected results of a group's members, by the collective's plain reference, for the calls

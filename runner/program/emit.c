@@ -4,56 +4,30 @@
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 
-static int emit(const ls_stage_sink *sink, const ls_stage_output *output) {
+int ls_program__emit(const ls_stage_sink *sink, const ls_stage_output *output) {
     return sink != NULL ? sink->emit(sink->arg, output) : LS_OK;
 }
 
-int ls_program__emit(const ls_stage_sink *sink, const ls_scenario_step *step, const char *table,
-                     const char *field, int rank, ls_dtype dtype, const ls_shape *shape,
-                     const void *data, bool reduces) {
-    return emit(sink, &(ls_stage_output){.stage = step->name,
-                                         .table = table,
-                                         .field = field,
-                                         .rank = rank,
-                                         .dtype = dtype,
-                                         .shape = *shape,
-                                         .data = data,
-                                         .reduces = reduces});
-}
-
-int ls_program__emit_expected(const ls_program *program, const ls_scenario_step *step,
-                              const char *table, const char *field, int rank, ls_dtype dtype,
-                              const ls_shape *shape, const void *data, const double *exact,
-                              const double *bounds, const unsigned char *overflow) {
-    ls_stage_output output = {.stage = step->name,
-                              .table = table,
-                              .field = field,
-                              .rank = rank,
-                              .dtype = dtype,
-                              .shape = *shape,
-                              .data = data,
-                              .exact = exact,
-                              .bounds = bounds,
-                              .overflow = overflow};
-    size_t count = 0, bytes = ls_dtype_bytes(dtype);
-    LS_TRY(ls_shape_count(&count, shape));
-    if (exact != NULL && overflow == NULL) {
+int ls_program__emit_expected(const ls_program *program, ls_stage_output output) {
+    size_t count = 0, bytes = ls_dtype_bytes(output.dtype);
+    LS_TRY(ls_shape_count(&count, &output.shape));
+    if (output.exact != NULL && output.overflow == NULL) {
         output.overflow = ls_arena_alloc(program->arena, count, 1);
         if (output.overflow == NULL) {
             return LS_ERR_MEMORY;
         }
     }
-    if (data == NULL) {  // for texts: the exact values as they would be stored
+    if (output.data == NULL) {  // for texts: the exact values as they would be stored
         unsigned char *stored = ls_arena_alloc(program->arena, count, bytes);
         for (size_t i = 0; stored != NULL && i < count; i++) {
-            ls_element_from_f64(stored + i * bytes, dtype, exact[i]);
+            ls_element_from_f64(stored + i * bytes, output.dtype, output.exact[i]);
         }
         if (stored == NULL) {
             return LS_ERR_MEMORY;
         }
         output.data = stored;
     }
-    return emit(program->execution->expected, &output);
+    return ls_program__emit(program->execution->expected, &output);
 }
 
 int ls_program__axis(ls_axis **out, ls_program *program, int axis) {
@@ -77,6 +51,14 @@ int ls_program__emit_cells(const ls_program *program, const ls_scenario_step *st
         bool proves = ls_bound_proves(cells->bounds[i], cells->sizes[i]);
         overflow[i] = cells->overflow[i] | (proves ? LS_OVERFLOW_NONE : LS_BOUND_VACUOUS);
     }
-    return ls_program__emit_expected(program, step, table, field, rank, dtype, &cells->shape,
-                                     cells->bits, exact, cells->bounds, overflow);
+    return ls_program__emit_expected(program, (ls_stage_output){.stage = step->name,
+                                                                .table = table,
+                                                                .field = field,
+                                                                .rank = rank,
+                                                                .dtype = dtype,
+                                                                .shape = cells->shape,
+                                                                .data = cells->bits,
+                                                                .exact = exact,
+                                                                .bounds = cells->bounds,
+                                                                .overflow = overflow});
 }

@@ -147,18 +147,13 @@ int ls_program__check_replicas(const ls_program *program, const ls_scenario_step
 int ls_program__axis(ls_axis **out, ls_program *program, int axis);
 
 // Emits one array of a rank to `sink` (NULL: nothing happens).
-int ls_program__emit(const ls_stage_sink *sink, const ls_scenario_step *step, const char *table,
-                     const char *field, int rank, ls_dtype dtype, const ls_shape *shape,
-                     const void *data, bool reduces);
+int ls_program__emit(const ls_stage_sink *sink, const ls_stage_output *output);
 // Emits cells as what an array must be.
 int ls_program__emit_cells(const ls_program *program, const ls_scenario_step *step,
                            const char *table, const char *field, int rank, const ls_cells *cells,
                            ls_dtype dtype);
 // Emits what an array must be; floats: within their bounds, and as they may overflow (NULL: not).
 // Integers and what only moves: exact NULL, as in `data`.
-int ls_program__emit_expected(const ls_program *program, const ls_scenario_step *step,
-                              const char *table, const char *field, int rank, ls_dtype dtype,
-                              const ls_shape *shape, const void *data, const double *exact,
-                              const double *bounds, const unsigned char *overflow);
+int ls_program__emit_expected(const ls_program *program, ls_stage_output output);
 
 #endif

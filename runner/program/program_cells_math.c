@@ -31,9 +31,11 @@ static void set_rounded(ls_cells *out, size_t i, ls_dtype dtype, double value, d
 }
 
 // ---- Products -----------------------------------------------------------------------------------
-// One element of a product: `inner` elements of a from i on, and of b from j on, `stride` apart.
-static void multiply(ls_cells *out, size_t to, const ls_cells *a, size_t i, const ls_cells *b,
-                     size_t j, size_t stride, size_t inner, ls_dtype dtype) {
+// One element of a product: row r of a by column c of b.
+static void multiply(ls_cells *out, const ls_cells *a, size_t r, const ls_cells *b, size_t c,
+                     ls_dtype dtype) {
+    size_t inner = (size_t)b->shape.dim[0], stride = (size_t)b->shape.dim[1];
+    size_t i = r * inner, j = c, to = r * stride + c;
     double sum = 0, brought = 0, magnitude = 0, squares = 0;
     bool unsure = false;
     for (size_t k = 0; dtype == LS_FIELD && k < inner; k++) {
@@ -67,12 +69,12 @@ static void multiply(ls_cells *out, size_t to, const ls_cells *a, size_t i, cons
 
 int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
                      ls_dtype dtype) {
-    size_t rows = (size_t)a->shape.dim[0], inner = (size_t)a->shape.dim[1];
+    size_t rows = (size_t)a->shape.dim[0];
     size_t columns = (size_t)b->shape.dim[1];
     LS_TRY(ls_cells__new(out, arena, &LS_SHAPE((int64_t)rows, (int64_t)columns), dtype));
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < columns; c++) {
-            multiply(out, r * columns + c, a, r * inner, b, c, columns, inner, dtype);
+            multiply(out, a, r, b, c, dtype);
         }
     }
     return LS_OK;

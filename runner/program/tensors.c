@@ -88,9 +88,16 @@ static int emit_shards(const ls_program *program, const ls_scenario_step *step,
                 (void)snprintf(field, sizeof field, "shard[%d]", k);
             }
             const ls_shard *shard = ls_local_tensor_shard(tensor, ranks[i], k);
-            LS_TRY(ls_program__emit(program->execution->sink, step, entry->name, field, ranks[i],
-                                    dtype, &shard->block.size, shard->data,
-                                    reduces && ls_dtype_is_float(dtype)));
+            LS_TRY(ls_program__emit(
+                program->execution->sink,
+                &(ls_stage_output){.stage = step->name,
+                                   .table = entry->name,
+                                   .field = field,
+                                   .rank = ranks[i],
+                                   .dtype = dtype,
+                                   .shape = shard->block.size,
+                                   .data = shard->data,
+                                   .reduces = reduces && ls_dtype_is_float(dtype)}));
             LS_TRY(expect_shard(program, step, entry->name, field, ranks[i], entry, shard));
         }
     }

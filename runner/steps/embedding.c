@@ -90,10 +90,10 @@ static int64_t id_at(const ls_cells *ids, size_t index) {
     return ((const int64_t *)ids->bits)[index];
 }
 
-// One bag of `each` ids, from `first` on: row `to` of the result.
+// Bag `to`: that row of the result.
 static int fold_bag(ls_cells *out, ls_cell *terms, size_t to, const ls_scenario_step *step,
-                    const ls_cells *ids, const ls_cells *weight, size_t first, size_t each,
-                    ls_dtype dtype) {
+                    const ls_cells *ids, const ls_cells *weight, ls_dtype dtype) {
+    size_t each = (size_t)ids->shape.dim[1], first = to * each;
     size_t columns = (size_t)weight->shape.dim[1];
     int pooling = step->embedding.pooling;
     ls_op op = pooling == LS_POOL_MAX ? LS_MAX : LS_SUM;
@@ -133,7 +133,7 @@ static int look_up(ls_cells *out, ls_arena *arena, const ls_scenario_step *step,
     }
     for (size_t i = 0; i < count; i++) {
         if (bags) {
-            LS_TRY(fold_bag(out, terms, i, step, ids, weight, i * each, each, dtype));
+            LS_TRY(fold_bag(out, terms, i, step, ids, weight, dtype));
             continue;
         }
         for (size_t c = 0; c < columns; c++) {

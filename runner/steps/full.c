@@ -142,8 +142,14 @@ static int emit_whole(ls_program *program, const ls_scenario_step *step,
     }
     for (int i = 0; i < held; i++) {
         int rank = ls_world_held(program->world)[i];
-        LS_TRY(ls_program__emit(program->execution->sink, step, entry->name, "full", rank, dtype,
-                                shape, fulls[i], reduces));
+        LS_TRY(ls_program__emit(program->execution->sink, &(ls_stage_output){.stage = step->name,
+                                                                             .table = entry->name,
+                                                                             .field = "full",
+                                                                             .rank = rank,
+                                                                             .dtype = dtype,
+                                                                             .shape = *shape,
+                                                                             .data = fulls[i],
+                                                                             .reduces = reduces}));
         if (known) {
             LS_TRY(ls_program__emit_cells(program, step, entry->name, "full", rank, &cells, dtype));
         }

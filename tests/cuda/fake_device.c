@@ -288,77 +288,64 @@ KERNEL(scatter_rows,
         const int64_t *positions, size_t count),
        (HOST, out, out_stride, in, row_bytes, positions, count), (D(out), D(in), D(positions)))
 KERNEL(pooled_lookup,
-       (ls_device * device, void *out, size_t out_stride, const void *table, ls_dtype table_dtype,
-        int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets, const float *weights,
-        int64_t padding_id, ls_pooling pooling, size_t bags),
-       (HOST, out, out_stride, table, table_dtype, rows, dim, ids, offsets, weights, padding_id,
-        pooling, bags),
-       (D(out), D(table), D(ids), D(offsets), D(weights)))
+       (ls_device * device, void *out, size_t out_stride, const void *table,
+        const ls_table_shape *shape, const ls_bags *bags),
+       (HOST, out, out_stride, table, shape, bags),
+       (D(out), D(table), D(bags->ids), D(bags->offsets), D(bags->weights), H(shape), H(bags)))
 KERNEL(quantised_lookup,
        (ls_device * device, float *out, size_t out_stride, const void *table,
-        const ls_row_format *format, int64_t rows, size_t dim, const int64_t *ids,
-        const int64_t *offsets, const float *weights, int64_t padding_id, ls_pooling pooling,
-        size_t bags),
-       (HOST, out, out_stride, table, format, rows, dim, ids, offsets, weights, padding_id, pooling,
-        bags),
-       (D(out), D(table), D(ids), D(offsets), D(weights)))
+        const ls_row_format *format, int64_t rows, size_t dim, const ls_bags *bags),
+       (HOST, out, out_stride, table, format, rows, dim, bags),
+       (D(out), D(table), D(bags->ids), D(bags->offsets), D(bags->weights), H(bags)))
 KERNEL(dequantise_rows,
        (ls_device * device, float *out, const void *in, const ls_row_format *format, size_t rows,
         size_t dim),
        (HOST, out, in, format, rows, dim), (D(out), D(in)))
 KERNEL(fill_empty_bags,
        (ls_device * device, void *out, size_t out_stride, ls_dtype dtype, double value, size_t dim,
-        const int64_t *ids, const int64_t *offsets, int64_t padding_id, size_t bags),
-       (HOST, out, out_stride, dtype, value, dim, ids, offsets, padding_id, bags),
-       (D(out), D(ids), D(offsets)))
+        const ls_bags *bags),
+       (HOST, out, out_stride, dtype, value, dim, bags),
+       (D(out), D(bags->ids), D(bags->offsets), H(bags)))
 KERNEL(divide_bags,
-       (ls_device * device, void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-        const int64_t *ids, const int64_t *offsets, const float *weights, double added,
-        int64_t padding_id, size_t bags),
-       (HOST, out, out_stride, dtype, dim, ids, offsets, weights, added, padding_id, bags),
-       (D(out), D(ids), D(offsets), D(weights)))
+       (ls_device * device, void *out, size_t out_stride, ls_dtype dtype, size_t dim, double added,
+        const ls_bags *bags),
+       (HOST, out, out_stride, dtype, dim, added, bags),
+       (D(out), D(bags->ids), D(bags->offsets), D(bags->weights), H(bags)))
 KERNEL(matmul,
        (ls_device * device, void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
         size_t k, size_t n),
        (HOST, out, a, b, dtype, m, k, n), (D(out), D(a), D(b)))
 KERNEL(bucketize,
-       (ls_device * device, int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-        int64_t *out_positions, const int64_t *ids, const int64_t *lengths, const float *weights,
-        const int64_t *row_starts, size_t owners, size_t bags),
-       (HOST, out_lengths, out_ids, out_weights, out_positions, ids, lengths, weights, row_starts,
-        owners, bags),
-       (D(out_lengths), D(out_ids), D(out_weights), D(out_positions), D(ids), D(lengths),
-        D(weights), H(row_starts)))
+       (ls_device * device, const ls_buckets *out, const int64_t *ids, const int64_t *lengths,
+        const float *weights, const int64_t *row_starts, size_t owners, size_t bags),
+       (HOST, out, ids, lengths, weights, row_starts, owners, bags),
+       (D(out->lengths), D(out->ids), D(out->weights), D(out->positions), D(ids), D(lengths),
+        D(weights), H(row_starts), H(out)))
 
 KERNEL(group_ids,
-       (ls_device * device, int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
-        int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows, int64_t padding_id),
-       (HOST, rows, starts, order, unique, scratch, ids, count, table_rows, padding_id),
-       (D(rows), D(starts), D(order), H(unique), D(scratch), D(ids)))
+       (ls_device * device, const ls_row_groups *out, size_t *unique, int64_t *scratch,
+        const int64_t *ids, size_t count, int64_t table_rows, int64_t padding_id),
+       (HOST, out, unique, scratch, ids, count, table_rows, padding_id),
+       (D(out->rows), D(out->starts), D(out->order), H(unique), D(scratch), D(ids), H(out)))
 KERNEL(row_gradients,
-       (ls_device * device, void *out, size_t dim, const void *gradients, size_t stride,
-        ls_dtype dtype, const int64_t *row_of, const float *scales, const int64_t *starts,
+       (ls_device * device, void *out, size_t dim, const ls_gradients *from, const int64_t *starts,
         const int64_t *order, size_t unique),
-       (HOST, out, dim, gradients, stride, dtype, row_of, scales, starts, order, unique),
-       (D(out), D(gradients), D(row_of), D(scales), D(starts), D(order)))
+       (HOST, out, dim, from, starts, order, unique),
+       (D(out), D(from->values), D(from->row_of), D(from->scales), D(starts), D(order), H(from)))
 KERNEL(weight_gradients,
-       (ls_device * device, void *out, const void *table, ls_dtype table_dtype, int64_t rows,
-        size_t dim, const void *gradients, size_t stride, const int64_t *row_of, const int64_t *ids,
-        int64_t padding_id, size_t count),
-       (HOST, out, table, table_dtype, rows, dim, gradients, stride, row_of, ids, padding_id,
-        count),
-       (D(out), D(table), D(gradients), D(row_of), D(ids)))
+       (ls_device * device, void *out, const void *table, const ls_table_shape *shape,
+        const ls_gradients *from, const int64_t *ids, int64_t padding_id, size_t count),
+       (HOST, out, table, shape, from, ids, padding_id, count),
+       (D(out), D(table), D(from->values), D(from->row_of), D(ids), H(shape), H(from)))
 KERNEL(norm_sums,
-       (ls_device * device, double *sums, const void *weights, ls_dtype dtype, int64_t rows,
-        size_t dim, const int64_t *ids, size_t count, double norm_type),
-       (HOST, sums, weights, dtype, rows, dim, ids, count, norm_type),
-       (D(sums), D(weights), D(ids)))
+       (ls_device * device, double *sums, const void *weights, const ls_table_shape *shape,
+        const int64_t *ids, size_t count, double norm_type),
+       (HOST, sums, weights, shape, ids, count, norm_type), (D(sums), D(weights), D(ids), H(shape)))
 KERNEL(renormalise_rows,
-       (ls_device * device, void *weights, ls_dtype dtype, int64_t rows, size_t dim,
-        const int64_t *ids, const double *sums, size_t count, double max_norm, double norm_type,
-        double eps),
-       (HOST, weights, dtype, rows, dim, ids, sums, count, max_norm, norm_type, eps),
-       (D(weights), D(ids), D(sums)))
+       (ls_device * device, void *weights, const ls_table_shape *shape, const int64_t *ids,
+        const double *sums, size_t count, const ls_norm_limit *limit),
+       (HOST, weights, shape, ids, sums, count, limit),
+       (D(weights), D(ids), D(sums), H(shape), H(limit)))
 KERNEL(update_rows,
        (ls_device * device, const ls_optimizer *optimizer, const ls_row_update *update),
        (HOST, optimizer, update),

@@ -58,11 +58,14 @@ static void lookup_case(ls_dtype dtype, size_t dim, size_t pooling_max, bool wei
     snprintf(what, sizeof what, "pooled_lookup %s dim %zu bags of %zu%s padding %lld pooling %d",
              ls_dtype_name(dtype), dim, pooling_max, weighted ? " weighted" : "",
              (long long)padding_id, (int)pooling);
-    ls_kernel_pooled_lookup(expected, stride, table, dtype, ROWS, dim, b.ids, b.offsets,
-                            weighted ? b.weights : NULL, padding_id, pooling, BAGS);
-    need_ok(ls_kernel_pooled_lookup_cuda(out, stride, table_device, dtype, ROWS, dim, b.ids_device,
-                                         b.offsets_device, weighted ? b.weights_device : NULL,
-                                         padding_id, pooling, BAGS, NULL),
+    ls_kernel_pooled_lookup(
+        expected, stride, table, &(const ls_table_shape){dtype, ROWS, dim},
+        &(const ls_bags){b.ids, b.offsets, weighted ? b.weights : NULL, padding_id, pooling, BAGS});
+    need_ok(ls_kernel_pooled_lookup_cuda(
+                out, stride, table_device, &(const ls_table_shape){dtype, ROWS, dim},
+                &(const ls_bags){b.ids_device, b.offsets_device, weighted ? b.weights_device : NULL,
+                                 padding_id, pooling, BAGS},
+                NULL),
             what);
     expect_same(what, expected, out, out_dtype, BAGS * stride);
     cudaFree(table_device);
@@ -104,13 +107,15 @@ static void backward_case(size_t dim, bool weighted, int64_t padding_id, ls_pool
     char what[128];
     snprintf(what, sizeof what, "backward dim %zu%s padding %lld pooling %d rows %lld", dim,
              weighted ? " weighted" : "", (long long)padding_id, (int)pooling, (long long)rows);
-    ls_kernel_pooled_lookup_backward(gradient, dim, rows, grad_out, stride, given_table, b.ids,
-                                     b.offsets, weighted ? b.weights : NULL, padding_id, pooling,
-                                     BAGS);
+    ls_kernel_pooled_lookup_backward(
+        gradient, &(const ls_table_shape){LS_F32, rows, dim}, grad_out, stride, given_table,
+        &(const ls_bags){b.ids, b.offsets, weighted ? b.weights : NULL, padding_id, pooling, BAGS});
     need_ok(ls_kernel_pooled_lookup_backward_cuda(
-                out, dim, rows, grad_device, stride, given_table != NULL ? table_device : NULL,
-                b.ids_device, b.ids_count, b.offsets_device, weighted ? b.weights_device : NULL,
-                padding_id, pooling, BAGS, NULL),
+                out, &(const ls_table_shape){LS_F32, rows, dim}, grad_device, stride,
+                given_table != NULL ? table_device : NULL,
+                &(const ls_bags){b.ids_device, b.offsets_device, weighted ? b.weights_device : NULL,
+                                 padding_id, pooling, BAGS},
+                b.ids_count, NULL),
             what);
     expect_same(what, gradient, out, LS_F32, cells);
     cudaFree(table_device);
@@ -173,15 +178,15 @@ void test_bucketize(void) {
     int64_t *out_lengths = host(OWNERS * BAGS * 8), *out_ids = host(n * 8),
             *positions = host(n * 8);
     float *weights = host(n * 4);
-    ls_kernel_bucketize(out_lengths, out_ids, weights, positions, b.ids, lengths, b.weights, starts,
-                        OWNERS, BAGS);
+    ls_kernel_bucketize(&(const ls_buckets){out_lengths, out_ids, weights, positions}, b.ids,
+                        lengths, b.weights, starts, OWNERS, BAGS);
     void *lengths_device = device(lengths, BAGS * 8),
          *starts_device = device(starts, sizeof starts);
     void *d_lengths = device(NULL, OWNERS * BAGS * 8), *d_ids = device(NULL, n * 8);
     void *d_positions = device(NULL, n * 8), *d_weights = device(NULL, n * 4);
-    need_ok(ls_kernel_bucketize_cuda(d_lengths, d_ids, d_weights, d_positions, b.ids_device,
-                                     lengths_device, b.weights_device, starts_device, OWNERS, BAGS,
-                                     NULL),
+    need_ok(ls_kernel_bucketize_cuda(&(const ls_buckets){d_lengths, d_ids, d_weights, d_positions},
+                                     b.ids_device, lengths_device, b.weights_device, starts_device,
+                                     OWNERS, BAGS, NULL),
             "bucketize");
     expect_same("bucketize lengths", out_lengths, d_lengths, LS_I64, OWNERS * BAGS);
     expect_same("bucketize ids", out_ids, d_ids, LS_I64, n);
@@ -292,17 +297,33 @@ static void bags_case(ls_dtype dtype, bool weighted, int64_t padding_id) {
     void *values = host(bytes);
     random_numbers(values, dtype, BAGS * STRIDE);
     void *out = device(values, bytes);
-    ls_kernel_fill_empty_bags(values, STRIDE, dtype, -3.5, DIM, b.ids, b.offsets, padding_id, BAGS);
-    need_ok(ls_kernel_fill_empty_bags_cuda(out, STRIDE, dtype, -3.5, DIM, b.ids_device,
-                                           b.offsets_device, padding_id, BAGS, NULL),
+    ls_kernel_fill_empty_bags(
+        values, STRIDE, dtype, -3.5, DIM,
+        &(const ls_bags){
+            .ids = b.ids, .offsets = b.offsets, .padding_id = padding_id, .count = BAGS});
+    need_ok(ls_kernel_fill_empty_bags_cuda(out, STRIDE, dtype, -3.5, DIM,
+                                           &(const ls_bags){.ids = b.ids_device,
+                                                            .offsets = b.offsets_device,
+                                                            .padding_id = padding_id,
+                                                            .count = BAGS},
+                                           NULL),
             "fill_empty_bags");
     expect_same("fill_empty_bags", values, out, dtype, BAGS * STRIDE);
     if (dtype == LS_F32 || dtype == LS_F64) {
-        ls_kernel_divide_bags(values, STRIDE, dtype, DIM, b.ids, b.offsets,
-                              weighted ? b.weights : NULL, 1e-6, padding_id, BAGS);
-        need_ok(ls_kernel_divide_bags_cuda(out, STRIDE, dtype, DIM, b.ids_device, b.offsets_device,
-                                           weighted ? b.weights_device : NULL, 1e-6, padding_id,
-                                           BAGS, NULL),
+        ls_kernel_divide_bags(values, STRIDE, dtype, DIM, 1e-6,
+                              &(const ls_bags){.ids = b.ids,
+                                               .offsets = b.offsets,
+                                               .weights = weighted ? b.weights : NULL,
+                                               .padding_id = padding_id,
+                                               .count = BAGS});
+        need_ok(ls_kernel_divide_bags_cuda(
+                    out, STRIDE, dtype, DIM, 1e-6,
+                    &(const ls_bags){.ids = b.ids_device,
+                                     .offsets = b.offsets_device,
+                                     .weights = weighted ? b.weights_device : NULL,
+                                     .padding_id = padding_id,
+                                     .count = BAGS},
+                    NULL),
                 "divide_bags");
         expect_same("divide_bags", values, out, dtype, BAGS * STRIDE);
     }

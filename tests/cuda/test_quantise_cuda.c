@@ -42,12 +42,14 @@ static void lookup_case(const ls_row_format *format, size_t dim, const void *row
     ls_pooling pooling = (ls_pooling)(LS_POOL_SUM + kind % 3);
     int64_t padding = kind / 6 ? 5 : -1;
     bool weighted = kind / 3 % 2;
-    ls_kernel_quantised_lookup(expected, dim + 1, rows, format, ROWS, dim, ids, offsets,
-                               weighted ? weights : NULL, padding, pooling, BAGS);
+    ls_kernel_quantised_lookup(
+        expected, dim + 1, rows, format, ROWS, dim,
+        &(const ls_bags){ids, offsets, weighted ? weights : NULL, padding, pooling, BAGS});
     void *out = device(NULL, bytes), *of = device(ids, sizeof ids);
     void *at = device(offsets, sizeof offsets), *by = device(weights, sizeof weights);
-    need_ok(ls_kernel_quantised_lookup_cuda(out, dim + 1, on_device, format, ROWS, dim, of, at,
-                                            weighted ? by : NULL, padding, pooling, BAGS, NULL),
+    need_ok(ls_kernel_quantised_lookup_cuda(
+                out, dim + 1, on_device, format, ROWS, dim,
+                &(const ls_bags){of, at, weighted ? by : NULL, padding, pooling, BAGS}, NULL),
             "quantised_lookup");
     expect_same("quantised_lookup", expected, out, LS_F32, BAGS * (dim + 1));
     cudaFree(out);

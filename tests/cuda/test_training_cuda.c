@@ -25,12 +25,12 @@ static grouped group_case(const int64_t *ids, size_t count, int64_t table_rows, 
     size_t bytes = (count + 1) * sizeof(int64_t), unique = 99;
     grouped g = {host(bytes), host(bytes), host(bytes), 0};
     int64_t *room = host(2 * bytes);
-    ls_kernel_group_ids(g.rows, g.starts, g.order, &g.unique, room, ids, count, table_rows,
-                        padding);
+    ls_kernel_group_ids(&(const ls_row_groups){g.rows, g.starts, g.order}, &g.unique, room, ids,
+                        count, table_rows, padding);
     void *from = device(ids, bytes), *rows = device(NULL, bytes), *starts = device(NULL, bytes);
     void *order = device(NULL, bytes), *more = device(NULL, 2 * bytes);
-    need_ok(ls_kernel_group_ids_cuda(rows, starts, order, &unique, more, from, count, table_rows,
-                                     padding, NULL),
+    need_ok(ls_kernel_group_ids_cuda(&(const ls_row_groups){rows, starts, order}, &unique, more,
+                                     from, count, table_rows, padding, NULL),
             "group_ids");
     expect(unique == g.unique, "group_ids: number of rows");
     expect_same("group_ids: rows", g.rows, rows, LS_I64, g.unique);
@@ -61,14 +61,18 @@ static void row_gradients_case(ls_dtype dtype, const int64_t *ids, size_t count,
     random_numbers(gradients, dtype, count * (DIM + 3));
     random_numbers(scales, LS_F32, count);
     grouped g = group_case(ids, count, ROWS, 5);
-    ls_kernel_row_gradients(expected, DIM, gradients, DIM + 3, dtype, sequence ? NULL : row_of,
-                            scaled ? scales : NULL, g.starts, g.order, g.unique);
+    ls_kernel_row_gradients(expected, DIM,
+                            &(const ls_gradients){gradients, DIM + 3, dtype,
+                                                  sequence ? NULL : row_of, scaled ? scales : NULL},
+                            g.starts, g.order, g.unique);
     void *out = device(NULL, (size_t)ROWS * DIM * 8), *in = device(gradients, bytes);
     void *of = device(row_of, count * sizeof(int64_t)), *by = device(scales, count * sizeof(float));
     void *starts = device(g.starts, (g.unique + 1) * sizeof(int64_t));
     void *order = device(g.order, count * sizeof(int64_t));
-    need_ok(ls_kernel_row_gradients_cuda(out, DIM, in, DIM + 3, dtype, sequence ? NULL : of,
-                                         scaled ? by : NULL, starts, order, g.unique, NULL),
+    need_ok(ls_kernel_row_gradients_cuda(
+                out, DIM,
+                &(const ls_gradients){in, DIM + 3, dtype, sequence ? NULL : of, scaled ? by : NULL},
+                starts, order, g.unique, NULL),
             "row_gradients");
     expect_same("row_gradients", expected, out, wide, g.unique * DIM);
     void *all[] = {out, in, of, by, starts, order};
@@ -114,8 +118,11 @@ static void update_listed_case(const listed_case *c) {
     need_ok(ls_kernel_row_lists_bytes(&lists_bytes, room, TABLE, c->dim), "row_lists");
     void *zeros = host(lists_bytes), *lists = device(zeros, lists_bytes);
     grouped g = group_case(ids, c->count, TABLE, padding);
-    ls_kernel_row_gradients(sums, c->dim, gradients, stride, LS_F32, c->sequence ? NULL : row_of,
-                            c->scaled ? scales : NULL, g.starts, g.order, g.unique);
+    ls_kernel_row_gradients(sums, c->dim,
+                            &(const ls_gradients){gradients, stride, LS_F32,
+                                                  c->sequence ? NULL : row_of,
+                                                  c->scaled ? scales : NULL},
+                            g.starts, g.order, g.unique);
     for (int step = 1; step <= 2; step++) {
         ls_row_update u = {.weights = weights,
                            .dtype = LS_F32,
@@ -132,8 +139,11 @@ static void update_listed_case(const listed_case *c) {
         u.states[0] = state_to;
         need_ok(ls_kernel_list_rows_cuda(lists, room, from, c->count, TABLE, padding, NULL),
                 "list_rows");
-        need_ok(ls_kernel_update_listed_cuda(&c->optimizer, &u, lists, room, c->count, in, stride,
-                                             c->sequence ? NULL : of, c->scaled ? by : NULL, NULL),
+        need_ok(ls_kernel_update_listed_cuda(&c->optimizer, &u, lists, room, c->count,
+                                             &(const ls_gradients){in, stride, LS_F32,
+                                                                   c->sequence ? NULL : of,
+                                                                   c->scaled ? by : NULL},
+                                             NULL),
                 "update_listed");
         char what[96];
         snprintf(what, sizeof what, "update_listed: %s, %zu ids, %zu columns, step %d",
@@ -213,12 +223,15 @@ static void weight_gradients_case(ls_dtype dtype, const int64_t *ids, size_t dim
     void *table = host(table_bytes), *gradients = host(bytes), *expected = host(IDS * 8);
     random_numbers(table, dtype, (size_t)ROWS * DIM);
     random_numbers(gradients, wide, (size_t)IDS * DIM);
-    ls_kernel_weight_gradients(expected, table, dtype, ROWS, dim, gradients, DIM, NULL, ids, 5,
-                               IDS);
+    ls_kernel_weight_gradients(
+        expected, table, &(const ls_table_shape){dtype, ROWS, dim},
+        &(const ls_gradients){.values = gradients, .stride = DIM, .row_of = NULL}, ids, 5, IDS);
     void *out = device(NULL, IDS * 8), *from = device(table, table_bytes);
     void *in = device(gradients, bytes), *of = device(ids, IDS * sizeof(int64_t));
-    need_ok(ls_kernel_weight_gradients_cuda(out, from, dtype, ROWS, dim, in, DIM, NULL, of, 5, IDS,
-                                            NULL),
+    need_ok(ls_kernel_weight_gradients_cuda(
+                out, from, &(const ls_table_shape){dtype, ROWS, dim},
+                &(const ls_gradients){.values = in, .stride = DIM, .row_of = NULL}, of, 5, IDS,
+                NULL),
             "weight_gradients");
     expect_same("weight_gradients", expected, out, wide, IDS);
     cudaFree(out);
@@ -238,13 +251,16 @@ static void norms_case(ls_dtype dtype, double norm_type) {
     random_numbers(rows, dtype, (size_t)ROWS * DIM);
     void *to = device(rows, bytes), *ids = device(some, sizeof some);
     void *sums_device = device(NULL, sizeof sums);
-    ls_kernel_norm_sums(sums, rows, dtype, ROWS, DIM, some, 3, norm_type);
-    need_ok(ls_kernel_norm_sums_cuda(sums_device, to, dtype, ROWS, DIM, ids, 3, norm_type, NULL),
+    ls_kernel_norm_sums(sums, rows, &(const ls_table_shape){dtype, ROWS, DIM}, some, 3, norm_type);
+    need_ok(ls_kernel_norm_sums_cuda(sums_device, to, &(const ls_table_shape){dtype, ROWS, DIM},
+                                     ids, 3, norm_type, NULL),
             "norm_sums");
     expect_same("norm_sums", sums, sums_device, LS_F64, 3);
-    ls_kernel_renormalise_rows(rows, dtype, ROWS, DIM, some, NULL, 3, 0.5, norm_type, 1e-7);
-    need_ok(ls_kernel_renormalise_rows_cuda(to, dtype, ROWS, DIM, ids, NULL, 3, 0.5, norm_type,
-                                            1e-7, NULL),
+    ls_kernel_renormalise_rows(rows, &(const ls_table_shape){dtype, ROWS, DIM}, some, NULL, 3,
+                               &(const ls_norm_limit){0.5, norm_type, 1e-7});
+    need_ok(ls_kernel_renormalise_rows_cuda(to, &(const ls_table_shape){dtype, ROWS, DIM}, ids,
+                                            NULL, 3, &(const ls_norm_limit){0.5, norm_type, 1e-7},
+                                            NULL),
             "renormalise_rows");
     expect_same("renormalise_rows", rows, to, dtype, (size_t)ROWS * DIM);
     cudaFree(to);

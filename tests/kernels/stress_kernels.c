@@ -102,21 +102,24 @@ static void stress_embedding(size_t bags, size_t dim) {
     float *gradient = memory(ROWS * dim * sizeof *gradient);
     float *gathered = memory(total * dim * sizeof *gathered);
     for (int pooling = LS_POOL_SUM; pooling <= LS_POOL_MAX; pooling++) {
-        ls_kernel_pooled_lookup(out, dim, table, LS_F32, ROWS, dim, ids, offsets, weights, 3,
-                                (ls_pooling)pooling, bags);
-        ls_kernel_pooled_lookup_reference(plain, dim, table, LS_F32, ROWS, dim, ids, offsets,
-                                          weights, 3, (ls_pooling)pooling, bags);
+        ls_kernel_pooled_lookup(
+            out, dim, table, &(const ls_table_shape){LS_F32, ROWS, dim},
+            &(const ls_bags){ids, offsets, weights, 3, (ls_pooling)pooling, bags});
+        ls_kernel_pooled_lookup_reference(
+            plain, dim, table, &(const ls_table_shape){LS_F32, ROWS, dim},
+            &(const ls_bags){ids, offsets, weights, 3, (ls_pooling)pooling, bags});
         expect(memcmp(out, plain, bags * dim * sizeof *out) == 0, "lookup", bags);
-        ls_kernel_pooled_lookup_backward(gradient, dim, ROWS, out, dim, table, ids, offsets,
-                                         weights, 3, (ls_pooling)pooling, bags);
+        ls_kernel_pooled_lookup_backward(
+            gradient, &(const ls_table_shape){LS_F32, ROWS, dim}, out, dim, table,
+            &(const ls_bags){ids, offsets, weights, 3, (ls_pooling)pooling, bags});
     }
     ls_kernel_gather_rows(gathered, table, dim * sizeof *table, ROWS, ids, total);
     int64_t *out_lengths = memory(OWNERS * bags * sizeof *out_lengths);
     int64_t *out_ids = memory(total * sizeof *out_ids);
     int64_t *positions = memory(total * sizeof *positions);
     float *out_weights = memory(total * sizeof *out_weights);
-    ls_kernel_bucketize(out_lengths, out_ids, out_weights, positions, ids, lengths, weights, starts,
-                        OWNERS, bags);
+    ls_kernel_bucketize(&(const ls_buckets){out_lengths, out_ids, out_weights, positions}, ids,
+                        lengths, weights, starts, OWNERS, bags);
     int64_t sum = 0;
     for (size_t i = 0; i < OWNERS * bags; i++) {
         sum += out_lengths[i];

@@ -18,13 +18,17 @@ Test(bags, empty_ones_are_filled) {
         out[i] = expected[i] = (float)i;
     }
     expected[3] = expected[4] = expected[9] = expected[10] = -INFINITY;
-    ls_kernel_fill_empty_bags(out, STRIDE, LS_F32, -(double)INFINITY, DIM, ids, offsets, 9, BAGS);
+    ls_kernel_fill_empty_bags(
+        out, STRIDE, LS_F32, -(double)INFINITY, DIM,
+        &(const ls_bags){.ids = ids, .offsets = offsets, .padding_id = 9, .count = BAGS});
     cr_assert(memcmp(out, expected, sizeof out) == 0);
     for (int i = 0; i < BAGS * STRIDE; i++) {
         out[i] = expected[i] = (float)i;
     }
     expected[3] = expected[4] = 0;  // without a padding id bag 3 has two
-    ls_kernel_fill_empty_bags(out, STRIDE, LS_F32, 0, DIM, ids, offsets, -1, BAGS);
+    ls_kernel_fill_empty_bags(
+        out, STRIDE, LS_F32, 0, DIM,
+        &(const ls_bags){.ids = ids, .offsets = offsets, .padding_id = -1, .count = BAGS});
     cr_assert(memcmp(out, expected, sizeof out) == 0);
 }
 
@@ -32,11 +36,17 @@ Test(bags, empty_ones_are_filled) {
 Test(bags, means_divide_by_what_counts) {
     float out[BAGS * DIM] = {3, 1, 5, 5, 7, 8, 9, 10};
     const float expected[BAGS * DIM] = {1.5f, 0.5f, 5, 5, 7, 8, 4.5f, 5};
-    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, NULL, 0, -1, BAGS);
+    ls_kernel_divide_bags(
+        out, DIM, LS_F32, DIM, 0,
+        &(const ls_bags){
+            .ids = ids, .offsets = offsets, .weights = NULL, .padding_id = -1, .count = BAGS});
     cr_assert(memcmp(out, expected, sizeof out) == 0);
     double wide[BAGS * DIM] = {3, 1, 5, 5, 7, 8, 9, 10};
     const double padded[BAGS * DIM] = {3, 1, 5, 5, 7, 8, 9, 10};
-    ls_kernel_divide_bags(wide, DIM, LS_F64, DIM, ids, offsets, NULL, 0, 9, BAGS);
+    ls_kernel_divide_bags(
+        wide, DIM, LS_F64, DIM, 0,
+        &(const ls_bags){
+            .ids = ids, .offsets = offsets, .weights = NULL, .padding_id = 9, .count = BAGS});
     cr_assert(memcmp(wide, padded, sizeof wide) == 0, "one id counts in each, or none");
 }
 
@@ -46,7 +56,10 @@ Test(bags, weighted_means_divide_by_the_sum_of_weights) {
     float out[BAGS * DIM] = {1, 2, 5, 5, 8, 2, 3, 6};
     const float expected[BAGS * DIM] = {
         (float)(1 / (1e8 + 1)), (float)(2 / (1e8 + 1)), 5, 5, 2, 0.5f, 4, 8};
-    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, weights, 0, -1, BAGS);
+    ls_kernel_divide_bags(
+        out, DIM, LS_F32, DIM, 0,
+        &(const ls_bags){
+            .ids = ids, .offsets = offsets, .weights = weights, .padding_id = -1, .count = BAGS});
     cr_assert(memcmp(out, expected, sizeof out) == 0);
 }
 
@@ -54,7 +67,10 @@ Test(bags, weighted_means_divide_by_the_sum_of_weights) {
 Test(bags, something_may_be_added_to_the_divisor) {
     float out[BAGS * DIM] = {8, 4, 5, 5, 6, 9, 12, 2};
     const float expected[BAGS * DIM] = {2, 1, 5, 5, 2, 3, 3, 0.5f};
-    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, NULL, 2, -1, BAGS);
+    ls_kernel_divide_bags(
+        out, DIM, LS_F32, DIM, 2,
+        &(const ls_bags){
+            .ids = ids, .offsets = offsets, .weights = NULL, .padding_id = -1, .count = BAGS});
     cr_assert(memcmp(out, expected, sizeof out) == 0);
 }
 

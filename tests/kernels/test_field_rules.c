@@ -107,22 +107,39 @@ Test(field_rules, bags) {
     const ls_pooling poolings[] = {LS_POOL_SUM, LS_POOL_MEAN};
     for (int p = 0; p < 4; p++) {
         bool weighted = p >= 2;
-        ls_kernel_pooled_lookup(want, 2, wide, LS_F64, 6, 2, ids, offsets,
-                                weighted ? weights : NULL, 1, poolings[p % 2], 4);
-        ls_kernel_pooled_lookup(out, 2, cells, LS_FIELD, 6, 2, ids, offsets,
-                                weighted ? as_floats : NULL, 1, poolings[p % 2], 4);
+        ls_kernel_pooled_lookup(
+            want, 2, wide, &(const ls_table_shape){LS_F64, 6, 2},
+            &(const ls_bags){ids, offsets, weighted ? weights : NULL, 1, poolings[p % 2], 4});
+        ls_kernel_pooled_lookup(
+            out, 2, cells, &(const ls_table_shape){LS_FIELD, 6, 2},
+            &(const ls_bags){ids, offsets, weighted ? as_floats : NULL, 1, poolings[p % 2], 4});
         same(out, want, 8, weighted ? "weighted lookup" : "lookup");
-        ls_kernel_divide_bags(want, 2, LS_F64, 2, ids, offsets, weighted ? weights : NULL, 2, 1, 4);
-        ls_kernel_divide_bags(out, 2, LS_FIELD, 2, ids, offsets, weighted ? as_floats : NULL, 2, 1,
-                              4);
+        ls_kernel_divide_bags(want, 2, LS_F64, 2, 2,
+                              &(const ls_bags){.ids = ids,
+                                               .offsets = offsets,
+                                               .weights = weighted ? weights : NULL,
+                                               .padding_id = 1,
+                                               .count = 4});
+        ls_kernel_divide_bags(out, 2, LS_FIELD, 2, 2,
+                              &(const ls_bags){.ids = ids,
+                                               .offsets = offsets,
+                                               .weights = weighted ? as_floats : NULL,
+                                               .padding_id = 1,
+                                               .count = 4});
         same(out, want, 8, "division");
     }
     const int64_t row_of[3] = {1, 0, 1}, starts[3] = {0, 2, 3}, order[3] = {0, 2, 1};
-    ls_kernel_row_gradients(want, 2, wide, 2, LS_F64, row_of, weights, starts, order, 2);
-    ls_kernel_row_gradients(out, 2, cells, 2, LS_FIELD, row_of, as_floats, starts, order, 2);
+    ls_kernel_row_gradients(want, 2, &(const ls_gradients){wide, 2, LS_F64, row_of, weights},
+                            starts, order, 2);
+    ls_kernel_row_gradients(out, 2, &(const ls_gradients){cells, 2, LS_FIELD, row_of, as_floats},
+                            starts, order, 2);
     same(out, want, 4, "row gradients");
-    ls_kernel_weight_gradients(want, wide, LS_F64, 6, 2, wide, 2, row_of, ids, 3, 3);
-    ls_kernel_weight_gradients(out, cells, LS_FIELD, 6, 2, cells, 2, row_of, ids, 3, 3);
+    ls_kernel_weight_gradients(want, wide, &(const ls_table_shape){LS_F64, 6, 2},
+                               &(const ls_gradients){.values = wide, .stride = 2, .row_of = row_of},
+                               ids, 3, 3);
+    ls_kernel_weight_gradients(
+        out, cells, &(const ls_table_shape){LS_FIELD, 6, 2},
+        &(const ls_gradients){.values = cells, .stride = 2, .row_of = row_of}, ids, 3, 3);
     same(out, want, 3, "weight gradients");
 }
 

@@ -61,10 +61,12 @@ static void check_lookup(ls_dtype dtype, size_t dim, size_t bags, ls_pooling poo
     size_t stride = dim + 2;  // what lies between rows must stay
     memset(fast, 0x7B, sizeof fast);
     memset(plain, 0x7B, sizeof plain);
-    ls_kernel_pooled_lookup(fast, stride, one.table, dtype, ROWS, dim, one.ids, one.offsets,
-                            weights, padding_id, pooling, bags);
-    ls_kernel_pooled_lookup_reference(plain, stride, one.table, dtype, ROWS, dim, one.ids,
-                                      one.offsets, weights, padding_id, pooling, bags);
+    ls_kernel_pooled_lookup(
+        fast, stride, one.table, &(const ls_table_shape){dtype, ROWS, dim},
+        &(const ls_bags){one.ids, one.offsets, weights, padding_id, pooling, bags});
+    ls_kernel_pooled_lookup_reference(
+        plain, stride, one.table, &(const ls_table_shape){dtype, ROWS, dim},
+        &(const ls_bags){one.ids, one.offsets, weights, padding_id, pooling, bags});
     for (size_t i = 0; i < bags * stride; i++) {
         cr_assert(same_float(fast + i * bytes, plain + i * bytes, out_dtype),
                   "%s pooling %d bag %zu of %zu, dim %zu of %zu", ls_dtype_name(dtype),
@@ -113,17 +115,21 @@ Test(lookup, long_rows_and_bags_match_the_reference) {
         ls_pooling pooling = kind & 4 ? LS_POOL_MEAN : LS_POOL_SUM;
         for (size_t dim = 60; dim <= LONG_DIM; dim += 71) {
             size_t bytes = LONG_BAGS * dim * sizeof(float);
-            ls_kernel_pooled_lookup(out[0], dim, table, LS_F32, LONG_ROWS, dim, ids, offsets, by,
-                                    padding, pooling, LONG_BAGS);
-            ls_kernel_pooled_lookup_reference(out[1], dim, table, LS_F32, LONG_ROWS, dim, ids,
-                                              offsets, by, padding, pooling, LONG_BAGS);
+            ls_kernel_pooled_lookup(
+                out[0], dim, table, &(const ls_table_shape){LS_F32, LONG_ROWS, dim},
+                &(const ls_bags){ids, offsets, by, padding, pooling, LONG_BAGS});
+            ls_kernel_pooled_lookup_reference(
+                out[1], dim, table, &(const ls_table_shape){LS_F32, LONG_ROWS, dim},
+                &(const ls_bags){ids, offsets, by, padding, pooling, LONG_BAGS});
             cr_expect(memcmp(out[0], out[1], bytes) == 0, "f32, kind %d, dim %zu", kind, dim);
             cr_assert(ls_kernel_quantise_rows(packed, &format, table, dim, LONG_ROWS, dim, NULL) ==
                       LS_OK);
-            ls_kernel_quantised_lookup(out[0], dim, packed, &format, LONG_ROWS, dim, ids, offsets,
-                                       by, padding, pooling, LONG_BAGS);
-            ls_kernel_quantised_lookup_reference(out[1], dim, packed, &format, LONG_ROWS, dim, ids,
-                                                 offsets, by, padding, pooling, LONG_BAGS);
+            ls_kernel_quantised_lookup(
+                out[0], dim, packed, &format, LONG_ROWS, dim,
+                &(const ls_bags){ids, offsets, by, padding, pooling, LONG_BAGS});
+            ls_kernel_quantised_lookup_reference(
+                out[1], dim, packed, &format, LONG_ROWS, dim,
+                &(const ls_bags){ids, offsets, by, padding, pooling, LONG_BAGS});
             cr_expect(memcmp(out[0], out[1], bytes) == 0, "int8, kind %d, dim %zu", kind, dim);
         }
     }
@@ -149,11 +155,12 @@ Test(lookup, backward_matches_the_reference) {
         ls_pooling pooling = (ls_pooling)(LS_POOL_SUM + kind % 3);
         int64_t padding = kind / 6 % 2 ? 5 : -1;
         const float *table = (const float *)(const void *)one.table;
-        ls_kernel_pooled_lookup_backward(fast, dim, ROWS, grad_out, dim + 1, table, one.ids,
-                                         one.offsets, weights, padding, pooling, 60);
-        ls_kernel_pooled_lookup_backward_reference(plain, dim, ROWS, grad_out, dim + 1, table,
-                                                   one.ids, one.offsets, weights, padding, pooling,
-                                                   60);
+        ls_kernel_pooled_lookup_backward(
+            fast, &(const ls_table_shape){LS_F32, ROWS, dim}, grad_out, dim + 1, table,
+            &(const ls_bags){one.ids, one.offsets, weights, padding, pooling, 60});
+        ls_kernel_pooled_lookup_backward_reference(
+            plain, &(const ls_table_shape){LS_F32, ROWS, dim}, grad_out, dim + 1, table,
+            &(const ls_bags){one.ids, one.offsets, weights, padding, pooling, 60});
         for (size_t i = 0; i < (size_t)ROWS * DIM_MAX; i++) {
             cr_assert(same_float(&fast[i], &plain[i], LS_F32), "kind %d element %zu: %a, not %a",
                       kind, i, fast[i], plain[i]);
@@ -169,26 +176,30 @@ Test(lookup, known_results) {
     const int64_t offsets[4] = {10, 14, 14, 16};
     const float weights[6] = {1, 2, 3, 100, 0.5f, 0.5f};
     float out[3][2];
-    ls_kernel_pooled_lookup(out, 2, table, LS_F32, 4, 2, ids, offsets, NULL, 99, LS_POOL_MEAN, 3);
+    ls_kernel_pooled_lookup(out, 2, table, &(const ls_table_shape){LS_F32, 4, 2},
+                            &(const ls_bags){ids, offsets, NULL, 99, LS_POOL_MEAN, 3});
     cr_expect(out[0][0] == 3.0f && out[0][1] == 11.0f / 3.0f);
     cr_expect(out[1][0] == 0.0f && out[1][1] == 0.0f);
     cr_expect(out[2][0] == 2.0f && out[2][1] == 4.0f);
-    ls_kernel_pooled_lookup(out, 2, table, LS_F32, 4, 2, ids, offsets, weights, 99, LS_POOL_MEAN,
-                            3);
+    ls_kernel_pooled_lookup(out, 2, table, &(const ls_table_shape){LS_F32, 4, 2},
+                            &(const ls_bags){ids, offsets, weights, 99, LS_POOL_MEAN, 3});
     cr_expect(out[0][0] == 21.0f / 6.0f && out[0][1] == 15.0f / 6.0f);
-    ls_kernel_pooled_lookup(out, 2, table, LS_F32, 4, 2, ids, offsets, NULL, 99, LS_POOL_MAX, 3);
+    ls_kernel_pooled_lookup(out, 2, table, &(const ls_table_shape){LS_F32, 4, 2},
+                            &(const ls_bags){ids, offsets, NULL, 99, LS_POOL_MAX, 3});
     cr_expect(out[0][0] == 4.0f && out[0][1] == 8.0f && out[1][0] == 0.0f);
 
     const float grad_out[3][2] = {{1, 10}, {1000, 1000}, {3, 5}};
     float gradient[4][2] = {{0}};
-    ls_kernel_pooled_lookup_backward(&gradient[0][0], 2, 4, &grad_out[0][0], 2, &table[0][0], ids,
-                                     offsets, NULL, 99, LS_POOL_MAX, 3);
+    ls_kernel_pooled_lookup_backward(&gradient[0][0], &(const ls_table_shape){LS_F32, 4, 2},
+                                     &grad_out[0][0], 2, &table[0][0],
+                                     &(const ls_bags){ids, offsets, NULL, 99, LS_POOL_MAX, 3});
     cr_expect(gradient[2][0] == 1.0f && gradient[3][0] == 0.0f);  // the first of two maxima
     cr_expect(gradient[0][1] == 10.0f && gradient[0][0] == 0.0f);
     cr_expect(gradient[1][0] == 3.0f && gradient[1][1] == 5.0f);  // once, not per repeated id
     memset(gradient, 0, sizeof gradient);
-    ls_kernel_pooled_lookup_backward(&gradient[0][0], 2, 4, &grad_out[0][0], 2, NULL, ids, offsets,
-                                     weights, 99, LS_POOL_MEAN, 3);
+    ls_kernel_pooled_lookup_backward(&gradient[0][0], &(const ls_table_shape){LS_F32, 4, 2},
+                                     &grad_out[0][0], 2, NULL,
+                                     &(const ls_bags){ids, offsets, weights, 99, LS_POOL_MEAN, 3});
     cr_expect(gradient[3][0] == 3.0f / 6.0f && gradient[3][1] == 30.0f / 6.0f);
     cr_expect(gradient[1][0] == 3.0f && gradient[1][1] == 5.0f);
 }
@@ -199,12 +210,14 @@ static void check_bucketize(const int64_t *starts, size_t owners, bool weighted,
     static float weights[2][IDS_MAX];
     static int64_t places[2][IDS_MAX];
     memset(lengths, 0x55, sizeof lengths);
-    ls_kernel_bucketize(lengths[0], ids[0], weighted ? weights[0] : NULL,
-                        positions ? places[0] : NULL, one.ids, one.lengths,
-                        weighted ? one.weights : NULL, starts, owners, one.bags);
-    ls_kernel_bucketize_reference(lengths[1], ids[1], weighted ? weights[1] : NULL,
-                                  positions ? places[1] : NULL, one.ids, one.lengths,
-                                  weighted ? one.weights : NULL, starts, owners, one.bags);
+    ls_kernel_bucketize(&(const ls_buckets){lengths[0], ids[0], weighted ? weights[0] : NULL,
+                                            positions ? places[0] : NULL},
+                        one.ids, one.lengths, weighted ? one.weights : NULL, starts, owners,
+                        one.bags);
+    ls_kernel_bucketize_reference(
+        &(const ls_buckets){lengths[1], ids[1], weighted ? weights[1] : NULL,
+                            positions ? places[1] : NULL},
+        one.ids, one.lengths, weighted ? one.weights : NULL, starts, owners, one.bags);
     cr_assert(memcmp(lengths[0], lengths[1], owners * one.bags * sizeof(int64_t)) == 0);
     cr_assert(memcmp(ids[0], ids[1], one.total * sizeof(int64_t)) == 0);
     cr_assert(!weighted || memcmp(weights[0], weights[1], one.total * sizeof(float)) == 0);
@@ -238,7 +251,8 @@ Test(lookup, bucketize_known_result) {
     int64_t out_lengths[9];
     int64_t out_ids[5];
     int64_t positions[5];
-    ls_kernel_bucketize(out_lengths, out_ids, NULL, positions, ids, lengths, NULL, starts, 3, 3);
+    ls_kernel_bucketize(&(const ls_buckets){out_lengths, out_ids, NULL, positions}, ids, lengths,
+                        NULL, starts, 3, 3);
     const int64_t want_lengths[9] = {1, 0, 2, 0, 0, 0, 1, 0, 1};
     const int64_t want_ids[5] = {0, 1, 0, 2, 0};
     const int64_t want_positions[5] = {1, 2, 4, 0, 3};

@@ -196,12 +196,13 @@ static void check_lookup(const ls_row_format *format, size_t dim, int kind) {
     int64_t padding = kind / 6 ? 5 : -1;
     size_t stride = dim + 1;
     memset(out, 0x7B, sizeof out);
-    ls_kernel_quantised_lookup(out[0], stride, fast, format, ROWS, dim, ids, offsets, by, padding,
-                               pooling, 9);
-    ls_kernel_quantised_lookup_reference(out[1], stride, fast, format, ROWS, dim, ids, offsets, by,
-                                         padding, pooling, 9);
-    ls_kernel_pooled_lookup(out[2], stride, plain_floats, LS_F32, ROWS, dim, ids, offsets, by,
-                            padding, pooling, 9);
+    ls_kernel_quantised_lookup(out[0], stride, fast, format, ROWS, dim,
+                               &(const ls_bags){ids, offsets, by, padding, pooling, 9});
+    ls_kernel_quantised_lookup_reference(out[1], stride, fast, format, ROWS, dim,
+                                         &(const ls_bags){ids, offsets, by, padding, pooling, 9});
+    ls_kernel_pooled_lookup(out[2], stride, plain_floats,
+                            &(const ls_table_shape){LS_F32, ROWS, dim},
+                            &(const ls_bags){ids, offsets, by, padding, pooling, 9});
     cr_assert(memcmp(out[0], out[1], sizeof out[0]) == 0, "%s, dim %zu, kind %d",
               ls_row_element_name(format->element), dim, kind);
     cr_assert(memcmp(out[0], out[2], sizeof out[0]) == 0, "%s, dim %zu, kind %d",

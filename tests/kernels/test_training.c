@@ -54,10 +54,10 @@ static groups plain;
 static int64_t ids[IDS_MAX];
 
 static void group_both(size_t count, int64_t table_rows, int64_t padding_id) {
-    ls_kernel_group_ids(fast.rows, fast.starts, fast.order, &fast.unique, fast.scratch, ids, count,
-                        table_rows, padding_id);
-    ls_kernel_group_ids_reference(plain.rows, plain.starts, plain.order, &plain.unique, NULL, ids,
-                                  count, table_rows, padding_id);
+    ls_kernel_group_ids(&(const ls_row_groups){fast.rows, fast.starts, fast.order}, &fast.unique,
+                        fast.scratch, ids, count, table_rows, padding_id);
+    ls_kernel_group_ids_reference(&(const ls_row_groups){plain.rows, plain.starts, plain.order},
+                                  &plain.unique, NULL, ids, count, table_rows, padding_id);
 }
 
 // No ids, one, all the same, many rows, ids of 45 bits, padding: order is by row, then position.
@@ -85,15 +85,17 @@ Test(training, grouping_matches_the_reference) {
 
 Test(training, grouping_refuses_an_id_out_of_range, .signal = SIGABRT) {
     ids[0] = 5;
-    ls_kernel_group_ids(fast.rows, fast.starts, fast.order, &fast.unique, fast.scratch, ids, 1, 5,
-                        -1);
+    ls_kernel_group_ids(&(const ls_row_groups){fast.rows, fast.starts, fast.order}, &fast.unique,
+                        fast.scratch, ids, 1, 5, -1);
 }
 
 Test(training, weight_gradients_refuse_a_huge_id, .signal = SIGABRT) {
     const float x[4] = {0};
     float out = 0;
     ids[0] = INT64_MAX;
-    ls_kernel_weight_gradients(&out, x, LS_F32, 1, 4, x, 4, NULL, ids, -1, 1);
+    ls_kernel_weight_gradients(&out, x, &(const ls_table_shape){LS_F32, 1, 4},
+                               &(const ls_gradients){.values = x, .stride = 4, .row_of = NULL}, ids,
+                               -1, 1);
 }
 
 static _Alignas(8) unsigned char gradients[(IDS_MAX / 4) * (DIM_MAX + 1) * 8];
@@ -113,10 +115,13 @@ static void check_row_gradients(ls_dtype dtype, size_t dim, size_t count, bool s
     }
     group_both(count, ROWS, 5);
     const int64_t *of = sequence ? NULL : row_of;
-    ls_kernel_row_gradients(out_fast, dim, gradients, dim + 1, dtype, of, scaled ? scales : NULL,
-                            fast.starts, fast.order, fast.unique);
-    ls_kernel_row_gradients_reference(out_plain, dim, gradients, dim + 1, dtype, of,
-                                      scaled ? scales : NULL, fast.starts, fast.order, fast.unique);
+    ls_kernel_row_gradients(
+        out_fast, dim, &(const ls_gradients){gradients, dim + 1, dtype, of, scaled ? scales : NULL},
+        fast.starts, fast.order, fast.unique);
+    ls_kernel_row_gradients_reference(
+        out_plain, dim,
+        &(const ls_gradients){gradients, dim + 1, dtype, of, scaled ? scales : NULL}, fast.starts,
+        fast.order, fast.unique);
     size_t elements = fast.unique * dim;
     cr_assert_eq(first_difference(out_fast, out_plain, dtype == LS_F64 ? LS_F64 : LS_F32, elements),
                  elements, "%s dim %zu count %zu", ls_dtype_name(dtype), dim, count);
@@ -141,9 +146,11 @@ Test(training, row_gradients_fold_in_order) {
     const int64_t forward[4] = {0, 1, 2, 3};
     const int64_t other[4] = {0, 2, 1, 3};
     float out[2];
-    ls_kernel_row_gradients(out, 1, g, 1, LS_F32, NULL, NULL, starts, forward, 2);
+    ls_kernel_row_gradients(out, 1, &(const ls_gradients){g, 1, LS_F32, NULL, NULL}, starts,
+                            forward, 2);
     cr_expect(out[0] == 0.0f && out[1] == 0.0f && !signbit(out[1]));
-    ls_kernel_row_gradients(out, 1, g, 1, LS_F32, NULL, NULL, starts, other, 2);
+    ls_kernel_row_gradients(out, 1, &(const ls_gradients){g, 1, LS_F32, NULL, NULL}, starts, other,
+                            2);
     cr_expect(out[0] == 1.0f);
 }
 
@@ -158,11 +165,13 @@ Test(training, row_gradients_fold_run_by_run) {
         order[i] = i;
         g[i] = i < LS_GRADIENT_RUN ? g[i] : 1;
     }
-    ls_kernel_row_gradients(&out, 1, g, 1, LS_F32, NULL, NULL, starts, order, 1);
+    ls_kernel_row_gradients(&out, 1, &(const ls_gradients){g, 1, LS_F32, NULL, NULL}, starts, order,
+                            1);
     cr_expect(out == 100000008.0f);
     order[LS_GRADIENT_RUN - 1] = LS_GRADIENT_RUN;  // one of them is the first run's, and lost
     order[LS_GRADIENT_RUN] = LS_GRADIENT_RUN - 1;
-    ls_kernel_row_gradients(&out, 1, g, 1, LS_F32, NULL, NULL, starts, order, 1);
+    ls_kernel_row_gradients(&out, 1, &(const ls_gradients){g, 1, LS_F32, NULL, NULL}, starts, order,
+                            1);
     cr_expect(out == 100000000.0f);
 }
 
@@ -180,9 +189,10 @@ Test(training, row_gradients_of_wide_rows) {
         order[i] = i;
         row_of[i] = i * 5 % 7;
     }
-    ls_kernel_row_gradients(wide_fast, WIDE, g, WIDE, LS_F32, row_of, NULL, starts, order, 1);
-    ls_kernel_row_gradients_reference(wide_plain, WIDE, g, WIDE, LS_F32, row_of, NULL, starts,
-                                      order, 1);
+    ls_kernel_row_gradients(wide_fast, WIDE, &(const ls_gradients){g, WIDE, LS_F32, row_of, NULL},
+                            starts, order, 1);
+    ls_kernel_row_gradients_reference(
+        wide_plain, WIDE, &(const ls_gradients){g, WIDE, LS_F32, row_of, NULL}, starts, order, 1);
     cr_expect_eq(first_difference(wide_fast, wide_plain, LS_F32, WIDE), (size_t)WIDE);
 }
 
@@ -207,10 +217,14 @@ Test(training, weight_gradients_match_the_reference) {
             row_of[k] = (int64_t)(next_random(&state) % 100);
         }
         int64_t padding = c % 2 && count > 3 ? ids[3] : -1;
-        ls_kernel_weight_gradients(a, table, dtype, ROWS, dim, gradients, dim + 1, row_of, ids,
-                                   padding, count);
-        ls_kernel_weight_gradients_reference(b, table, dtype, ROWS, dim, gradients, dim + 1, row_of,
-                                             ids, padding, count);
+        ls_kernel_weight_gradients(
+            a, table, &(const ls_table_shape){dtype, ROWS, dim},
+            &(const ls_gradients){.values = gradients, .stride = dim + 1, .row_of = row_of}, ids,
+            padding, count);
+        ls_kernel_weight_gradients_reference(
+            b, table, &(const ls_table_shape){dtype, ROWS, dim},
+            &(const ls_gradients){.values = gradients, .stride = dim + 1, .row_of = row_of}, ids,
+            padding, count);
         cr_assert_eq(first_difference(a, b, wide, count), count, "%s", ls_dtype_name(dtype));
     }
 }
@@ -227,12 +241,16 @@ Test(training, renormalised_rows_match_the_reference) {
         double sums[2][4];
         draw_array(out_fast, dtype, ROWS * dim, false);
         memcpy(out_plain, out_fast, sizeof out_fast);
-        ls_kernel_norm_sums(sums[0], out_fast, dtype, ROWS, dim, some, 4, type);
-        ls_kernel_norm_sums_reference(sums[1], out_fast, dtype, ROWS, dim, some, 4, type);
+        ls_kernel_norm_sums(sums[0], out_fast, &(const ls_table_shape){dtype, ROWS, dim}, some, 4,
+                            type);
+        ls_kernel_norm_sums_reference(sums[1], out_fast, &(const ls_table_shape){dtype, ROWS, dim},
+                                      some, 4, type);
         cr_assert_eq(first_difference(sums[0], sums[1], LS_F64, 4), 4, "type %g", type);
-        ls_kernel_renormalise_rows(out_fast, dtype, ROWS, dim, some, NULL, 4, 0.75, type, 1e-7);
-        ls_kernel_renormalise_rows_reference(out_plain, dtype, ROWS, dim, some, sums[1], 4, 0.75,
-                                             type, 1e-7);
+        ls_kernel_renormalise_rows(out_fast, &(const ls_table_shape){dtype, ROWS, dim}, some, NULL,
+                                   4, &(const ls_norm_limit){0.75, type, 1e-7});
+        ls_kernel_renormalise_rows_reference(out_plain, &(const ls_table_shape){dtype, ROWS, dim},
+                                             some, sums[1], 4,
+                                             &(const ls_norm_limit){0.75, type, 1e-7});
         cr_assert_eq(first_difference(out_fast, out_plain, dtype, ROWS * dim), ROWS * dim,
                      "%s dim %zu type %g", ls_dtype_name(dtype), dim, type);
     }
@@ -242,9 +260,11 @@ Test(training, renormalised_rows_match_the_reference) {
 Test(training, renormalise_by_hand) {
     float rows[4] = {3, 4, 6, 8};
     const int64_t both[2] = {0, 1};
-    ls_kernel_renormalise_rows(rows, LS_F32, 2, 2, both, NULL, 2, 5, 2, 0);
+    ls_kernel_renormalise_rows(rows, &(const ls_table_shape){LS_F32, 2, 2}, both, NULL, 2,
+                               &(const ls_norm_limit){5, 2, 0});
     cr_expect(rows[0] == 3 && rows[1] == 4 && rows[2] == 3 && rows[3] == 4);
-    ls_kernel_renormalise_rows(rows, LS_F32, 2, 2, both + 1, NULL, 1, 3.5, 1, 7);
+    ls_kernel_renormalise_rows(rows, &(const ls_table_shape){LS_F32, 2, 2}, both + 1, NULL, 1,
+                               &(const ls_norm_limit){3.5, 1, 7});
     cr_expect(rows[2] == 0.75f && rows[3] == 1.0f);
 }
 

@@ -23,9 +23,9 @@ import units
 
 RANKS, LINES, CPU_SECONDS = 2, 5, 60
 PLANTED = (
-    ("kernels/cpu/bags.c", "padding_id == -1 || ids[i] != padding_id", "1"),
+    ("kernels/cpu/bags.c", "of->padding_id == -1 || of->ids[i] != of->padding_id", "1"),
     ("kernels/cpu/reduce.c", "fold_sum(out, in, in_count, 0, count)", "fold_sum(out, in, in_count, 1, count)"),
-    ("kernels/cpu/bucketize.c", "out_lengths[owner * bags + bag]++", "out_lengths[bag]++"),
+    ("kernels/cpu/bucketize.c", "out->lengths[owner * bags + bag]++", "out->lengths[bag]++"),
     ("local_tensor/ops_shape.c", "start < 0 || length < 0", "start < 1 || length < 0"),
     ("local_tensor/placement.c", "block.offset.dim[at->dim] += offset", "block.offset.dim[at->dim] = offset"),
     ("orders/fold_run.c", "LS_TRY(fold_block(&b, fold))", ""),

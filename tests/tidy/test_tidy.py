@@ -36,6 +36,10 @@ CASES = {
     "kernels/z.c": ("// Z. a ? b ? 1 : 2 : 3\nint z(int a) {\n    if (a ? 1 : 2) {\n"
                     "        f(a ? 1 : 2, a ? 1 : 2);\n    }\n    a = a ? 1 : 2;\n"
                     "    return (a ? 1 : 2) + (a ? 1 : 2);\n}\n", None),
+    "kernels/aa.c": ("// AA.\nint aa(int a, int b, int c, int d, int e, const char *f, int (*g)(int),"
+                     "\n       int h, int i[2]);\n", "more than 8 parameters"),
+    "kernels/ab.c": ("// AB.\nint ab(int a, int b, int c, int d, int e, int f, int g, int h);\n"
+                     "int ac(void) {\n    return ad(a, b * 2, c, d, e, f, g, h, i, j);\n}\n", None),
     "docs/README.md": ("# docs\n", None),
 }
 

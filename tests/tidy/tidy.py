@@ -188,6 +188,48 @@ def check_conditions(name, text):
         yield bare.count("\n", 0, at) + 1, "a '?:' in another one: if, switch, table or function"
 
 
+PARAMETERS_MAX = 8
+# Signatures that programs were built against, and MPI's own.
+WIDE = re.compile(r"MPI_\w+|ls_call_at|ls_keyed_jagged_(?:create|create_variable|from_offsets|"
+                  r"from_padded)")
+NAMED = re.compile(r"(?<![\w.>])([A-Za-z_]\w*)\s*\(")
+ENDS = re.compile("[;{]")
+# A parameter: two words, a type and a name, or a pointer to a function.
+PARAMETER = re.compile(r"\s*(?:\w+(?:::\w+)*(?:<[^()]*>)?[\s*&]+)+\w*(?:\[[^\]]*\])*(?:\s*=.*)?\s*$|"
+                       r"[^(]*\(\s*\*", re.S)
+
+
+def wide_functions(bare):
+    """(position, name) of each declared function with too many parameters."""
+    bare = bare.replace("\\\n", " \n")
+    for found in NAMED.finditer(bare):
+        end = ENDS.search(bare, found.end())
+        end = end.start() if end else len(bare)
+        if bare.count(",", found.end(), end) < PARAMETERS_MAX:
+            continue
+        depth, start, parts = 0, found.end(), []
+        for at in range(found.end(), end):
+            char = bare[at]
+            if depth == 0 and char in ",)":
+                parts.append(bare[start:at])
+                start = at + 1
+                if char == ")":
+                    break
+            depth += (char in "([") - (char in ")]")
+        if len(parts) > PARAMETERS_MAX and all(PARAMETER.match(part) for part in parts):
+            yield found.start(), found.group(1)
+
+
+def check_parameters(name, text):
+    if not name.endswith(C_ENDINGS) or name.split("/")[0] in ("tests", "examples"):
+        return
+    bare = without_comments_and_strings(text)
+    for at, function in wide_functions(bare):
+        if not WIDE.fullmatch(function):
+            yield (bare.count("\n", 0, at) + 1,
+                   f"{function}: more than {PARAMETERS_MAX} parameters: group some in a struct")
+
+
 def check_homes(name, text):
     if not name.endswith(C_ENDINGS) or name.split("/")[0] in ("tests", "bench", "fuzz", "examples"):
         return
@@ -269,6 +311,7 @@ def lint(root):
             found += check_code(name, text)
             found += check_homes(name, text)
             found += check_conditions(name, text)
+            found += check_parameters(name, text)
             found += check_markdown(name, text, files)
             found += check_executable(name, info.st_mode, text)
         complaints += [(name, line, what) for line, what in found]
