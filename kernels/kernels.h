@@ -138,10 +138,11 @@ void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table,
 void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
                                        const ls_table_shape *shape, const ls_bags *bags);
 
-// The bits that the lookup of an f32 table gives of dequantised rows (quantise.h). out [bags, dim] with row stride out_stride elements; table [rows, ls_row_format_bytes]; ids
-// that count are in range (asserted). From +0, in the order of the bag, multiply then add; mean:
-// sum(w e) / sum(w). pooling is not LS_POOL_NONE. (FBGEMM adds in another order: w bias first, then
-// fma of q with w scale.)
+// The bits that the lookup of an f32 table gives of dequantised rows (quantise.h). out [bags, dim]
+// with row stride out_stride elements; table [rows, ls_row_format_bytes]; ids that count are in
+// range (asserted). From +0, in the order of the bag, multiply then add; mean: sum(w e) / sum(w).
+// pooling is not LS_POOL_NONE. (FBGEMM adds in another order: w bias first, then fma of q with w
+// scale.)
 void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table,
                                 const ls_row_format *format, int64_t rows, size_t dim,
                                 const ls_bags *bags);
@@ -156,18 +157,6 @@ void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, dou
 // stay.
 void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim, double added,
                            const ls_bags *bags);
-
-// Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
-// gradient (of shape, f32) += contributions, in the order of bags and ids (deterministic):
-// g w, for mean (g w) / sum(w) with w = 1 where there are no weights. table is needed for max
-// alone.
-void ls_kernel_pooled_lookup_backward(float *gradient, const ls_table_shape *shape,
-                                      const float *grad_out, size_t grad_stride, const float *table,
-                                      const ls_bags *bags);
-
-void ls_kernel_pooled_lookup_backward_reference(float *gradient, const ls_table_shape *shape,
-                                                const float *grad_out, size_t grad_stride,
-                                                const float *table, const ls_bags *bags);
 
 // Bucketize: splits bags by the owner of each id, keeping order. Owner p holds ids
 // [row_starts[p], row_starts[p+1]); row_starts [owners + 1], ascending, empty owners allowed.

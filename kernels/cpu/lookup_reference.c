@@ -1,5 +1,4 @@
-// Pooled lookup, the plain reference: one output element at a time, forward; one gradient element
-// at a time, backward.
+// Pooled lookup, the plain reference: one output element at a time.
 #include <math.h>
 
 #include "kernels/cpu/quantise.h"
@@ -23,18 +22,17 @@ static double load(const table_ *t, int64_t id, size_t d) {
     return (double)ls_kernel__reference_dequantise(row, t->format, t->dim, d);
 }
 
-// A maximum so far, and where it was found.
+// A maximum so far.
 typedef struct {
     bool found;
     double value;
-    size_t index;
 } maximum;
 
-static void maximum_offer(maximum *best, double value, size_t index) {
+static void maximum_offer(maximum *best, double value) {
     bool better = !best->found || (isnan(best->value) && !isnan(value)) || value > best->value ||
                   (value == 0 && best->value == 0 && signbit(best->value) && !signbit(value));
     if (better) {
-        *best = (maximum){true, value, index};
+        *best = (maximum){true, value};
     }
 }
 
@@ -51,7 +49,7 @@ static double pool_element(const table_ *table, size_t d, const ls_bags *bags, s
     bool narrow = table->dtype != LS_F64;
     double sum = 0;
     double weight_sum = 0;
-    maximum best = {false, 0, 0};
+    maximum best = {false, 0};
     for (size_t i = 0; i < count; i++) {
         if (is_padding(ids[i], bags->padding_id)) {
             continue;
@@ -61,7 +59,7 @@ static double pool_element(const table_ *table, size_t d, const ls_bags *bags, s
         double product = narrow ? (double)((float)value * (float)weight) : value * weight;
         sum = narrow ? (double)((float)sum + (float)product) : sum + product;
         weight_sum = narrow ? (double)((float)weight_sum + (float)weight) : weight_sum + weight;
-        maximum_offer(&best, product, i);
+        maximum_offer(&best, product);
     }
     if (!best.found) {
         return 0;  // no id counted
@@ -103,50 +101,4 @@ void ls_kernel_quantised_lookup_reference(float *out, size_t out_stride, const v
     LS_ASSERT(status == LS_OK);
     (void)status;
     pool_bags(out, out_stride, &quantised, bags);
-}
-
-// The term of position i of a bag for element d of its row.
-static float contribution(float grad_out, const int64_t *ids, const float *weights,
-                          int64_t padding_id, ls_pooling pooling, size_t count, size_t i) {
-    float weight = weights == NULL ? 1.0f : weights[i];
-    if (pooling != LS_POOL_MEAN) {
-        return grad_out * weight;
-    }
-    float divisor = 0;
-    for (size_t k = 0; k < count; k++) {
-        if (!is_padding(ids[k], padding_id)) {
-            divisor += weights == NULL ? 1.0f : weights[k];
-        }
-    }
-    return grad_out * weight / divisor;
-}
-
-void ls_kernel_pooled_lookup_backward_reference(float *gradient, const ls_table_shape *shape,
-                                                const float *grad_out, size_t grad_stride,
-                                                const float *table, const ls_bags *bags) {
-    for (size_t element = 0; element < (size_t)shape->rows * shape->dim; element++) {
-        int64_t row = (int64_t)(element / shape->dim);
-        size_t d = element % shape->dim;
-        for (size_t bag = 0; bag < bags->count; bag++) {
-            size_t first = (size_t)(bags->offsets[bag] - bags->offsets[0]);
-            size_t count = (size_t)(bags->offsets[bag + 1] - bags->offsets[bag]);
-            const float *bag_weights = bags->weights == NULL ? NULL : bags->weights + first;
-            maximum best = {false, 0, 0};
-            for (size_t i = 0; bags->pooling == LS_POOL_MAX && i < count; i++) {
-                if (!is_padding(bags->ids[first + i], bags->padding_id)) {
-                    float value = table[(size_t)bags->ids[first + i] * shape->dim + d];
-                    float weight = bags->weights == NULL ? 1.0f : bags->weights[first + i];
-                    maximum_offer(&best, (double)(value * weight), i);
-                }
-            }
-            for (size_t i = 0; i < count; i++) {
-                bool chosen = bags->pooling != LS_POOL_MAX || (best.found && best.index == i);
-                if (chosen && bags->ids[first + i] == row && !is_padding(row, bags->padding_id)) {
-                    gradient[element] +=
-                        contribution(grad_out[bag * grad_stride + d], bags->ids + first,
-                                     bag_weights, bags->padding_id, bags->pooling, count, i);
-                }
-            }
-        }
-    }
 }

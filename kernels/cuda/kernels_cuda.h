@@ -74,11 +74,6 @@ int ls_kernel_dequantise_rows_cuda(float *out, const void *in, const ls_row_form
 int ls_kernel_quantised_lookup_cuda(float *out, size_t out_stride, const void *table,
                                     const ls_row_format *format, int64_t rows, size_t dim,
                                     const ls_bags *bags, ls_cuda_stream stream);
-// ids_count: offsets[bags] - offsets[0], which the caller knows on the host.
-int ls_kernel_pooled_lookup_backward_cuda(float *gradient, const ls_table_shape *shape,
-                                          const float *grad_out, size_t grad_stride,
-                                          const float *table, const ls_bags *bags, size_t ids_count,
-                                          ls_cuda_stream stream);
 // row_starts [owners + 1] is device memory too.
 int ls_kernel_bucketize_cuda(const ls_buckets *out, const int64_t *ids, const int64_t *lengths,
                              const float *weights, const int64_t *row_starts, size_t owners,

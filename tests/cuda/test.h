@@ -33,7 +33,6 @@ void random_numbers(void *out, ls_dtype dtype, size_t count);
 
 // test_embedding_cuda.c
 void test_lookup(void);
-void test_backward(void);
 void test_gather(void);
 void test_scatter(void);
 void test_bags(void);

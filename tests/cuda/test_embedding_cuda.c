@@ -91,53 +91,6 @@ void test_lookup(void) {
     lookup_case(LS_F32, 128, 0, false, -1, LS_POOL_MEAN);
 }
 
-static void backward_case(size_t dim, bool weighted, int64_t padding_id, ls_pooling pooling,
-                          int64_t rows) {
-    enum { BAGS = 203 };
-    bags b = make_bags(BAGS, 30, rows, padding_id);
-    size_t stride = dim + 3, cells = (size_t)rows * dim;
-    float *table = host(cells * 4), *grad_out = host(BAGS * stride * 4),
-          *gradient = host(cells * 4);
-    random_numbers(table, LS_F32, cells);
-    random_numbers(grad_out, LS_F32, BAGS * stride);
-    random_numbers(gradient, LS_F32, cells);
-    void *table_device = device(table, cells * 4), *out = device(gradient, cells * 4);
-    void *grad_device = device(grad_out, BAGS * stride * 4);
-    const float *given_table = pooling == LS_POOL_MAX ? table : NULL;
-    char what[128];
-    snprintf(what, sizeof what, "backward dim %zu%s padding %lld pooling %d rows %lld", dim,
-             weighted ? " weighted" : "", (long long)padding_id, (int)pooling, (long long)rows);
-    ls_kernel_pooled_lookup_backward(
-        gradient, &(const ls_table_shape){LS_F32, rows, dim}, grad_out, stride, given_table,
-        &(const ls_bags){b.ids, b.offsets, weighted ? b.weights : NULL, padding_id, pooling, BAGS});
-    need_ok(ls_kernel_pooled_lookup_backward_cuda(
-                out, &(const ls_table_shape){LS_F32, rows, dim}, grad_device, stride,
-                given_table != NULL ? table_device : NULL,
-                &(const ls_bags){b.ids_device, b.offsets_device, weighted ? b.weights_device : NULL,
-                                 padding_id, pooling, BAGS},
-                b.ids_count, NULL),
-            what);
-    expect_same(what, gradient, out, LS_F32, cells);
-    cudaFree(table_device);
-    cudaFree(out);
-    cudaFree(grad_device);
-    free(table);
-    free(grad_out);
-    free(gradient);
-    free_bags(&b);
-}
-
-// Row gradients add in the order of bags and ids, also where all ids are one row.
-void test_backward(void) {
-    for (int pooling = LS_POOL_SUM; pooling <= LS_POOL_MAX; pooling++) {
-        for (int form = 0; form < 6; form++) {
-            const int64_t paddings[] = {-1, 7, -5};
-            backward_case(form % 2 == 0 ? 5 : 64, form % 2 != 0, paddings[form / 2], pooling, 97);
-        }
-        backward_case(16, true, -1, pooling, 1);
-    }
-}
-
 // Gathered rows are the rows, whatever their size.
 void test_gather(void) {
     const size_t sizes[] = {1, 4, 12, 16, 512, 516};

@@ -277,7 +277,6 @@ int main(int argc, char **argv) {
         {"accumulate", test_accumulate},
         {"matmul", test_matmul},
         {"pooled lookup", test_lookup},
-        {"backward", test_backward},
         {"gather", test_gather},
         {"bucketize", test_bucketize},
         {"resolve ids", test_resolve},
