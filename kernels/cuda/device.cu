@@ -115,115 +115,15 @@ static int cuda_any_special(ls_device *device, bool *out, const void *data, size
     return ls_kernel_any_special_cuda(out, data, count, dtype, nullptr);
 }
 
-static int cuda_convert(ls_device *device, void *out, ls_dtype out_dtype, const void *in,
-                        ls_dtype in_dtype, size_t count) {
-    (void)device;
-    return ls_kernel_convert_cuda(out, out_dtype, in, in_dtype, count, nullptr);
-}
-
-static int cuda_fill(ls_device *device, void *out, ls_dtype dtype, const void *value,
-                     size_t count) {
-    (void)device;
-    return ls_kernel_fill_cuda(out, dtype, value, count, nullptr);
-}
-
 static int cuda_copy(ls_device *device, void *out, const void *in, size_t bytes) {
     (void)device;
     return ls_kernel_copy_cuda(out, in, bytes, nullptr);
-}
-
-static int cuda_copy_2d(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
-                        size_t in_stride_bytes, size_t row_bytes, size_t rows) {
-    (void)device;
-    return ls_kernel_copy_2d_cuda(out, out_stride_bytes, in, in_stride_bytes, row_bytes, rows,
-                                  nullptr);
-}
-
-static int cuda_select_bytes(ls_device *device, void *accumulator, const void *other,
-                             const unsigned char *mask, size_t period, size_t start, size_t bytes) {
-    (void)device;
-    return ls_kernel_select_bytes_cuda(accumulator, other, mask, period, start, bytes, nullptr);
-}
-
-static int cuda_reduce(ls_device *device, void *out, const void *const *in, size_t in_count,
-                       ls_dtype dtype, ls_op op, const double *premul, size_t count) {
-    (void)device;
-    return ls_kernel_reduce_cuda(out, in, in_count, dtype, op, premul, count, nullptr);
-}
-
-static int cuda_accumulate(ls_device *device, void *accumulator, const void *in, ls_dtype dtype,
-                           ls_op op, size_t count) {
-    (void)device;
-    return ls_kernel_accumulate_cuda(accumulator, in, dtype, op, count, nullptr);
-}
-
-static int cuda_scale(ls_device *device, void *out, const void *in, const void *factor,
-                      ls_dtype dtype, size_t count) {
-    (void)device;
-    return ls_kernel_scale_cuda(out, in, factor, dtype, count, nullptr);
-}
-
-static int cuda_accumulate_fma(ls_device *device, void *accumulator, const void *in,
-                               const void *factor, ls_dtype dtype, size_t count) {
-    (void)device;
-    return ls_kernel_accumulate_fma_cuda(accumulator, in, factor, dtype, count, nullptr);
 }
 
 static int cuda_resolve_ids(ls_device *device, int64_t *ids, size_t count, int64_t rows,
                             ls_id_policy policy, size_t *bad_index) {
     (void)device;
     return ls_kernel_resolve_ids_cuda(ids, count, rows, policy, bad_index, nullptr);
-}
-
-static int cuda_gather_rows(ls_device *device, void *out, const void *table, size_t row_bytes,
-                            int64_t rows, const int64_t *ids, size_t count) {
-    (void)device;
-    return ls_kernel_gather_rows_cuda(out, table, row_bytes, rows, ids, count, nullptr);
-}
-
-static int cuda_scatter_rows(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
-                             size_t row_bytes, const int64_t *positions, size_t count) {
-    (void)device;
-    return ls_kernel_scatter_rows_cuda(out, out_stride_bytes, in, row_bytes, positions, count,
-                                       nullptr);
-}
-
-static int cuda_pooled_lookup(ls_device *device, void *out, size_t out_stride, const void *table,
-                              const ls_table_shape *shape, const ls_bags *bags) {
-    (void)device;
-    return ls_kernel_pooled_lookup_cuda(out, out_stride, table, shape, bags, nullptr);
-}
-
-static int cuda_quantised_lookup(ls_device *device, float *out, size_t out_stride,
-                                 const void *table, const ls_row_format *format, int64_t rows,
-                                 size_t dim, const ls_bags *bags) {
-    (void)device;
-    return ls_kernel_quantised_lookup_cuda(out, out_stride, table, format, rows, dim, bags,
-                                           nullptr);
-}
-
-static int cuda_dequantise_rows(ls_device *device, float *out, const void *in,
-                                const ls_row_format *format, size_t rows, size_t dim) {
-    (void)device;
-    return ls_kernel_dequantise_rows_cuda(out, in, format, rows, dim, nullptr);
-}
-
-static int cuda_fill_empty_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
-                                double value, size_t dim, const ls_bags *bags) {
-    (void)device;
-    return ls_kernel_fill_empty_bags_cuda(out, out_stride, dtype, value, dim, bags, nullptr);
-}
-
-static int cuda_divide_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
-                            size_t dim, double added, const ls_bags *bags) {
-    (void)device;
-    return ls_kernel_divide_bags_cuda(out, out_stride, dtype, dim, added, bags, nullptr);
-}
-
-static int cuda_matmul(ls_device *device, void *out, const void *a, const void *b, ls_dtype dtype,
-                       size_t m, size_t k, size_t n) {
-    (void)device;
-    return ls_kernel_matmul_cuda(out, a, b, dtype, m, k, n, nullptr);
 }
 
 static int cuda_bucketize(ls_device *device, const ls_buckets *out, const int64_t *ids,
@@ -239,49 +139,16 @@ static int cuda_bucketize(ls_device *device, const ls_buckets *out, const int64_
                                     nullptr);
 }
 
-static int cuda_group_ids(ls_device *device, const ls_row_groups *out, size_t *unique,
-                          int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
-                          int64_t padding_id) {
-    (void)device;
-    return ls_kernel_group_ids_cuda(out, unique, scratch, ids, count, table_rows, padding_id,
-                                    nullptr);
-}
-
-static int cuda_row_gradients(ls_device *device, void *out, size_t dim, const ls_gradients *from,
-                              const int64_t *starts, const int64_t *order, size_t unique) {
-    (void)device;
-    return ls_kernel_row_gradients_cuda(out, dim, from, starts, order, unique, nullptr);
-}
-
-static int cuda_weight_gradients(ls_device *device, void *out, const void *table,
-                                 const ls_table_shape *shape, const ls_gradients *from,
-                                 const int64_t *ids, int64_t padding_id, size_t count) {
-    (void)device;
-    return ls_kernel_weight_gradients_cuda(out, table, shape, from, ids, padding_id, count,
-                                           nullptr);
-}
-
-static int cuda_norm_sums(ls_device *device, double *sums, const void *weights,
-                          const ls_table_shape *shape, const int64_t *ids, size_t count,
-                          double norm_type) {
-    (void)device;
-    return ls_kernel_norm_sums_cuda(sums, weights, shape, ids, count, norm_type, nullptr);
-}
-
-static int cuda_renormalise_rows(ls_device *device, void *weights, const ls_table_shape *shape,
-                                 const int64_t *ids, const double *sums, size_t count,
-                                 const ls_norm_limit *limit) {
-    (void)device;
-    return ls_kernel_renormalise_rows_cuda(weights, shape, ids, sums, count, limit, nullptr);
-}
-
-static int cuda_update_rows(ls_device *device, const ls_optimizer *optimizer,
-                            const ls_row_update *update) {
-    (void)device;
-    return ls_kernel_update_rows_cuda(optimizer, update, nullptr);
-}
+#define CUDA_ARGUMENTS(...) (__VA_ARGS__, nullptr)
+#define CUDA(name, parameters, arguments)                                                          \
+    static int cuda_##name LS_DEVICE_PARAMETERS parameters {                                       \
+        (void)device;                                                                              \
+        return ls_kernel_##name##_cuda CUDA_ARGUMENTS arguments;                                   \
+    }
+LS_DEVICE_KERNEL_MAP(CUDA)
 
 // In the order of ls_device_ops.
+#define ENTRY(name, ...) cuda_##name,
 static const ls_device_ops cuda_ops = {
     "cuda",
     false,
@@ -295,33 +162,8 @@ static const ls_device_ops cuda_ops = {
     cuda_copy_out,
     cuda_import,
     cuda_import_end,
-    cuda_any_special,
-    cuda_equal,
-    cuda_convert,
-    cuda_fill,
-    cuda_copy,
-    cuda_copy_2d,
-    cuda_select_bytes,
-    cuda_reduce,
-    cuda_accumulate,
-    cuda_scale,
-    cuda_accumulate_fma,
-    cuda_resolve_ids,
-    cuda_gather_rows,
-    cuda_scatter_rows,
-    cuda_pooled_lookup,
-    cuda_quantised_lookup,
-    cuda_dequantise_rows,
-    cuda_fill_empty_bags,
-    cuda_divide_bags,
-    cuda_matmul,
-    cuda_bucketize,
-    cuda_group_ids,
-    cuda_row_gradients,
-    cuda_weight_gradients,
-    cuda_norm_sums,
-    cuda_renormalise_rows,
-    cuda_update_rows,
+    LS_DEVICE_OWN_MAP(ENTRY)     //
+    LS_DEVICE_KERNEL_MAP(ENTRY)  //
 };
 
 // ---- Opening ------------------------------------------------------------------------------------
