@@ -132,31 +132,6 @@ static bool has(const ls_optimizer *o, const ls_row_update *u, size_t stride,
            (o->kind == LS_OPTIMIZER_SGD || o->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD);
 }
 
-int ls::launch_update(void (*kernel)(listed_arguments), const listed_arguments &a, size_t bytes,
-                      size_t most, bool beside, cudaStream_t stream) {
-    int device = 0, processors = 0, each = 0;
-    LS_TRY(
-        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-              "update_listed"));
-    LS_TRY(check(cudaGetDevice(&device), "update_listed"));
-    LS_TRY(check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
-                 "update_listed"));
-    LS_TRY(check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, (int)threads, bytes),
-                 "update_listed"));
-    size_t blocks = (size_t)processors * (size_t)(each > 0 ? each : 1);
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)(blocks < most ? blocks : most));
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = bytes;
-    config.attrs = &attribute;
-    config.numAttrs = beside ? 1 : 0;
-    config.stream = stream;
-    return check(cudaLaunchKernelEx(&config, kernel, a), "update_listed");
-}
-
 int ls_kernel_update_listed_cuda(const ls_optimizer *o, const ls_row_update *u, void *lists,
                                  size_t room, size_t count, const ls_gradients *from,
                                  ls_cuda_stream stream_) {

@@ -254,6 +254,31 @@ static __global__ void __launch_bounds__(threads, 5)
     }
 }
 
+int launch_update(void (*kernel)(listed_arguments), const listed_arguments &a, size_t bytes,
+                  size_t most, bool beside, cudaStream_t stream) {
+    int device = 0, processors = 0, each = 0;
+    LS_TRY(
+        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+              "update_listed"));
+    LS_TRY(check(cudaGetDevice(&device), "update_listed"));
+    LS_TRY(check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+                 "update_listed"));
+    LS_TRY(check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, (int)threads, bytes),
+                 "update_listed"));
+    size_t blocks = (size_t)processors * (size_t)(each > 0 ? each : 1);
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)(blocks < most ? blocks : most));
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = bytes;
+    config.attrs = &attribute;
+    config.numAttrs = beside ? 1 : 0;
+    config.stream = stream;
+    return check(cudaLaunchKernelEx(&config, kernel, a), "update_listed");
+}
+
 int update_runs(const listed_arguments &a, size_t count, cudaStream_t stream) {
     size_t bytes = warps * warp_room(a) * sizeof(float) + sizeof(span_memory) +
                    (size_t)a.lists.map_words * sizeof(unsigned);
