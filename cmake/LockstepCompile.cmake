@@ -23,7 +23,7 @@ configure_file(base/version.h.in "${PROJECT_BINARY_DIR}/made/base/version.h" @ON
 # tests/base/test_rounding.c fails where a compiler does so.
 target_compile_options(lockstep_compile INTERFACE "$<$<COMPILE_LANGUAGE:C>:-fno-tree-slp-vectorize>")
 target_compile_options(lockstep_compile INTERFACE
-    "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Wstrict-prototypes;-Wformat=2;-Wcast-align;-ffp-contract=off;-fno-omit-frame-pointer;-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+    "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Wstrict-prototypes;-Wformat=2;-Wcast-align;-Werror=switch;-ffp-contract=off;-fno-omit-frame-pointer;-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 if(LOCKSTEP_WERROR)
     target_compile_options(lockstep_compile INTERFACE "$<$<COMPILE_LANGUAGE:C>:-Werror>")
 endif()

@@ -325,8 +325,10 @@ void ls_oracle__update_row(const oracle_row_step *step) {
     case LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB:
         step_lamb(&p, o->kind == LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB);
         break;
-    default:
-        LS_ASSERT(o->kind == LS_OPTIMIZER_LARS_SGD);
+    case LS_OPTIMIZER_LARS_SGD:
         step_lars(&p);
+        break;
+    case LS_OPTIMIZER_KIND_COUNT:
+        LS_ASSERT(false);
     }
 }

@@ -251,8 +251,7 @@ static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int6
     }
     ls_free(values, columns, sizeof(*values));
     const ls_optimizer *optimizer = ls_oracle__training(oracle) ? optimizer_of(oracle, t) : NULL;
-    if (optimizer && (optimizer->kind == LS_OPTIMIZER_ADAGRAD ||
-                      optimizer->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD)) {
+    if (optimizer && ls_optimizer_reads(optimizer->kind, "initial_accumulator")) {
         first = ls_range__constant(optimizer->initial_accumulator, sum_dtype(oracle, t)).mid;
     }
     for (size_t i = part.from > dim ? part.from : dim; i < part.end; i++) {

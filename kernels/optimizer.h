@@ -18,18 +18,18 @@ extern "C" {
 #endif
 
 #define LS_OPTIMIZER_MAP(X)                                                                        \
-    X(LS_OPTIMIZER_SGD, "sgd")                                                                     \
-    X(LS_OPTIMIZER_ADAGRAD, "adagrad")                                                             \
-    X(LS_OPTIMIZER_ROWWISE_ADAGRAD, "rowwise_adagrad")                                             \
-    X(LS_OPTIMIZER_ADAM, "adam")                                                                   \
-    X(LS_OPTIMIZER_ADAMW, "adamw")                                                                 \
-    X(LS_OPTIMIZER_PARTIAL_ROWWISE_ADAM, "partial_rowwise_adam")                                   \
-    X(LS_OPTIMIZER_LAMB, "lamb")                                                                   \
-    X(LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB, "partial_rowwise_lamb")                                   \
-    X(LS_OPTIMIZER_LARS_SGD, "lars_sgd")
+    X(SGD, sgd)                                                                                    \
+    X(ADAGRAD, adagrad)                                                                            \
+    X(ROWWISE_ADAGRAD, rowwise_adagrad)                                                            \
+    X(ADAM, adam)                                                                                  \
+    X(ADAMW, adamw)                                                                                \
+    X(PARTIAL_ROWWISE_ADAM, partial_rowwise_adam)                                                  \
+    X(LAMB, lamb)                                                                                  \
+    X(PARTIAL_ROWWISE_LAMB, partial_rowwise_lamb)                                                  \
+    X(LARS_SGD, lars_sgd)
 
 typedef enum ls_optimizer_kind {
-#define LS_OPTIMIZER_ENUM(name, text) name,
+#define LS_OPTIMIZER_ENUM(name, text) LS_OPTIMIZER_##name,
     LS_OPTIMIZER_MAP(LS_OPTIMIZER_ENUM)
 #undef LS_OPTIMIZER_ENUM
         LS_OPTIMIZER_KIND_COUNT
@@ -94,6 +94,8 @@ const char *ls_weight_decay_name(ls_weight_decay decay);           // "default",
 // Whether the kind's formula reads a constant, one of ls_optimizer's by its name; another does
 // nothing. Of weight decay and the forms of momentum ls_optimizer_check() says more.
 bool ls_optimizer_reads(ls_optimizer_kind kind, const char *constant);
+// What TorchRec's planner counts as its state, of the weights' bytes; -1: one number for each row.
+double ls_optimizer_torchrec_states(ls_optimizer_kind kind);
 
 // lr 0.01, beta1 0.9, beta2 0.999, momentum 0.9 (sgd: 0), weight_decay 0, eta 0.001, nearest.
 LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_form form);

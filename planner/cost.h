@@ -13,12 +13,12 @@ typedef struct ls_cost_context {
     const ls_topology *topology;
     const ls_planner_options *options;
     const ls_planner_table *table;
-    const ls_planner_optimizer *optimizer;  // NULL: none
-    double ids;                             // per rank and step: sum of pooling * poolings * batch
-    double outputs;                         // per rank and step: bags, or ids of a sequence
-    double bags;                            // per rank and step: sum of poolings * batch
-    double clf;                             // cache load factor
-    double output_bytes;                    // of an element
+    ls_planner_optimizer optimizer;
+    double ids;           // per rank and step: sum of pooling * poolings * batch
+    double outputs;       // per rank and step: bags, or ids of a sequence
+    double bags;          // per rank and step: sum of poolings * batch
+    double clf;           // cache load factor
+    double output_bytes;  // of an element
 } ls_cost_context;
 
 // Bytes of `columns` of a row, as they are kept.

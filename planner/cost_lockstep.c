@@ -54,9 +54,8 @@ static double distinct_ids(const ls_cost_context *context, double ids, int64_t r
 }
 
 static double state_bytes_per_row(const ls_cost_context *context, int64_t columns) {
-    const ls_planner_optimizer *optimizer = context->optimizer;
-    return optimizer ? 4.0 * (optimizer->f32_per_weight * (double)columns + optimizer->f32_per_row)
-                     : 0.0;
+    const ls_planner_optimizer *optimizer = &context->optimizer;
+    return 4.0 * (optimizer->f32_per_weight * (double)columns + optimizer->f32_per_row);
 }
 
 // Lookup and update on the rank that holds the block. ids, outputs: of the whole step on this rank.

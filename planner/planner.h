@@ -54,7 +54,7 @@ typedef struct ls_planner_table {
     int output_bytes;                 // of an output element; 0: element_bytes
     bool sequence;                    // one output per id instead of one per bag
     bool weighted;                    // ids carry weights
-    const char *optimizer;  // "sgd", "rowwise_adagrad", ... (ls_planner_optimizer_name); NULL: none
+    const char *optimizer;  // "sgd", "rowwise_adagrad", ... (ls_planner_optimizer_find); NULL: none
     const ls_planner_feature *features;
     int feature_count;
     double cache_load_factor;           // fused_uvm_caching: share of rows in device memory; 0: 0.2
@@ -81,7 +81,7 @@ typedef struct ls_planner_optimizer {
     int f32_per_weight, f32_per_row;
     double torchrec_multiplier;  // of the weights' bytes, in TorchRec's planner; -1: 1 / columns
 } ls_planner_optimizer;
-int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name);
+int ls_planner_optimizer_find(ls_planner_optimizer *out, const char *name);
 
 typedef enum ls_planner_model { LS_PLANNER_LOCKSTEP, LS_PLANNER_TORCHREC } ls_planner_model;
 

@@ -90,7 +90,7 @@ static int check_table(const ls_planner_table *table, const ls_topology *topolog
         LS_TRY(check_number(name, "a feature's batch", feature->batch, 0, 1e9));
     }
     if (table->optimizer) {
-        const ls_planner_optimizer *optimizer;
+        ls_planner_optimizer optimizer;
         if (ls_planner_optimizer_find(&optimizer, table->optimizer) != LS_OK) {
             return ls_error_wrap("plan: table %s", name);
         }

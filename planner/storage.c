@@ -7,34 +7,34 @@
 #include <math.h>
 #include <string.h>
 
-static const ls_planner_optimizer optimizers[] = {
-    {"none", 0, 0, 0.0},
-    {"sgd", 0, 0, 0.0},
-    {"momentum_sgd", 1, 0, 1.0},
-    {"lars_sgd", 1, 0, 1.0},
-    {"adagrad", 1, 0, 1.0},
-    {"rowwise_adagrad", 0, 1, -1.0},
-    {"adam", 2, 0, 2.0},
-    {"adamw", 2, 0, 2.0},
-    {"partial_rowwise_adam", 1, 1, 1.0},
-    {"lamb", 2, 0, 1.0},
-    {"partial_rowwise_lamb", 1, 1, 1.0},
-};
-#define OPTIMIZER_COUNT (sizeof(optimizers) / sizeof(optimizers[0]))
+#include "kernels/optimizer.h"
 
-int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name) {
+int ls_planner_optimizer_find(ls_planner_optimizer *out, const char *name) {
     LS_ASSERT(out && name);
-    const char *names[OPTIMIZER_COUNT];
-    for (size_t i = 0; i < OPTIMIZER_COUNT; i++) {
-        names[i] = optimizers[i].name;
-        if (strcmp(name, optimizers[i].name) == 0) {
-            *out = &optimizers[i];
-            return LS_OK;
-        }
+    const char *names[LS_OPTIMIZER_KIND_COUNT + 2] = {"none", "momentum_sgd"};
+    *out = (ls_planner_optimizer){.name = name};
+    if (strcmp(name, "none") == 0) {
+        return LS_OK;
     }
-    const char *near = ls_nearest(name, names, OPTIMIZER_COUNT);
-    return LS_FAIL(LS_ERR_NOT_FOUND, "no optimizer is called \"%s\"%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    ls_optimizer rule = ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
+    bool momentum = strcmp(name, "momentum_sgd") == 0;
+    bool found = momentum;
+    for (int i = 0; i < LS_OPTIMIZER_KIND_COUNT && !found; i++) {
+        rule = ls_optimizer_default((ls_optimizer_kind)i, LS_OPTIMIZER_FUSED);
+        names[i + 2] = ls_optimizer_about(rule.kind)->name;
+        found = strcmp(name, names[i + 2]) == 0;
+    }
+    if (!found) {
+        const char *near = ls_nearest(name, names, LS_OPTIMIZER_KIND_COUNT + 2);
+        return LS_FAIL(LS_ERR_NOT_FOUND, "no optimizer is called \"%s\"%s%s%s", name,
+                       near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    }
+    const ls_optimizer_traits *about = ls_optimizer_about(rule.kind);
+    for (int s = 0; s < (momentum ? 1 : ls_optimizer_state_count(&rule)); s++) {
+        *(about->states[s].per_row ? &out->f32_per_row : &out->f32_per_weight) += 1;
+    }
+    out->torchrec_multiplier = momentum ? 1.0 : ls_optimizer_torchrec_states(rule.kind);
+    return LS_OK;
 }
 
 double ls_cost__row_bytes(const ls_planner_table *table, int64_t columns) {
@@ -61,10 +61,9 @@ void ls_cost__context(ls_cost_context *out, const ls_topology *topology,
     out->clf =
         table->cache_load_factor > 0.0 ? table->cache_load_factor : LS_PLANNER_CACHE_LOAD_FACTOR;
     out->output_bytes = table->output_bytes ? table->output_bytes : table->element_bytes;
-    if (table->optimizer) {
-        // Checked when the problem was made; unknown names never get here.
-        LS_ASSERT(ls_planner_optimizer_find(&out->optimizer, table->optimizer) == LS_OK);
-    }
+    // Checked when the problem was made; unknown names never get here.
+    const char *optimizer = table->optimizer ? table->optimizer : "none";
+    LS_ASSERT(ls_planner_optimizer_find(&out->optimizer, optimizer) == LS_OK);
 }
 
 static int64_t to_bytes(double value) {
@@ -76,21 +75,19 @@ static int64_t to_bytes(double value) {
 static double tensor_bytes(const ls_cost_context *context, ls_sharding sharding, int64_t rows,
                            int64_t columns) {
     const ls_planner_table *table = context->table;
-    const ls_planner_optimizer *optimizer = context->optimizer;
+    const ls_planner_optimizer *optimizer = &context->optimizer;
     double weights = (double)rows * ls_cost__row_bytes(table, columns);
     if (table->row_format) {
         return weights;
     }
     if (context->options->model == LS_PLANNER_TORCHREC) {
-        double multiplier = optimizer ? optimizer->torchrec_multiplier : 0.0;
+        double multiplier = optimizer->torchrec_multiplier;
         multiplier = multiplier < 0.0 ? 1.0 / (double)table->columns : multiplier;
         return weights + ceil(weights * multiplier);
     }
-    double bytes = weights;
-    if (optimizer) {
-        bytes += 4.0 * (double)rows *
-                 ((double)optimizer->f32_per_weight * (double)columns + optimizer->f32_per_row);
-    }
+    double bytes = weights + 4.0 * (double)rows *
+                                 ((double)optimizer->f32_per_weight * (double)columns +
+                                  optimizer->f32_per_row);
     return sharding == LS_DATA_PARALLEL ? bytes + weights : bytes;
 }
 

@@ -160,9 +160,11 @@ static void update_row(const field_step *s) {
     case LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB:
         lamb(s, s->o->kind == LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB);
         break;
-    default:
-        LS_ASSERT(s->o->kind == LS_OPTIMIZER_LARS_SGD);
+    case LS_OPTIMIZER_LARS_SGD:
         lars(s);
+        break;
+    case LS_OPTIMIZER_KIND_COUNT:
+        LS_ASSERT(false);
     }
 }
 

@@ -8,111 +8,143 @@
 #define L2        (1u << LS_DECAY_L2)
 #define DECOUPLED (1u << LS_DECAY_DECOUPLED)
 
+typedef struct kind_of {
+    ls_optimizer_traits about;
+    const char *reads;  // the constants of ls_optimizer in the formula
+    double torchrec_states;
+} kind_of;
+
 // Formulas of both forms. g: the gradient; m, v: the states; mean_sq(g): its sum of squares / D.
-static const ls_optimizer_traits traits[LS_OPTIMIZER_KIND_COUNT] = {
-    [LS_OPTIMIZER_SGD] = {.name = "sgd",
-                          .state_count = 1,
-                          .states = {{"momentum1", "momentum_buffer", false}},
-                          .decay = {LS_DECAY_NONE, LS_DECAY_L2},
-                          .decays = {NONE, NONE | L2},
-                          .eps = {0, 0},
-                          .dense_differs = true,
-                          .formula = "w -= lr g",
-                          .dense_formula = "g += weight_decay w; m = momentum m + g; w -= lr m",
-                          .source = "FBGEMM EXACT_SGD; torch.optim.SGD"},
-    [LS_OPTIMIZER_ADAGRAD] = {.name = "adagrad",
-                              .state_count = 1,
-                              .states = {{"momentum1", "sum", false}},
-                              .decay = {LS_DECAY_NONE, LS_DECAY_L2},
-                              .decays = {NONE, NONE | L2},
-                              .eps = {1e-8, 1e-10},
-                              .dense_differs = true,
-                              .formula = "m += g g; w -= lr g / (sqrt(m) + eps)",
-                              .dense_formula =
-                                  "g += weight_decay w; m += g g; w -= lr g / (sqrt(m) + eps)",
-                              .source = "FBGEMM EXACT_ADAGRAD; torch.optim.Adagrad"},
-    [LS_OPTIMIZER_ROWWISE_ADAGRAD] =
-        {.name = "rowwise_adagrad",
-         .state_count = 1,
-         .states = {{"momentum1", "sum", true}},
-         .decay = {LS_DECAY_NONE, LS_DECAY_NONE},
-         .decays = {NONE | L2 | DECOUPLED, NONE | L2 | DECOUPLED},
-         .eps = {1e-8, 1e-8},
-         .row_norms = true,
-         .formula = "m += mean_sq(g, l2: g + weight_decay w); k = lr / (sqrt(m) + eps); w = c w - "
-                    "k g, c = 1 (l2: 1 - k weight_decay; decoupled: 1 - lr weight_decay)",
-         .source = "FBGEMM EXACT_ROWWISE_ADAGRAD"},
-    [LS_OPTIMIZER_ADAM] =
-        {.name = "adam",
-         .state_count = 2,
-         .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
-         .decay = {LS_DECAY_DECOUPLED, LS_DECAY_L2},
-         .decays = {NONE | DECOUPLED, NONE | L2 | DECOUPLED},
-         .eps = {1e-8, 1e-8},
-         .dense_differs = true,
-         .formula = "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; w -= lr ((m / (1 "
-                    "- beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w)",
-         .dense_formula =
-             "g += weight_decay w (decoupled: w *= 1 - lr weight_decay); m += (1 - beta1) (g - m); "
-             "v = beta2 v + (1 - beta2) g g; w -= (lr / (1 - beta1^t)) m / (sqrt(v) / sqrt(1 - "
-             "beta2^t) + eps)",
-         .source = "FBGEMM ADAM; torch.optim.Adam"},
-    [LS_OPTIMIZER_ADAMW] = {.name = "adamw",
-                            .state_count = 2,
-                            .states = {{"momentum1", "exp_avg", false},
-                                       {"momentum2", "exp_avg_sq", false}},
-                            .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-                            .decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-                            .eps = {1e-8, 1e-8},
-                            .dense_differs = true,
-                            .formula = "as adam, whose fused form has decoupled decay",
-                            .dense_formula = "w *= 1 - lr weight_decay, then as adam",
-                            .source = "FBGEMM ADAM; torch.optim.AdamW"},
-    [LS_OPTIMIZER_PARTIAL_ROWWISE_ADAM] = {.name = "partial_rowwise_adam",
-                                           .state_count = 2,
-                                           .states = {{"momentum1", "exp_avg", false},
-                                                      {"momentum2", "exp_avg_sq", true}},
-                                           .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-                                           .decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-                                           .eps = {1e-8, 1e-8},
-                                           .row_norms = true,
-                                           .formula =
-                                               "as adam with v = beta2 v + (1 - beta2) mean_sq(g)",
-                                           .source = "FBGEMM PARTIAL_ROWWISE_ADAM"},
-    [LS_OPTIMIZER_LAMB] =
-        {.name = "lamb",
-         .state_count = 2,
-         .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
-         .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-         .decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-         .eps = {1e-8, 1e-8},
-         .row_norms = true,
-         .formula = "m, v as adam; r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + "
-                    "weight_decay w; w -= lr (|w| / |r|) r, norms of the row, no guard against 0",
-         .source = "FBGEMM LAMB"},
-    [LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB] =
-        {.name = "partial_rowwise_lamb",
-         .state_count = 2,
-         .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", true}},
-         .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-         .decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-         .eps = {1e-8, 1e-8},
-         .row_norms = true,
-         .formula = "as lamb with v = beta2 v + (1 - beta2) mean_sq(g), and a product with 1 / "
-                    "(sqrt(...) + eps)",
-         .source = "FBGEMM PARTIAL_ROWWISE_LAMB"},
-    [LS_OPTIMIZER_LARS_SGD] =
-        {.name = "lars_sgd",
-         .state_count = 1,
-         .states = {{"momentum1", "momentum_buffer", false}},
-         .decay = {LS_DECAY_L2, LS_DECAY_L2},
-         .decays = {NONE | L2, NONE | L2},
-         .eps = {0, 0},
-         .row_norms = true,
-         .formula = "a = lr eta |w| / (|g| + weight_decay |w|); m = momentum m + a (g + "
-                    "weight_decay w); w -= m, norms of the row, no guard against 0",
-         .source = "FBGEMM LARS_SGD"},
-};
+static const kind_of sgd = {.about.name = "sgd",
+                            .reads = "momentum",
+                            .about.state_count = 1,
+                            .about.states = {{"momentum1", "momentum_buffer", false}},
+                            .about.decay = {LS_DECAY_NONE, LS_DECAY_L2},
+                            .about.decays = {NONE, NONE | L2},
+                            .about.eps = {0, 0},
+                            .about.dense_differs = true,
+                            .about.formula = "w -= lr g",
+                            .about.dense_formula =
+                                "g += weight_decay w; m = momentum m + g; w -= lr m",
+                            .about.source = "FBGEMM EXACT_SGD; torch.optim.SGD"};
+
+static const kind_of adagrad = {.about.name = "adagrad",
+                                .reads = "eps initial_accumulator",
+                                .torchrec_states = 1,
+                                .about.state_count = 1,
+                                .about.states = {{"momentum1", "sum", false}},
+                                .about.decay = {LS_DECAY_NONE, LS_DECAY_L2},
+                                .about.decays = {NONE, NONE | L2},
+                                .about.eps = {1e-8, 1e-10},
+                                .about.dense_differs = true,
+                                .about.formula = "m += g g; w -= lr g / (sqrt(m) + eps)",
+                                .about.dense_formula =
+                                    "g += weight_decay w; m += g g; w -= lr g / (sqrt(m) + eps)",
+                                .about.source = "FBGEMM EXACT_ADAGRAD; torch.optim.Adagrad"};
+
+static const kind_of rowwise_adagrad = {
+    .about.name = "rowwise_adagrad",
+    .reads = "eps initial_accumulator",
+    .torchrec_states = -1,
+    .about.state_count = 1,
+    .about.states = {{"momentum1", "sum", true}},
+    .about.decay = {LS_DECAY_NONE, LS_DECAY_NONE},
+    .about.decays = {NONE | L2 | DECOUPLED, NONE | L2 | DECOUPLED},
+    .about.eps = {1e-8, 1e-8},
+    .about.row_norms = true,
+    .about.formula = "m += mean_sq(g, l2: g + weight_decay w); k = lr / (sqrt(m) + eps); w = c w - "
+                     "k g, c = 1 (l2: 1 - k weight_decay; decoupled: 1 - lr weight_decay)",
+    .about.source = "FBGEMM EXACT_ROWWISE_ADAGRAD"};
+
+static const kind_of adam = {
+    .about.name = "adam",
+    .reads = "eps beta1 beta2",
+    .torchrec_states = 2,
+    .about.state_count = 2,
+    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
+    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_L2},
+    .about.decays = {NONE | DECOUPLED, NONE | L2 | DECOUPLED},
+    .about.eps = {1e-8, 1e-8},
+    .about.dense_differs = true,
+    .about.formula = "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; w -= lr ((m / (1 "
+                     "- beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w)",
+    .about.dense_formula =
+        "g += weight_decay w (decoupled: w *= 1 - lr weight_decay); m += (1 - beta1) (g - m); "
+        "v = beta2 v + (1 - beta2) g g; w -= (lr / (1 - beta1^t)) m / (sqrt(v) / sqrt(1 - "
+        "beta2^t) + eps)",
+    .about.source = "FBGEMM ADAM; torch.optim.Adam"};
+
+static const kind_of adamw = {
+    .about.name = "adamw",
+    .reads = "eps beta1 beta2",
+    .torchrec_states = 2,
+    .about.state_count = 2,
+    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
+    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
+    .about.eps = {1e-8, 1e-8},
+    .about.dense_differs = true,
+    .about.formula = "as adam, whose fused form has decoupled decay",
+    .about.dense_formula = "w *= 1 - lr weight_decay, then as adam",
+    .about.source = "FBGEMM ADAM; torch.optim.AdamW"};
+
+static const kind_of partial_rowwise_adam = {
+    .about.name = "partial_rowwise_adam",
+    .reads = "eps beta1 beta2",
+    .torchrec_states = 1,
+    .about.state_count = 2,
+    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", true}},
+    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
+    .about.eps = {1e-8, 1e-8},
+    .about.row_norms = true,
+    .about.formula = "as adam with v = beta2 v + (1 - beta2) mean_sq(g)",
+    .about.source = "FBGEMM PARTIAL_ROWWISE_ADAM"};
+
+static const kind_of lamb = {
+    .about.name = "lamb",
+    .reads = "eps beta1 beta2",
+    .torchrec_states = 1,
+    .about.state_count = 2,
+    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
+    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
+    .about.eps = {1e-8, 1e-8},
+    .about.row_norms = true,
+    .about.formula = "m, v as adam; r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + "
+                     "weight_decay w; w -= lr (|w| / |r|) r, norms of the row, no guard against 0",
+    .about.source = "FBGEMM LAMB"};
+
+static const kind_of partial_rowwise_lamb = {
+    .about.name = "partial_rowwise_lamb",
+    .reads = "eps beta1 beta2",
+    .torchrec_states = 1,
+    .about.state_count = 2,
+    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", true}},
+    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
+    .about.eps = {1e-8, 1e-8},
+    .about.row_norms = true,
+    .about.formula = "as lamb with v = beta2 v + (1 - beta2) mean_sq(g), and a product with 1 / "
+                     "(sqrt(...) + eps)",
+    .about.source = "FBGEMM PARTIAL_ROWWISE_LAMB"};
+
+static const kind_of lars_sgd = {
+    .about.name = "lars_sgd",
+    .reads = "momentum eta",
+    .torchrec_states = 1,
+    .about.state_count = 1,
+    .about.states = {{"momentum1", "momentum_buffer", false}},
+    .about.decay = {LS_DECAY_L2, LS_DECAY_L2},
+    .about.decays = {NONE | L2, NONE | L2},
+    .about.eps = {0, 0},
+    .about.row_norms = true,
+    .about.formula = "a = lr eta |w| / (|g| + weight_decay |w|); m = momentum m + a (g + "
+                     "weight_decay w); w -= m, norms of the row, no guard against 0",
+    .about.source = "FBGEMM LARS_SGD"};
+
+#define KIND(NAME, name) [LS_OPTIMIZER_##NAME] = &name,
+static const kind_of *const kinds[LS_OPTIMIZER_KIND_COUNT] = {LS_OPTIMIZER_MAP(KIND)};
 
 static const char *const decay_names[LS_WEIGHT_DECAY_COUNT] = {
     [LS_DECAY_DEFAULT] = "default",
@@ -123,13 +155,13 @@ static const char *const decay_names[LS_WEIGHT_DECAY_COUNT] = {
 
 const ls_optimizer_traits *ls_optimizer_about(ls_optimizer_kind kind) {
     LS_ASSERT((unsigned)kind < LS_OPTIMIZER_KIND_COUNT);
-    return &traits[kind];
+    return &kinds[kind]->about;
 }
 
 int ls_optimizer_parse(ls_optimizer_kind *out, const char *text) {
     LS_ASSERT(out != NULL && text != NULL);
     for (int kind = 0; kind < LS_OPTIMIZER_KIND_COUNT; kind++) {
-        if (strcmp(traits[kind].name, text) == 0) {
+        if (strcmp(kinds[kind]->about.name, text) == 0) {
             *out = (ls_optimizer_kind)kind;
             return LS_OK;
         }
@@ -144,24 +176,21 @@ const char *ls_weight_decay_name(ls_weight_decay decay) {
 
 bool ls_optimizer_reads(ls_optimizer_kind kind, const char *constant) {
     LS_ASSERT((unsigned)kind < LS_OPTIMIZER_KIND_COUNT && constant != NULL);
-    bool moments = kind >= LS_OPTIMIZER_ADAM && kind <= LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB;
-    bool sums = kind == LS_OPTIMIZER_ADAGRAD || kind == LS_OPTIMIZER_ROWWISE_ADAGRAD;
-    bool lars = kind == LS_OPTIMIZER_LARS_SGD;
-    const struct {
-        const char *name;
-        bool read;
-    } constants[] = {{"eps", moments || sums},
-                     {"momentum", lars || kind == LS_OPTIMIZER_SGD},
-                     {"beta1", moments},
-                     {"beta2", moments},
-                     {"eta", lars},
-                     {"initial_accumulator", sums}};
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
-        if (strcmp(constants[i].name, constant) == 0) {
-            return constants[i].read;
+    const char *reads = kinds[kind]->reads;
+    size_t length = strlen(constant);
+    for (const char *word = reads; *word != 0; word += strspn(word, " ")) {
+        size_t here = strcspn(word, " ");
+        if (here == length && strncmp(word, constant, length) == 0) {
+            return true;
         }
+        word += here;
     }
-    return true;  // lr, weight_decay
+    return strcmp(constant, "lr") == 0 || strcmp(constant, "weight_decay") == 0;
+}
+
+double ls_optimizer_torchrec_states(ls_optimizer_kind kind) {
+    LS_ASSERT((unsigned)kind < LS_OPTIMIZER_KIND_COUNT);
+    return kinds[kind]->torchrec_states;
 }
 
 ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_form form) {
@@ -228,8 +257,7 @@ int ls_optimizer_check(const ls_optimizer *o) {
 }
 
 double ls_optimizer_start(const ls_optimizer *o) {
-    bool accumulates = o->kind == LS_OPTIMIZER_ADAGRAD || o->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD;
-    return accumulates ? o->initial_accumulator : 0;
+    return ls_optimizer_reads(o->kind, "initial_accumulator") ? o->initial_accumulator : 0;
 }
 
 int ls_optimizer_state_count(const ls_optimizer *o) {

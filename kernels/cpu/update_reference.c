@@ -290,7 +290,7 @@ typedef void (*step_element_fn)(const stepper *s, size_t i, size_t row, size_t c
 static const struct {
     step_row_fn row;
     step_element_fn element;
-} steps[LS_OPTIMIZER_KIND_COUNT] = {
+} steps[] = {
     [LS_OPTIMIZER_SGD] = {.element = step_sgd},
     [LS_OPTIMIZER_ADAGRAD] = {.element = step_adagrad},
     [LS_OPTIMIZER_ROWWISE_ADAGRAD] = {.row = step_rowwise_adagrad},
@@ -301,6 +301,7 @@ static const struct {
     [LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB] = {.row = step_lamb},
     [LS_OPTIMIZER_LARS_SGD] = {.row = step_lars_sgd},
 };
+_Static_assert(sizeof steps / sizeof *steps == LS_OPTIMIZER_KIND_COUNT, "a kind has no formula");
 
 void ls_kernel_update_rows_reference(const ls_optimizer *o, const ls_row_update *u) {
     stepper s = {.o = o, .u = u, .wide = u->dtype == LS_F64};

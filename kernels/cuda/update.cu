@@ -105,6 +105,8 @@ template <class F, class W> __device__ void update_dense(const row_access<F, W> 
     });
 }
 
+static_assert(LS_OPTIMIZER_KIND_COUNT == LS_OPTIMIZER_LARS_SGD + 1, "a kind has no formula");
+
 // The kinds that read a row before they write it.
 template <class F, class W>
 __device__ void update_by_sums(const row_access<F, W> &r, typename F::ls_row *row) {

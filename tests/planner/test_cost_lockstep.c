@@ -188,7 +188,7 @@ Test(storage, optimizer_state_is_right_for_each) {
         cr_expect(state_of(want[i].name, 1000, 32) == bytes, "%s: %lld, want %lld", want[i].name,
                   (long long)state_of(want[i].name, 1000, 32), (long long)bytes);
     }
-    const ls_planner_optimizer *found;
+    ls_planner_optimizer found;
     cr_expect(ls_planner_optimizer_find(&found, "rowwise_adagard") == LS_ERR_NOT_FOUND);
     cr_expect(strstr(ls_error_last()->text, "did you mean \"rowwise_adagrad\"?"));
 }
