@@ -3,7 +3,6 @@ set(LOCKSTEP_TEST_ENVIRONMENT
     "ASAN_OPTIONS=abort_on_error=1:detect_leaks=1"
     "UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1"
     "TSAN_OPTIONS=halt_on_error=1"
-    "LOCKSTEP_SHARED=${PROJECT_SOURCE_DIR}/../shared"
     "LOCKSTEP_SOURCE=${PROJECT_SOURCE_DIR}")
 
 # lockstep_unit_test(NAME SOURCE...): a Criterion binary unit_NAME, CTest entry unit/NAME. Criterion

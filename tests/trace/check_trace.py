@@ -148,11 +148,9 @@ def check_replay(run, source, folder):
         os.remove(out) if os.path.exists(out) else None
         run("replay", "--quiet", "--trace", out, copy, code=2)
         need(not os.path.exists(out), "a trace of calls that do not meet")
-    nccl = os.path.join(os.environ.get("LOCKSTEP_SHARED", ""), "nccl_truth")
-    if os.path.isdir(nccl):
-        run("replay", "--quiet", "--trace", out, nccl)
-        with open(out, encoding="utf-8") as stream:
-            check(json.load(stream), {3, 4})
+    run("replay", "--quiet", "--trace", out, os.path.join(source, "tests/data/nccl_truth"))
+    with open(out, encoding="utf-8") as stream:
+        check(json.load(stream), {3, 4})
 
 
 def main():
