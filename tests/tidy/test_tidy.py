@@ -40,6 +40,11 @@ CASES = {
                      "\n       int h, int i[2]);\n", "more than 8 parameters"),
     "kernels/ab.c": ("// AB.\nint ab(int a, int b, int c, int d, int e, int f, int g, int h);\n"
                      "int ac(void) {\n    return ad(a, b * 2, c, d, e, f, g, h, i, j);\n}\n", None),
+    "ranks/checks/table.c": ("// The table.\nX(good)\n", None),
+    "ranks/checks/good.c": ("// Good.\nconst ls_rank_check ls_rank_check__good = {0};\n", None),
+    "ranks/checks/lost.c": ("// Lost.\nconst ls_rank_check ls_rank_check__lost = {0};\n", "no row"),
+    "ranks/checks/bare.c": ("// Bare.\nint bare;\n", "with its descriptor"),
+    "ranks/README.md": ("# ranks\n", None),
     "docs/README.md": ("# docs\n", None),
 }
 

@@ -64,6 +64,9 @@ HOMES = {
     r"f8e5m2_(?:de|en)code\w*": ["kernels/cpu/bits.h", "kernels/cpu/convert.c",
                                  "kernels/cpu/scalar.c"],
     r"LS_EXSCAN|ls_collective__exscan": ["collectives/calls.h", "collectives/scan.c"],
+    r"LS_OPTIMIZER_PARTIAL_ROWWISE_ADAM": [
+        "embedding/oracle_optimizer.c", "kernels/cpu/field_update.c", "kernels/cpu/update_loops.inc",
+        "kernels/cpu/update_reference.c", "kernels/cuda/update.cu"],
     r"LS_STEP_CAST|ls_step__cast": ["runner/steps/cast.c"],
     r"LS_FINDING_RMA_RACE": ["collectives/finding.h", "mpi/race.c", "device/finding.c"],
     r"cli_cmd_traffic": ["cli/cmd_traffic.c"],
@@ -276,6 +279,39 @@ def check_tree(files):
             yield f"{folder}/README.md", "missing: each folder says what it is"
 
 
+# A folder's descriptors, and the table that has a row for each.
+TABLES = [("ranks/checks/", r"ls_rank_check__(\w+) = \{", ["ranks/checks/table.c"]),
+          ("collectives/", r"ls_collective__(\w+) = \{", ["collectives/calls.h"]),
+          ("runner/steps/", r"ls_step__(\w+) = \{",
+           ["runner/scenario/scenario.h", "runner/steps/step.h"]),
+          ("runner/replay/", r"ls_importer_(\w+) = \{", ["runner/replay/import.c"]),
+          ("cli/", r"cli_command cli_cmd_(\w+) = \{", ["cli/commands.h"])]
+# Files of ranks/checks/ that several checks use; another without a check is named CHECK_PART.c.
+CHECK_PARTS = {"ranks/checks/crossing.c", "ranks/checks/select.c", "ranks/checks/table.c"}
+
+
+def check_rows(root, files):
+    def read(name):
+        with open(os.path.join(root, name), encoding="utf-8") as stream:
+            return without_comments_and_strings(stream.read())
+
+    for folder, descriptor, tables in TABLES:
+        if tables[0] not in files:
+            continue
+        rows = set(re.findall(r"[A-Za-z]+(?:_?[A-Za-z0-9]+)*", "".join(map(read, tables))))
+        rows |= {row.split("_", 2)[-1] for row in rows}  # ls_importer_torch, cli_cmd_run
+        for name in files:
+            if not name.startswith(folder) or not name.endswith(".c"):
+                continue
+            made = re.findall(descriptor, read(name))
+            part = os.path.basename(name)[:-2].rsplit("_", 1)[0] in rows or name in CHECK_PARTS
+            if folder == "ranks/checks/" and not made and not part:
+                yield name, "no ls_rank_check__NAME: a check is a file with its descriptor"
+            for one in made:
+                if one not in rows:
+                    yield name, f"{one} has no row in {tables[0]}"
+
+
 def check_format(root, files):
     program = shutil.which("clang-format")
     sources = [name for name in files if name.endswith((".c", ".h"))]
@@ -316,6 +352,7 @@ def lint(root):
             found += check_executable(name, info.st_mode, text)
         complaints += [(name, line, what) for line, what in found]
     complaints += [(name, 1, what) for name, what in check_tree(files)]
+    complaints += [(name, 1, what) for name, what in check_rows(root, names)]
     complaints += [(name, 1, what) for name, what in check_format(root, names)]
     return len(names), complaints
 
