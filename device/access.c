@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/internal.h"
+#include "ranks/accesses.h"
 
 #define HERE   __builtin_return_address(0)
 #define EXPORT __attribute__((visibility("default")))
@@ -49,50 +50,16 @@ static void volatile_write(const volatile void *at, size_t bytes, const void *co
     }
 }
 
-#define ACCESS(bytes)                                                                              \
-    EXPORT void __tsan_read##bytes(void *at) {                                                     \
-        plain(at, bytes, false, HERE);                                                             \
-    }                                                                                              \
-    EXPORT void __tsan_write##bytes(void *at) {                                                    \
-        plain(at, bytes, true, HERE);                                                              \
-    }                                                                                              \
-    EXPORT void __tsan_unaligned_read##bytes(void *at) {                                           \
-        plain(at, bytes, false, HERE);                                                             \
-    }                                                                                              \
-    EXPORT void __tsan_unaligned_write##bytes(void *at) {                                          \
-        plain(at, bytes, true, HERE);                                                              \
-    }                                                                                              \
-    EXPORT void __tsan_volatile_read##bytes(void *at) {                                            \
-        volatile_read(at, bytes, HERE);                                                            \
-    }                                                                                              \
-    EXPORT void __tsan_volatile_write##bytes(void *at) {                                           \
-        volatile_write(at, bytes, HERE);                                                           \
-    }                                                                                              \
-    EXPORT void __tsan_unaligned_volatile_read##bytes(void *at) {                                  \
-        volatile_read(at, bytes, HERE);                                                            \
-    }                                                                                              \
-    EXPORT void __tsan_unaligned_volatile_write##bytes(void *at) {                                 \
-        volatile_write(at, bytes, HERE);                                                           \
-    }
-ACCESS(1)
-ACCESS(2)
-ACCESS(4)
-ACCESS(8)
-ACCESS(16)
+static void lasting(const volatile void *at, size_t bytes, bool writes, const void *code) {
+    (writes ? volatile_write : volatile_read)(at, bytes, code);
+}
+
+LS_ACCESS_HOOKS(plain, lasting)
 EXPORT void __tsan_read_range(void *at, unsigned long bytes) {
     plain(at, bytes, false, HERE);
 }
 EXPORT void __tsan_write_range(void *at, unsigned long bytes) {
     plain(at, bytes, true, HERE);
-}
-EXPORT void __tsan_init(void) {
-}
-EXPORT void __tsan_vptr_update(void **at, void *value) {
-    (void)at;
-    (void)value;
-}
-EXPORT void __tsan_vptr_read(void **at) {
-    (void)at;
 }
 EXPORT void __tsan_func_entry(void *caller) {
     (void)caller;

@@ -7,6 +7,7 @@
 
 #include "mpi/image/image.h"
 #include "mpi/internal.h"
+#include "ranks/accesses.h"
 
 // ---- Accesses -----------------------------------------------------------------------------------
 // The line of an address in the program: asked for only where it is reported.
@@ -50,50 +51,12 @@ void ls_mpi_accessed(const void *at, unsigned long bytes, int writes, const void
 
 #define HERE   __builtin_return_address(0)
 #define EXPORT __attribute__((visibility("default")))
-#define ACCESS(bytes)                                                                              \
-    EXPORT void __tsan_read##bytes(void *at) {                                                     \
-        access_at(at, bytes, false, HERE);                                                         \
-    }                                                                                              \
-    EXPORT void __tsan_write##bytes(void *at) {                                                    \
-        access_at(at, bytes, true, HERE);                                                          \
-    }                                                                                              \
-    EXPORT void __tsan_unaligned_read##bytes(void *at) {                                           \
-        access_at(at, bytes, false, HERE);                                                         \
-    }                                                                                              \
-    EXPORT void __tsan_unaligned_write##bytes(void *at) {                                          \
-        access_at(at, bytes, true, HERE);                                                          \
-    }                                                                                              \
-    EXPORT void __tsan_volatile_read##bytes(void *at) {                                            \
-        access_at(at, bytes, false, HERE);                                                         \
-    }                                                                                              \
-    EXPORT void __tsan_volatile_write##bytes(void *at) {                                           \
-        access_at(at, bytes, true, HERE);                                                          \
-    }                                                                                              \
-    EXPORT void __tsan_read_write##bytes(void *at) {                                               \
-        access_at(at, bytes, true, HERE);                                                          \
-    }                                                                                              \
-    EXPORT void __tsan_unaligned_read_write##bytes(void *at) {                                     \
-        access_at(at, bytes, true, HERE);                                                          \
-    }
-ACCESS(1)
-ACCESS(2)
-ACCESS(4)
-ACCESS(8)
-ACCESS(16)
+LS_ACCESS_HOOKS(access_at, access_at)
 EXPORT void __tsan_read_range(void *at, unsigned long bytes) {
     access_range(at, bytes, false, HERE);
 }
 EXPORT void __tsan_write_range(void *at, unsigned long bytes) {
     access_range(at, bytes, true, HERE);
-}
-EXPORT void __tsan_init(void) {
-}
-EXPORT void __tsan_vptr_update(void **at, void *value) {
-    (void)at;
-    (void)value;
-}
-EXPORT void __tsan_vptr_read(void **at) {
-    (void)at;
 }
 EXPORT void __tsan_ignore_thread_begin(void) {
 }
