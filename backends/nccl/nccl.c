@@ -16,29 +16,6 @@ static bool is_p2p(const ls_call *call) {
 }
 
 // ---- One step: an event, or all sends and receives on one communicator --------------------------
-int ls_nccl__room_for(nccl_worker *worker, int count) {
-    if (count <= worker->call_room) {
-        return LS_OK;
-    }
-    ls_free(worker->calls, (size_t)worker->call_room, sizeof *worker->calls);
-    ls_free(worker->staged, (size_t)worker->call_room, sizeof *worker->staged);
-    worker->calls = NULL;
-    worker->staged = NULL;
-    worker->call_room = 0;
-    void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof *worker->calls));
-    worker->calls = memory;
-    worker->call_room = count;
-    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof *worker->staged));
-    worker->staged = memory;
-    return LS_OK;
-}
-
-int ls_nccl__stage_job(nccl_worker *worker, void *arg) {
-    (void)arg;
-    return ls_nccl__stage(worker);
-}
-
 static int issue_job(nccl_worker *worker, void *arg) {
     (void)arg;
     return ls_nccl__issue(worker);

@@ -1,8 +1,6 @@
 // Messages between the processes of a job before NCCL is called: which calls they are about to
 // make, so that a mismatch has a name instead of hanging, and what their logs say.
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/nccl/nccl_internal.h"
 
@@ -174,14 +172,6 @@ static int receive(round_of *round, const ls_nccl_bootstrap *bootstrap, int tag,
     return LS_OK;
 }
 
-void ls_nccl__rest(int turn) {
-    if (turn < 100) {
-        (void)sched_yield();
-    } else {
-        (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-    }
-}
-
 // LS_ERR_TIMEOUT: *missing said nothing in time.
 static int exchange(round_of *round, nccl_owner *owner, int what, int *missing) {
     const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
@@ -190,13 +180,13 @@ static int exchange(round_of *round, nccl_owner *owner, int what, int *missing) 
         LS_TRY(bootstrap->post(bootstrap->data, round->peers[i], tag, round->texts[i].data,
                                round->texts[i].length));
     }
-    double deadline = ls_nccl__now() + owner->options.deadline_seconds;
+    double deadline = ls_time_now() + owner->options.deadline_seconds;
     for (int turn = 0;; turn++) {
         LS_TRY(receive(round, bootstrap, tag, missing));
         if (*missing == LS_RANK_NONE) {
             return LS_OK;
         }
-        if (ls_nccl__now() > deadline) {
+        if (ls_time_now() > deadline) {
             return LS_FAIL(LS_ERR_TIMEOUT, "rank %d said nothing within %.3g s", *missing,
                            owner->options.deadline_seconds);
         }

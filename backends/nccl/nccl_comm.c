@@ -14,7 +14,7 @@ nccl_comm *ls_nccl__comm(nccl_owner *owner, const ls_comm *comm) {
 
 void ls_nccl__set_deadline(nccl_owner *owner) {
     for (int i = 0; i < owner->held; i++) {
-        owner->workers[i].deadline = ls_nccl__now() + owner->options.deadline_seconds;
+        owner->workers[i].deadline = ls_time_now() + owner->options.deadline_seconds;
     }
 }
 

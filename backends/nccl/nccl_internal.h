@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/time.h"
 #include "backends/backend.h"
 #include "backends/match.h"
 #include "backends/nccl/nccl.h"
@@ -88,7 +89,7 @@ typedef struct nccl_worker {
     const ls_call **calls;
     int call_count, call_room;
     struct nccl_staged *staged;  // [call_room]
-    double deadline;             // on ls_nccl__now
+    double deadline;             // on ls_time_now
     const ls_call *waiting;      // the call that it waits for; NULL: none
 } nccl_worker;
 
@@ -133,7 +134,6 @@ struct nccl_owner {
     ls_arena *names;  // files named by other processes' calls
 };
 
-double ls_nccl__now(void);
 // Runs `job` on every worker at once (arg + index * arg_bytes) and waits. The first error that is a
 // cause, not a consequence, is this thread's.
 int ls_nccl__on_all(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg), void *arg,

@@ -4,28 +4,6 @@
 #include "backends/nccl/nccl_internal.h"
 
 // ---- Resources ----------------------------------------------------------------------------------
-int ls_nccl_device_count(void) {
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaErrorInsufficientDriver || error == cudaErrorStubLibrary) {
-        int driver = 0;
-        (void)cudaDriverGetVersion(&driver);
-        (void)(driver == 0
-                   ? LS_FAIL(LS_ERR_BACKEND, "this machine has no NVIDIA driver")
-                   : LS_FAIL(LS_ERR_BACKEND,
-                             "the NVIDIA driver supports CUDA %d.%d, this build needs %d.%d",
-                             driver / 1000, driver / 10 % 100, CUDART_VERSION / 1000,
-                             CUDART_VERSION / 10 % 100));
-        return 0;
-    }
-    if (error != cudaSuccess || count == 0) {
-        (void)LS_FAIL(LS_ERR_BACKEND, "this machine has no usable GPU: %s",
-                      cudaGetErrorString(error == cudaSuccess ? cudaErrorNoDevice : error));
-        return 0;
-    }
-    return count;
-}
-
 int ls_nccl_describe(char *out, size_t out_bytes) {
     const ls_nccl_library *library = NULL;
     LS_TRY(ls_nccl__load(&library));
@@ -217,22 +195,6 @@ int ls_nccl_on_ranks(ls_backend *backend, int (*job)(void *arg, int rank, void *
 }
 
 // ---- For programs that hold device memory -------------------------------------------------------
-bool ls_nccl__is_device(ls_backend *backend, const void *pointer) {
-    (void)backend;
-    struct cudaPointerAttributes attributes;
-    if (pointer == NULL || cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return false;
-    }
-    return attributes.type == cudaMemoryTypeDevice;
-}
-
-int ls_nccl__read_device(ls_backend *backend, void *host, const void *device, size_t bytes) {
-    (void)backend;
-    LS_CUDA_TRY(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
-    return LS_OK;
-}
-
 int ls_nccl__enter_rank(ls_backend *backend, int rank) {
     const nccl_owner *owner = backend->impl;
     int index = ls_world_held_index(backend->world, rank);

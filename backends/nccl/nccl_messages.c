@@ -91,7 +91,7 @@ int ls_nccl__messages_close(ls_nccl_messages *messages) {
         if (missing < 0) {
             return LS_OK;
         }
-        if (ls_nccl__now() > owner->workers[0].deadline) {
+        if (ls_time_now() > owner->workers[0].deadline) {
             const ls_call *call = messages->calls[missing];
             return ls_nccl__fail_missing(call, call->comm->ranks[call->root],
                                          owner->options.deadline_seconds);

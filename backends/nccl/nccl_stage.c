@@ -3,6 +3,40 @@
 
 #include "backends/nccl/nccl_internal.h"
 
+bool ls_nccl__is_device(ls_backend *backend, const void *pointer) {
+    (void)backend;
+    struct cudaPointerAttributes attributes;
+    if (pointer == NULL || cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    return attributes.type == cudaMemoryTypeDevice;
+}
+
+int ls_nccl__read_device(ls_backend *backend, void *host, const void *device, size_t bytes) {
+    (void)backend;
+    LS_CUDA_TRY(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return LS_OK;
+}
+
+int ls_nccl__room_for(nccl_worker *worker, int count) {
+    if (count <= worker->call_room) {
+        return LS_OK;
+    }
+    ls_free(worker->calls, (size_t)worker->call_room, sizeof *worker->calls);
+    ls_free(worker->staged, (size_t)worker->call_room, sizeof *worker->staged);
+    worker->calls = NULL;
+    worker->staged = NULL;
+    worker->call_room = 0;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof *worker->calls));
+    worker->calls = memory;
+    worker->call_room = count;
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof *worker->staged));
+    worker->staged = memory;
+    return LS_OK;
+}
+
 #define ALIGNMENT ((size_t)512)
 
 static size_t place(size_t *total, size_t bytes) {
@@ -184,4 +218,9 @@ int ls_nccl__unstage(nccl_worker *worker) {
     }
     LS_CUDA_TRY(cudaStreamSynchronize(worker->stream), "copying from the GPU");
     return LS_OK;
+}
+
+int ls_nccl__stage_job(nccl_worker *worker, void *arg) {
+    (void)arg;
+    return ls_nccl__stage(worker);
 }

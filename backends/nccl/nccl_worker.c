@@ -5,10 +5,34 @@
 
 #include "backends/nccl/nccl_internal.h"
 
-double ls_nccl__now(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+void ls_nccl__rest(int turn) {
+    if (turn < 100) {
+        (void)sched_yield();
+    } else {
+        (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+}
+
+int ls_nccl_device_count(void) {
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorStubLibrary) {
+        int driver = 0;
+        (void)cudaDriverGetVersion(&driver);
+        (void)(driver == 0
+                   ? LS_FAIL(LS_ERR_BACKEND, "this machine has no NVIDIA driver")
+                   : LS_FAIL(LS_ERR_BACKEND,
+                             "the NVIDIA driver supports CUDA %d.%d, this build needs %d.%d",
+                             driver / 1000, driver / 10 % 100, CUDART_VERSION / 1000,
+                             CUDART_VERSION / 10 % 100));
+        return 0;
+    }
+    if (error != cudaSuccess || count == 0) {
+        (void)LS_FAIL(LS_ERR_BACKEND, "this machine has no usable GPU: %s",
+                      cudaGetErrorString(error == cudaSuccess ? cudaErrorNoDevice : error));
+        return 0;
+    }
+    return count;
 }
 
 int ls_nccl__cuda(cudaError_t error, const char *what) {
@@ -27,7 +51,7 @@ static int keep_waiting(nccl_worker *worker, int turn) {
         worker->stopped = true;
         return LS_FAIL_RANK(LS_ERR_BACKEND, worker->rank, "another rank failed");
     }
-    if (ls_nccl__now() > worker->deadline) {
+    if (ls_time_now() > worker->deadline) {
         return LS_FAIL_RANK(LS_ERR_TIMEOUT, worker->rank, "the deadline passed");
     }
     if (turn < 1000) {
