@@ -11,37 +11,6 @@
 #define SOURCE_COLUMNS 60    // of a line that a rank waits in
 
 // ---- Early ranks --------------------------------------------------------------------------------
-// The process of the rank; NULL: it has not connected.
-static const ls_exec_process *process_of(const ls_exec *exec, int rank) {
-    const ls_exec_process *found = NULL;
-    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        bool own = at->pid == exec->children[rank].pid || at->rank == rank;
-        found = own && (found == NULL || found->gone) ? at : found;
-    }
-    return found;
-}
-
-static bool has_joined(const ls_exec *exec, int rank) {
-    const ls_exec_process *process = process_of(exec, rank);
-    bool joins = process != NULL && process->comm_room > 0;
-    for (const ls_exec_joining *at = exec->joining; at != NULL && process != NULL; at = at->next) {
-        joins = joins || at->process == process;
-    }
-    return joins;
-}
-
-static bool ended_early(const ls_exec *exec, int rank) {
-    return exec->children[rank].watch < 0 && !has_joined(exec, rank);
-}
-
-bool ls_exec__any_ended_early(const ls_exec *exec) {
-    bool any = false;
-    for (int r = 0; r < exec->options->processes && r < exec->child_count; r++) {
-        any = any || ended_early(exec, r);
-    }
-    return any;
-}
-
 // The line of the program that a rank waits in; "torch.distributed" where it cannot be read.
 static void read_source(char *out, size_t bytes, const char *file, int line) {
     char text[512] = "";
@@ -63,13 +32,13 @@ static void read_source(char *out, size_t bytes, const char *file, int line) {
 
 // Whether the living rank waits for others, as far as is known.
 static bool waits(const ls_exec *exec, int rank) {
-    const ls_exec_process *process = process_of(exec, rank);
+    const ls_exec_process *process = ls_exec__own_process(exec, rank);
     return process != NULL && ls_exec__waits_outside(exec, process);
 }
 
 // "rank 0 waits in LINE OF THE PROGRAM at FILE:LINE"; the place, or NULL: none is known.
 static const char *tell_living(ls_text *out, const ls_exec *exec, int rank, int *line) {
-    const ls_exec_process *process = process_of(exec, rank);
+    const ls_exec_process *process = ls_exec__own_process(exec, rank);
     const char *file = waits(exec, rank) ? ls_exec__outside_place(exec, process, line) : NULL;
     if (file != NULL) {
         char source[SOURCE_COLUMNS + 1];
@@ -77,7 +46,7 @@ static const char *tell_living(ls_text *out, const ls_exec *exec, int rank, int 
         ls_text_printf(out, "rank %d waits in %s at %s:%d", rank, source, file, *line);
     } else {
         ls_text_printf(out, "rank %d %s", rank,
-                       has_joined(exec, rank) ? "runs" : "has not made a call");
+                       ls_exec__has_joined(exec, rank) ? "runs" : "has not made a call");
     }
     return file;
 }
@@ -106,7 +75,7 @@ static bool explain(ls_exec *exec, int who) {
     ls_text_puts(&text, "\n");
     ls_exec__describe_stderr(&text, child, who);
     for (int r = who + 1; r < exec->child_count; r++) {
-        if (ended_early(exec, r)) {
+        if (ls_exec__ended_early(exec, r)) {
             ls_text_printf(&text, "rank %d ", r);
             ls_exec__describe_end(&text, &exec->children[r]);
             ls_text_puts(&text, ", too\n");
@@ -128,8 +97,8 @@ bool ls_exec__judge_early(ls_exec *exec, double quiet) {
         return false;
     }
     for (int r = 0; r < exec->options->processes && r < exec->child_count; r++) {
-        bool fails = ended_early(exec, r) && exec->children[r].status != 0;
-        if (ended_early(exec, r) && (who < 0 || (fails && !failed))) {
+        bool fails = ls_exec__ended_early(exec, r) && exec->children[r].status != 0;
+        if (ls_exec__ended_early(exec, r) && (who < 0 || (fails && !failed))) {
             who = r;
         }
         failed = failed || fails;

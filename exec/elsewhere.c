@@ -19,6 +19,40 @@
 #define LOOK_SECONDS  0.05  // between two looks at all threads
 #define LOOKS         10
 
+bool ls_exec__takes_part(const ls_exec_process *process) {
+    return process->comm_room > 0 || (process->own && process->control != NULL);
+}
+
+const ls_exec_process *ls_exec__own_process(const ls_exec *exec, int rank) {
+    const ls_exec_process *found = NULL;
+    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        bool own = at->pid == exec->children[rank].pid || at->rank == rank;
+        found = own && (found == NULL || found->gone) ? at : found;
+    }
+    return found;
+}
+
+bool ls_exec__has_joined(const ls_exec *exec, int rank) {
+    const ls_exec_process *process = ls_exec__own_process(exec, rank);
+    bool joins = process != NULL && process->comm_room > 0;
+    for (const ls_exec_joining *at = exec->joining; at != NULL && process != NULL; at = at->next) {
+        joins = joins || at->process == process;
+    }
+    return joins;
+}
+
+bool ls_exec__ended_early(const ls_exec *exec, int rank) {
+    return exec->children[rank].watch < 0 && !ls_exec__has_joined(exec, rank);
+}
+
+bool ls_exec__any_ended_early(const ls_exec *exec) {
+    bool any = false;
+    for (int r = 0; r < exec->options->processes && r < exec->child_count; r++) {
+        any = any || ls_exec__ended_early(exec, r);
+    }
+    return any;
+}
+
 int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message) {
     char file[sizeof message->file];
     memcpy(file, message->file, sizeof file);

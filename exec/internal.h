@@ -261,7 +261,6 @@ void ls_exec__debug_read(ls_exec *exec);
 bool ls_exec__debug_holds(ls_exec *exec);
 
 // ---- early.c ------------------------------------------------------------------------------------
-bool ls_exec__any_ended_early(const ls_exec *exec);  // before it joined a communicator
 // Ends the run where a rank has, and the others wait or it failed; whether it did.
 bool ls_exec__judge_early(ls_exec *exec, double quiet);
 int ls_exec__fail_late(const ls_exec *exec);  // LS_ERR_TIMEOUT, with where the ranks are
@@ -302,6 +301,11 @@ void ls_exec__note_site(ls_exec_process *process, uint32_t site);  // of a call
 const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t site);
 
 // ---- elsewhere.c --------------------------------------------------------------------------------
+// The process of a rank, be it gone; NULL: it has not connected.
+const ls_exec_process *ls_exec__own_process(const ls_exec *exec, int rank);
+bool ls_exec__has_joined(const ls_exec *exec, int rank);   // a communicator
+bool ls_exec__ended_early(const ls_exec *exec, int rank);  // before it joined one
+bool ls_exec__any_ended_early(const ls_exec *exec);
 int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message);
 // The thread of the process, made known; NULL with a sentence: no memory.
 ls_exec_caller *ls_exec__caller(ls_exec_process *process, uint32_t thread);

@@ -235,10 +235,6 @@ static ssize_t receive(ls_exec *exec, const ls_exec_process *process, int *descr
     return got;
 }
 
-bool ls_exec__takes_part(const ls_exec_process *process) {
-    return process->comm_room > 0 || (process->own && process->control != NULL);
-}
-
 // Closes the connection. Of one that takes no part nothing else is waited for.
 static void hang_up(ls_exec_process *process) {
     (void)close(process->socket);
