@@ -12,6 +12,8 @@
 #include "base/time.h"
 #include "report/report.h"
 
+cli_common cli_options_common;
+
 static void diagnose(const char *kind, const char *format, va_list args) LS_PRINTF(2, 0);
 static void diagnose(const char *kind, const char *format, va_list args) {
     cli_progress_end();

@@ -11,8 +11,6 @@
 
 #define OPTIONS_MAX 64
 
-cli_common cli_options_common;
-
 static const char *const color_names[] = {"auto", "always", "never", NULL};
 
 typedef struct common_row {
