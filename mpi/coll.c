@@ -230,7 +230,7 @@ static bool received_twice(mpi_rank *me, const sides *of) {
     return twice;
 }
 
-void ls_mpi__collective_own(mpi_rank *me, mpi_request *request) {
+static void own_collective(mpi_rank *me, mpi_request *request) {
     own_sides(me, request->owned, &request->record, true);
     ls_mpi__lists_own(me, request);
 }
@@ -239,6 +239,7 @@ static mpi_request *make_request(mpi_rank *me, const mpi_record *record) {
     mpi_request *made = ls_mpi__request_make(me, MPI_REQUEST_COLLECTIVE, record->function);
     made->record = *record;
     made->comm = record->comm;
+    made->own = own_collective;
     ls_mpi__status_empty(&made->record.status);
     ls_mpi__collective_proto(&made->proto, &made->record);
     ls_mpi__lists_copy(made);

@@ -190,8 +190,9 @@ struct mpi_request {
     ls_rank_comm *channel;  // of a persistent collective; NULL otherwise
     const char *file;
     int line;
-    mpi_owned *owned[LS_MPI_OWNED];  // its buffers, its lists
-    void *lists;                     // of counts and places, as they were when the call was made
+    mpi_owned *owned[LS_MPI_OWNED];                   // its buffers, its lists
+    void (*own)(mpi_rank *me, mpi_request *request);  // of a collective: notes them
+    void *lists;  // of counts and places, as they were when the call was made
     const void *given[LS_MPI_OWNED - 2];  // the program's
     mpi_parts *parts;                     // of a partitioned message; NULL otherwise
     MPI_Grequest_query_function *query;
@@ -272,7 +273,7 @@ typedef struct mpi_state {
     int window_count;
     int made_comms;
     int choice_count;
-    struct mpi_sleeping *sleeping;  // see explore.c
+    struct mpi_sleeping *sleeping;  // see choice.c
     struct mpi_pairs **pairs;       // see part.c
     int pair_count;
 } mpi_state;
@@ -392,7 +393,6 @@ mpi_request *ls_mpi__request_of(mpi_rank *me, MPI_Request handle, const char **w
 mpi_request *ls_mpi__request_make(mpi_rank *me, mpi_request_kind kind, const char *function);
 int ls_mpi__request_start(mpi_rank *me, mpi_request *request);
 bool ls_mpi__request_to_nobody(const mpi_request *request);  // MPI_PROC_NULL
-void ls_mpi__collective_own(mpi_rank *me, mpi_request *request);
 // What a message's call says; `send` says which of its buffers.
 typedef struct mpi_message {
     bool send;

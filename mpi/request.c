@@ -264,7 +264,7 @@ int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
     ls_mpi__status_empty(&request->record.status);
     request->record.truncated = false;
     if (request->kind == MPI_REQUEST_COLLECTIVE) {
-        ls_mpi__collective_own(me, request);
+        request->own(me, request);
         request->record.thread = ls_mpi__thread(me);
         ls_request own = request->proto;
         ls_rank_comm *comm = request->channel != NULL ? request->channel : request->comm->inner;
