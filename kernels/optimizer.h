@@ -94,7 +94,7 @@ const char *ls_weight_decay_name(ls_weight_decay decay);           // "default",
 // Whether the kind's formula reads a constant, one of ls_optimizer's by its name; another does
 // nothing. Of weight decay and the forms of momentum ls_optimizer_check() says more.
 bool ls_optimizer_reads(ls_optimizer_kind kind, const char *constant);
-// What TorchRec's planner counts as its state, of the weights' bytes; -1: one number for each row.
+// The state that TorchRec's planner counts, in the weights' bytes; -1: one number for each row.
 double ls_optimizer_torchrec_states(ls_optimizer_kind kind);
 
 // lr 0.01, beta1 0.9, beta2 0.999, momentum 0.9 (sgd: 0), weight_decay 0, eta 0.001, nearest.
