@@ -1,7 +1,7 @@
 // The calls of each rank, as the analyzer of PyTorch's flight recorder reads it
 // (torch.distributed.flight_recorder, version 2.10 of the format): PREFIX0, PREFIX1, ..., a pickle
 // for each rank. The analyzer knows kinds, sizes, dtypes and states. Beside those each call has the
-// keys comm and comm_ranks (the communicator of a message), op, root (or peer), queue, batch,
+// keys comm and comm_ranks (the communicator of a message), op, count, root (or peer), queue, batch,
 // thread_id and the counts of members, and a rank that ended before the run did has `ended`:
 // python/lockstep/dumps.py reads them.
 //
@@ -29,6 +29,7 @@ typedef struct note {
     ls_dtype dtype;
     ls_op op;
     int root;
+    size_t count;
     uint64_t stream;  // 0: of none
     uint64_t thread;
     uint64_t batch;  // calls that begin together; 0: alone
@@ -253,6 +254,7 @@ int ls_exec__flight_call(ls_exec *exec, ls_exec_op *op, const ls_exec_site *site
                  .dtype = call->dtype,
                  .op = call->op,
                  .root = call->root,
+                 .count = call->count,
                  .stream = op->stream != NULL ? op->stream->stream + 1 : 0,
                  .thread = op->call.issuer.thread,
                  .members = comm->size,
@@ -357,6 +359,7 @@ static void put_rest(ls_text *out, const note *at, const group *of) {
     put_member(out, "comm", of->comm_name);
     put_member(out, "comm_ranks", of->comm_ranks);
     put_member(out, "op", ls_op_name(at->op));
+    put_count(out, "count", at->count);
     put_count(out, "root", at->root > 0 ? (uint64_t)at->root : 0);
     put_member(out, "queue", queue);
     put_count(out, "batch", at->batch);

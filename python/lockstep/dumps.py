@@ -106,8 +106,9 @@ def place_of(frames):
 
 
 def count_of(kind, sent, received, size):
-    """Elements as NCCL counts them; None: it differs from rank to rank."""
-    if kind in ("reduce_scatter", "scatter", "recv"):
+    """Elements as NCCL counts them; None: it differs from rank to rank. torch lists what a rank receives from a scatter as
+    its input, and what the root sends as the output."""
+    if kind in ("reduce_scatter", "recv"):
         return received
     if kind == "all_to_all":
         return sent // size if sent == received and sent % size == 0 else None
@@ -118,7 +119,7 @@ def call_of(entry, kind, ranks):
     """One call, or a sentence why it is none."""
     size = len(ranks)
     sent, received = elements(entry.get("input_sizes")), elements(entry.get("output_sizes"))
-    dtypes = (entry.get("output_dtypes") if kind in ("recv", "scatter") else None) or entry.get("input_dtypes") or ["Float"]
+    dtypes = entry.get("output_dtypes" if kind == "recv" else "input_dtypes") or ["Float"]
     file, line = place_of(entry.get("frames"))
     call = {"kind": kind, "count": count_of(kind, sent, received, size), "dtype": WIDTHS.get(dtypes[0], dtypes[0]),
             "state": entry.get("state") or "scheduled", "file": file, "line": line, "batch": entry.get("batch", 0),
@@ -126,7 +127,7 @@ def call_of(entry, kind, ranks):
     ends = re.search(r"(\d+)(?:->|<-)(\d+)", entry["profiling_name"]) if kind in ("send", "recv") else None
     if ends is not None:
         call["root"] = int(ends.group(2))
-    for key in ("op", "root", "send_counts", "recv_counts"):  # those of lockstep exec
+    for key in ("op", "root", "count", "send_counts", "recv_counts"):  # those of lockstep exec
         if key in entry:
             call[key] = entry[key]
     if not 0 <= call.get("root", -1 if kind in ("send", "recv") else 0) < size:
