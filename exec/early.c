@@ -1,5 +1,5 @@
-// Ranks that end before they take part, while the others wait for them to join; and runs in which
-// nothing moves for as long as --deadline says.
+// Ranks that end while the others wait for them outside of calls, most of all before they take part;
+// and runs in which nothing moves for as long as --deadline says.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static bool explain(ls_exec *exec, int who) {
     }
     ls_text_printf(&text, "rank %d ", who);
     ls_exec__describe_end(&text, child);
-    ls_text_puts(&text, " before it made a call");
+    ls_text_puts(&text, ls_exec__has_joined(exec, who) ? "" : " before it made a call");
     for (int r = 0; r < exec->child_count; r++) {
         int line = 0;
         if (exec->children[r].watch >= 0) {
@@ -90,18 +90,26 @@ static bool explain(ls_exec *exec, int who) {
     return true;
 }
 
+// How much the rank's end says: that of a rank that did not join, and of one that failed, more.
+static int weight_of(const ls_exec *exec, int rank) {
+    if (exec->children[rank].watch >= 0) {
+        return 0;
+    }
+    return 1 + (ls_exec__ended_early(exec, rank) ? 2 : 0) +
+           (exec->children[rank].status != 0 ? 1 : 0);
+}
+
 bool ls_exec__judge_early(ls_exec *exec, double quiet) {
     bool all_wait = ls_exec__all_rest(exec), failed = false;
-    int who = -1, living = 0;
+    int who = -1, most = 0, living = 0;
     if (exec->over || (exec->run != NULL && ls_remote_status(exec->run, NULL) != LS_OK)) {
         return false;
     }
     for (int r = 0; r < exec->options->processes && r < exec->child_count; r++) {
-        bool fails = ls_exec__ended_early(exec, r) && exec->children[r].status != 0;
-        if (ls_exec__ended_early(exec, r) && (who < 0 || (fails && !failed))) {
-            who = r;
-        }
-        failed = failed || fails;
+        const int weight = weight_of(exec, r);
+        who = weight > most ? r : who;
+        most = weight > most ? weight : most;
+        failed = failed || (ls_exec__ended_early(exec, r) && exec->children[r].status != 0);
         if (exec->children[r].watch >= 0) {
             living += 1;
             all_wait = all_wait && waits(exec, r);

@@ -45,10 +45,10 @@ bool ls_exec__ended_early(const ls_exec *exec, int rank) {
     return exec->children[rank].watch < 0 && !ls_exec__has_joined(exec, rank);
 }
 
-bool ls_exec__any_ended_early(const ls_exec *exec) {
+bool ls_exec__any_ended(const ls_exec *exec) {
     bool any = false;
     for (int r = 0; r < exec->options->processes && r < exec->child_count; r++) {
-        any = any || ls_exec__ended_early(exec, r);
+        any = any || exec->children[r].watch < 0;
     }
     return any;
 }
@@ -201,7 +201,7 @@ static bool judge_calls(ls_exec *exec) {
 bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
     bool open = exec->run != NULL && ls_remote_status(exec->run, NULL) == LS_OK;
     bool waits = exec->joining != NULL || (open && ls_remote_waited_for(exec->run)) ||
-                 ls_exec__any_ended_early(exec);
+                 ls_exec__any_ended(exec);
     if (exec->over || !waits || quiet < QUIET_SECONDS) {
         for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
             at->places = 0;

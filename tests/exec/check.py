@@ -43,6 +43,7 @@ CASES = {
     "python_none": None,
     "python_worlds": None,
     "python_op": ("collective.op_mismatch", [1], "op", 1, []),
+    "python_left": ("rank.exited_early", [1], "left", 1, []),
     "python_store": ("collective.missing_rank", [0], "store", 1, []),
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
     "asleep": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),

@@ -56,8 +56,10 @@ def main():
     own = BUG == "worlds"  # each makes one of its own
     check(NCCL.ncclCommInitRank(ctypes.byref(comm), 1 if own else RANKS, meet(RANK if own else 0), 0 if own else RANK))
     step(comm, memory, stream, 0)
-    if BUG == "store" and RANK != 2:
-        store.wait()  # MARK store
+    if BUG == "left" and RANK == 1:
+        sys.exit("rank 1 cannot go on")
+    if BUG == "left" or (BUG == "store" and RANK != 2):
+        store.wait()  # MARK store left
     step(comm, memory, stream, 2 if BUG == "op" and RANK == 1 else 0)
     check(NCCL.ncclCommDestroy(comm))
 
