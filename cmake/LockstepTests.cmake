@@ -86,7 +86,7 @@ function(lockstep_torch_test name packages script)
     add_test(NAME ${name} COMMAND ${python} "${PROJECT_SOURCE_DIR}/tests/with_torch.py" ${packages}
         "${CMAKE_CURRENT_SOURCE_DIR}/${script}" ${ARGN})
     get_filename_component(label ${name} DIRECTORY)
-    # Each starts processes that import torch, for minutes: they take turns, from the beginning on.
+    # Each starts processes that import torch, for minutes: they begin first.
     set_tests_properties(${name} PROPERTIES LABELS "${label};torch" SKIP_RETURN_CODE 77
-        PROCESSORS 2 RESOURCE_LOCK torch COST 100 ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
+        PROCESSORS 2 COST 100 ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()

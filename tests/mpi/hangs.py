@@ -17,7 +17,7 @@ from twins import clean_twin  # noqa: E402
 
 (lockstep, mpi_scenario, mpi_ranks, pipeline, pipeline_mpi, mpiexec, second_changes,
  source) = sys.argv[1:]
-HANG_SECONDS = 4
+HANG_SECONDS = 2
 END_SECONDS = 900
 WORKERS = 6
 HANGS, EAGER, SURVIVES, ENDED = "hangs", "eager", "survives", "is ended"
