@@ -1,4 +1,4 @@
-// Ranks that end while the others wait for them outside of calls, most of all before they take part;
+// Ranks that end while the others wait for them outside of calls, most often before they take part;
 // and runs in which nothing moves for as long as --deadline says.
 #include <errno.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 // The calls of each rank, as the analyzer of PyTorch's flight recorder reads it
 // (torch.distributed.flight_recorder, version 2.10 of the format): PREFIX0, PREFIX1, ..., a pickle
 // for each rank. The analyzer knows kinds, sizes, dtypes and states. Beside those each call has the
-// keys comm and comm_ranks (the communicator of a message), op, count, root (or peer), queue, batch,
-// thread_id and the counts of members, and a rank that ended before the run did has `ended`:
-// python/lockstep/dumps.py reads them.
+// keys comm and comm_ranks (the communicator of a message), op, count, root (or peer), queue,
+// batch, thread_id and the counts of members, and a rank that ended before the run did has
+// `ended`: python/lockstep/dumps.py reads them.
 //
 // A message is an entry of a group of its two ranks, which holds the messages of one direction
 // alone: there the n-th send meets the n-th receive, as NCCL has it, whatever else the ranks call.

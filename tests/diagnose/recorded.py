@@ -9,7 +9,7 @@ import tempfile
 
 from dumps import run_scenario
 
-HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded")
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "hung")
 # folder: (finding of the flight recorder, its ranks, finding of RAS)
 JOBS = {
     "size": ("collective.count_mismatch", [1], None), "dtype": ("collective.dtype_mismatch", [1], None),
