@@ -7,7 +7,7 @@ million parameters with DDP and AdamW in host memory, and prints the processor t
 - in a step that compares values, as each of the first ten and ever fewer later ones do;
 
 and the cost over the first 100 and 1,000 steps. Processor time of all threads of a rank: other programs disturb it little.
-Torch is the Python's own that runs this.
+Torch is the Python's own that runs this. --observe: on a GPU for each rank, over the real NCCL; wall time of a step.
 """
 import argparse
 import os
@@ -21,7 +21,7 @@ HERE = os.path.abspath(__file__)
 KINDS = ("off", "none", "compared")
 
 
-def gpt(small):
+def gpt(small, device):
     import torch
     from torch import nn
 
@@ -48,13 +48,13 @@ def gpt(small):
             self.head = nn.Linear(width, words, bias=False)
 
         def forward(self, ids):
-            return self.head(self.norm(self.blocks(self.tokens(ids) + self.places(torch.arange(ids.shape[1])))))
+            return self.head(self.norm(self.blocks(self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=device)))))
 
     torch.manual_seed(0)
-    return Gpt(), words
+    return Gpt().to(device), words
 
 
-def train(kind, steps, small):
+def train(kind, steps, small, observe):
     import torch
     import torch.distributed as dist
     from lockstep import watch
@@ -64,24 +64,32 @@ def train(kind, steps, small):
     elif kind == "compared":
         watch.is_noted = lambda step: True
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    model, words = gpt(small)
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if observe else torch.device("cpu")
+    if observe:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if observe else "gloo")
+    model, words = gpt(small, device)
     wrapped = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=1e-4)
     torch.manual_seed(dist.get_rank())
+    clock = time.perf_counter if observe else time.process_time
     for at in range(steps + 1):  # the first one makes the optimizer's state
-        ids = torch.randint(0, words, (4, 128))
-        began = time.process_time()
+        ids = torch.randint(0, words, (4, 128)).to(device)
+        began = clock()
         torch.nn.functional.cross_entropy(wrapped(ids).flatten(0, 1), ids.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
+        if observe:
+            torch.cuda.synchronize()
         if at > 0:
-            print(f"TIME {time.process_time() - began:.6f} {sum(one.numel() for one in model.parameters())}", flush=True)
+            print(f"TIME {clock() - began:.6f} {sum(one.numel() for one in model.parameters())}", flush=True)
 
 
 def measure(given, kind):
-    words = [given.lockstep, "exec", "-n", str(given.ranks), "--start", "fork", "--watch", "off" if kind == "off" else "default", "--",
-             sys.executable, HERE, "--train", kind, "--steps", str(given.steps), *(["--small"] if given.small else [])]
+    start = ["--observe"] if given.observe else ["--start", "fork"]
+    words = [given.lockstep, "exec", "-n", str(given.ranks), *start, "--watch", "off" if kind == "off" else "default", "--",
+             sys.executable, HERE, "--train", kind, "--steps", str(given.steps), *(["--small"] if given.small else []),
+             *(["--observe"] if given.observe else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = re.findall(r"TIME (\S+) (\d+)", done.stdout)
     if done.returncode != 0 or len(found) != given.ranks * given.steps:
@@ -96,17 +104,18 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--observe", action="store_true")
     parser.add_argument("--train", choices=KINDS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.train:
-        return train(given.train, given.steps, given.small)
+        return train(given.train, given.steps, given.small, given.observe)
     times, size = {kind: [] for kind in KINDS}, 0
     for _ in range(given.rounds):
         for kind in KINDS:
             seconds, size = measure(given, kind)
             times[kind] += seconds
     off, none, every = (statistics.median(times[kind]) for kind in KINDS)
-    print(f"{size:,} parameters, {given.ranks} ranks, processor seconds of a step: watches off {off:.3f}, "
+    print(f"{size:,} parameters, {given.ranks} ranks, {'wall' if given.observe else 'processor'} seconds of a step: watches off {off:.3f}, "
           f"nothing compared {none:.3f} ({none / off - 1:+.1%}), compared {every:.3f} ({every / off - 1:+.1%})")
     for steps, compared in ((100, 19), (1000, 28)):
         print(f"over {steps:,} steps, {compared} compared: {((steps - compared) * none + compared * every) / steps / off - 1:+.1%}")

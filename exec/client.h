@@ -106,7 +106,9 @@ typedef struct ls_client_item {
     const void *data;   // of a tensor, in one piece; NULL: a text
     uint64_t count;     // its elements
     uint32_t dtype;
-    uint32_t unused;
+    // 1: in place of the elements, data is eight bytes of their digest and the LS_WIRE_SAMPLES
+    // elements that a note has.
+    uint32_t digested;
 } ls_client_item;
 
 typedef struct ls_client_note {

@@ -120,7 +120,7 @@ const char *ls_client_layout(void) {
     }
     length += snprintf(text + length, sizeof text - (size_t)length,
                        "\nitem %d %d %d %d %d %d %d\nnote %d %d %d %d %d %d %d %d", TO(name),
-                       TO(shown), TO(data), TO(count), TO(dtype), TO(unused),
+                       TO(shown), TO(data), TO(count), TO(dtype), TO(digested),
                        (int)sizeof(ls_client_item), OF(finding), OF(key), OF(about), OF(members),
                        OF(count), OF(flags), OF(step), (int)sizeof(ls_client_note));
     (void)snprintf(text + length, sizeof text - (size_t)length, "\nconstants %u %llu %d %d %d",

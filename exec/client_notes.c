@@ -6,6 +6,8 @@
 #include "collectives/finding.h"
 #include "exec/client.h"
 
+#define DIGEST_BYTES 8u
+
 typedef struct note_message {
     ls_wire_note note;
     char bytes[LS_WIRE_MESSAGE_MAX - sizeof(ls_wire_note)];
@@ -31,12 +33,16 @@ static ls_wire_item item_of(const ls_client_item *from) {
     }
     item.dtype = from->dtype;
     item.count = from->count;
-    size_t size = ls_dtype_bytes((ls_dtype)from->dtype);
-    item.hash = ls_hash(item.hash, from->data, (size_t)from->count * size);
+    const size_t size = ls_dtype_bytes((ls_dtype)from->dtype);
+    const bool digested = from->digested != 0;
+    item.hash = ls_hash(item.hash, from->data,
+                        digested ? DIGEST_BYTES : (size_t)from->count * size);
     for (uint64_t i = 0; i < LS_WIRE_SAMPLES && from->count > 0; i++) {
         uint64_t at = from->count > LS_WIRE_SAMPLES ? i * (from->count - 1) / (LS_WIRE_SAMPLES - 1)
                                                     : i % from->count;
-        memcpy(item.samples[i], (const char *)from->data + at * size, size);
+        const char *sample = (const char *)from->data;
+        sample += digested ? DIGEST_BYTES + i * size : at * size;
+        memcpy(item.samples[i], sample, size);
     }
     return item;
 }

@@ -26,7 +26,7 @@ class Call(ctypes.Structure):
 
 class Item(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("shown", c_char_p), ("data", c_void_p), ("count", c_uint64), ("dtype", c_uint32),
-                ("unused", c_uint32)]
+                ("digested", c_uint32)]
 
 
 class Note(ctypes.Structure):

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 
 from lockstep import torch_client as client
+from lockstep import watch_device
 from lockstep import watch_steps as steps
 
 EXCUSED, STALE = 1, 2  # flags of a note (exec/wire.h)
@@ -75,10 +76,23 @@ def _value(items, kept, name, tensor):
     number, times = types().get(tensor.dtype, (None, 1))
     if number is None:
         return
-    whole = tensor.contiguous().cpu()
+    digested = watch_device.takes(tensor)
+    whole = tensor if digested else tensor.contiguous().cpu()
     kept.append(whole)
-    items.append(client.Item(name=name.encode(), shown=str(list(whole.shape)).encode(), count=whole.numel() * times,
-                             dtype=number, data=ctypes.c_void_p(whole.data_ptr() or None)))
+    items.append(client.Item(name=name.encode(), shown=str(list(whole.shape)).encode(), count=whole.numel() * times, dtype=number,
+                             digested=digested, data=None if digested else ctypes.c_void_p(whole.data_ptr() or None)))
+
+
+def _digest(items, kept):
+    """Gives the items of tensors on GPUs their digests, all of a device at once."""
+    places = {}
+    for item, tensor in zip(items, kept):
+        if item.digested:
+            places.setdefault(tensor.device, []).append((item, tensor))
+    for of in places.values():
+        for (item, _), data in zip(of, watch_device.digests([tensor for _, tensor in of])):
+            kept.append(data)
+            item.data = ctypes.cast(data, ctypes.c_void_p).value
 
 
 def _text(name, shown):
@@ -223,6 +237,7 @@ class _Stepper:
             for what, value in sorted(state.get(parameter, {}).items()):
                 if isinstance(value, torch.Tensor) and value.numel() > 1:
                     _value(items, kept, f"{what} of {name}", value)
+        _digest(items, kept)
         client.get().note(DIVERGED, self._key(one), self._about(one), one.members, step=step, items=items,
                           flags=flags | (EXCUSED if one.excused else 0))
 

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep import torch_client as client
+from lockstep import watch_device
 
 HINT, APART = 4, 8  # flags of a note (exec/wire.h)
 WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced", "data.repeated", "data.differs",
@@ -280,19 +281,24 @@ def looks_at_values(optimizer, named, step):
     """The gradients and weights that an optimizer has."""
     if _state["nan"] or getattr(optimizer, "found_inf", None) is not None:
         return
+    looked = []
     for name, parameter in named:
-        gradient = parameter.grad
-        if gradient is not None and _has_nan(gradient) and not _scales():
-            _state["nan"] = True
-            tell(NAN, f"the gradient of {name} is NaN on rank {dist.get_rank()} in step {step + 1}, and the loss is not\n")
-            return
-        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
-        if _plain(local) and local.is_floating_point() and not bool(torch.isfinite(local.detach().sum())) and \
-                not bool(torch.isfinite(local).all()):
-            _state["nan"] = True
-            is_nan = bool(torch.isnan(local).any())
-            tell(NAN if is_nan else INF, f"{name} has {'NaN' if is_nan else 'an infinity'} on rank {dist.get_rank()} after step {step}\n")
-            return
+        for what, tensor in (("gradient", parameter.grad), ("weight", parameter.detach())):
+            local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+            if local is not None and _plain(local) and local.is_floating_point():
+                looked.append((what, name, local))
+    rank = dist.get_rank()
+    while (at := watch_device.not_finite([local for _, _, local in looked])) is not None:
+        (what, name, local), looked = looked[at], looked[at + 1:]
+        is_nan = bool(torch.isnan(local).any())
+        if what == "gradient" and is_nan and not _scales():
+            tell(NAN, f"the gradient of {name} is NaN on rank {rank} in step {step + 1}, and the loss is not\n")
+        elif what == "weight" and not bool(torch.isfinite(local).all()):
+            tell(NAN if is_nan else INF, f"{name} has {'NaN' if is_nan else 'an infinity'} on rank {rank} after step {step}\n")
+        else:
+            continue
+        _state["nan"] = True
+        return
 
 
 # ---- Data ---------------------------------------------------------------------------------------

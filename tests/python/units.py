@@ -11,7 +11,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 import lockstep  # noqa: E402
-from lockstep import capturing, names, tensor_files, torch_backend  # noqa: E402
+from lockstep import capturing, names, tensor_files, torch_backend, watch_device  # noqa: E402
 
 
 def refused(call, *arguments):
@@ -29,6 +29,29 @@ def backends():
     for asked, made in (("gloo", "lockstep"), ("NCCL", "lockstep"), ("undefined", "lockstep"), ("mpi", None), ("cuda:nccl", None),
                         ("cpu:gloo,cuda:nccl", "lockstep"), ("cpu:mpi,cuda:nccl", None)):
         assert lockstep._replaced(asked) == made, asked
+
+
+def digests():
+    """Of a tensor on a GPU: equal for equal values alone, with the elements that a note samples."""
+    torch.manual_seed(3)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int8, torch.bool, torch.complex64):
+        for shape in ((0,), (3,), (8,), (70, 5)):
+            one = torch.randn(shape).mul(50).to(dtype)
+            data = [bytes(kept.raw[:-1]) for kept in watch_device.digests([one, one.clone(), one.t() if one.dim() == 2 else one])]
+            assert data[0] == data[1], (dtype, shape)
+            assert shape != (70, 5) or data[0] != data[2] or dtype == torch.bool, (dtype, shape)
+            words = torch.view_as_real(one).reshape(-1) if dtype.is_complex else one.reshape(-1)
+            size, count = words.element_size(), words.numel()
+            places = [at * (count - 1) // 7 if count > 8 else at % count for at in range(8)] if count else []
+            expected = b"".join(bytes(words[at:at + 1].view(torch.uint8).tolist()) for at in places)
+            assert data[0][8:8 + 8 * size] == (expected or bytes(8 * size)), (dtype, shape)
+            for at in range(min(count, 20)):
+                changed = words.clone()
+                changed[at] = 1 - changed[at] if dtype != torch.bool else ~changed[at]
+                other = watch_device.digests([changed])[0].raw[:8]
+                assert other != watch_device.digests([words])[0].raw[:8] or changed.equal(words), (dtype, shape, at)
+    values = [torch.ones(3), torch.tensor([1.0, float("inf")]), torch.tensor([float("nan")])]
+    assert [watch_device.not_finite(values[:1]), watch_device.not_finite(values), watch_device.not_finite([])] == [None, 1, None]
 
 
 def files():
@@ -398,7 +421,7 @@ def capture_ends():
         entries, values, _ = read(folder)
         assert {"step 0 input 0", "step 0 input 0 (call 1)", "step 0 forward 0 (call 1)", "step 0 input model"} <= set(entries), entries.keys()
         assert floats(values["step 0 backward model"]) == [0.5, 0, 0, 1]
-        assert "made" not in entries["step 0 gradient 0.weight"] and floats(values["step 0 gradient 0.bias"]) == model[0].bias.grad.tolist()
+        assert "made" not in entries["step 0 gradient 0.weight"] and "step 0 gradient 0.bias" not in values, entries.keys()  # changed by hand
         assert floats(values["end buffer 1.running_mean"]) == model[1].running_mean.tolist() and "end buffer 1.running_var" in values
         assert entries["buffer 1.running_mean"]["moves"] is True and "end parameter 0.bias" in values
         assert entries["end parameter 0.weight"]["as"] == "parameter 0.weight" and "end parameter 0.weight" not in values
@@ -511,7 +534,7 @@ def capture_stages():
 
 
 def main():
-    for test in (backends, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, splits, lists,
+    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, splits, lists,
                  lists_of_blocks, refusals, captures, capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages):
         test()
     return 0
