@@ -1,15 +1,17 @@
 """Tensors in a GPU's memory, as their digests: the GPU reads them, and a few bytes of each come to the host at once."""
 
 import ctypes
+import math
 import os
 
 import torch
 
 SAMPLES = 8  # LS_WIRE_SAMPLES (exec/wire.h)
 PIECE = 1 << 22  # elements that are read at once: the memory that a digest needs
+NORMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _FACTOR, _MIX = -7046029254386353131, 6364136223846793005  # odd
-_factors = {}  # of a device
+_factors, _places = {}, {}  # of a device; of a number of elements on a device
 
 
 def takes(tensor):
@@ -23,37 +25,55 @@ def _factors_of(device):
     return _factors[device]
 
 
-def _row(tensor):
-    """The digest of all elements, then those of them that a note has. Modulo 2^64: a sum of the elements, each times an odd
-    number of its place, so that no other value in one place gives the same."""
-    words = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    words = words.contiguous().reshape(-1).view(_WORDS[words.element_size()])
-    digest = torch.zeros((), dtype=torch.int64, device=words.device)
-    for piece in words.split(PIECE):
-        digest = digest * _MIX + (piece.to(torch.int64) * _factors_of(words.device)[:piece.numel()]).sum()
-    if not words.numel():
-        return digest.expand(SAMPLES + 1)
-    places, last = torch.arange(SAMPLES, device=words.device), words.numel() - 1
-    places = places * last // (SAMPLES - 1) if words.numel() > SAMPLES else places % words.numel()
-    return torch.cat([digest.view(1), words[places].to(torch.int64)])
+def _places_of(count, device):
+    """The elements that a note has."""
+    if (count, device) not in _places:
+        places = torch.arange(SAMPLES, device=device)
+        _places[count, device] = places * (count - 1) // (SAMPLES - 1) if count > SAMPLES else places % count
+    return _places[count, device]
+
+
+def _sum(words):
+    """Of the elements, modulo 2^64, each times an odd number of its place: no other value in one place gives the same."""
+    factors = _factors_of(words.device)
+    sums = [(piece.to(torch.int64) * factors[:piece.numel()]).sum() for piece in words.split(PIECE)] if words.numel() > PIECE else \
+        [(words.to(torch.int64) * factors[:words.numel()]).sum()]
+    total = sums[0]
+    for one in sums[1:]:
+        total = total * _MIX + one
+    return total
 
 
 def digests(tensors):
-    """Of tensors on one device: for each the bytes that an item with `digested` takes, in memory that the caller keeps."""
-    made = []
-    for tensor, row in zip(tensors, torch.stack([_row(tensor) for tensor in tensors]).tolist() if tensors else []):
-        size = tensor.element_size() // (2 if tensor.is_complex() else 1)
+    """Of tensors on one device: for each the bytes that an item with `digested` takes, in memory that the caller keeps. The
+    host waits for the GPU once for each size of elements."""
+    made, by_size = [None] * len(tensors), {}
+    for at, tensor in enumerate(tensors):
+        words = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        words = words.contiguous().reshape(-1).view(_WORDS[words.element_size()])
+        if words.numel():
+            by_size.setdefault(words.element_size(), []).append((at, words))
+        else:
+            made[at] = ctypes.create_string_buffer(8 + 16 * SAMPLES)
+    for size, of in by_size.items():
+        samples = torch.stack([words[_places_of(words.numel(), words.device)] for _, words in of]).to(torch.int64)
+        rows = torch.cat([torch.stack([_sum(words) for _, words in of]).unsqueeze(1), samples], dim=1).tolist()
         mask = (1 << 8 * size) - 1
-        made.append(ctypes.create_string_buffer(row[0].to_bytes(8, "little", signed=True) + b"".join(
-            (word & mask).to_bytes(size, "little") for word in row[1:])))
+        for (at, _), row in zip(of, rows):
+            made[at] = ctypes.create_string_buffer(row[0].to_bytes(8, "little", signed=True) + b"".join(
+                (word & mask).to_bytes(size, "little") for word in row[1:]))
     return made
 
 
 def not_finite(tensors):
-    """The first of these tensors whose sum is NaN or infinite; None: none. Reads each device once."""
-    finite = {}
+    """The first of these tensors that may have a NaN or an infinity, by its norm; None: none has. Waits for each device once."""
+    alike = {}
     for at, tensor in enumerate(tensors):
-        finite.setdefault(tensor.device, []).append((at, torch.isfinite(tensor.detach().sum())))
-    bad = [at for of in finite.values()
-           for (at, _), is_finite in zip(of, torch.stack([one for _, one in of]).tolist()) if not is_finite]
+        alike.setdefault((tensor.device, tensor.dtype), []).append((at, tensor.detach()))
+    norms = {}
+    for (device, _), of in alike.items():
+        found = torch._foreach_norm([tensor for _, tensor in of]) if of[0][1].dtype in NORMED else [tensor.sum() for _, tensor in of]
+        norms.setdefault(device, []).extend((at, norm.float()) for (at, _), norm in zip(of, found))
+    bad = [at for of in norms.values() for (at, _), norm in zip(of, torch.stack([norm for _, norm in of]).tolist())
+           if not math.isfinite(norm)]
     return min(bad, default=None)
