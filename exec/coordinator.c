@@ -144,6 +144,7 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
     const bool stuck =
         ls_remote_undecided(exec->run) || (ls_remote_stuck(exec->run) && exec->jobs == NULL);
     if (!(stuck && quiet > SETTLE_SECONDS && ls_remote_explain(exec->run)) && late) {
+        ls_exec__place_running(exec);
         (void)(ls_exec__explain_data(exec, false) || ls_remote_explain(exec->run) ||
                ls_exec__explain_joining(exec));
     }

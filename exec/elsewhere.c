@@ -198,6 +198,15 @@ static bool judge_calls(ls_exec *exec) {
     return any && ls_remote_explain(exec->run);
 }
 
+void ls_exec__place_running(const ls_exec *exec) {
+    for (int r = 0; r < exec->rank_count && ls_remote_waited_for(exec->run); r++) {
+        const ls_exec_process *process = process_of(exec, r);
+        if (ls_remote_runs(exec->ranks[r].rank) && process != NULL && process->places > 0) {
+            ls_remote_elsewhere(exec->ranks[r].rank, process->place_file, process->place_line);
+        }
+    }
+}
+
 bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
     bool open = exec->run != NULL && ls_remote_status(exec->run, NULL) == LS_OK;
     bool waits = exec->joining != NULL || (open && ls_remote_waited_for(exec->run)) ||

@@ -306,6 +306,8 @@ const ls_exec_process *ls_exec__own_process(const ls_exec *exec, int rank);
 bool ls_exec__has_joined(const ls_exec *exec, int rank);   // a communicator
 bool ls_exec__ended_early(const ls_exec *exec, int rank);  // before it joined one
 bool ls_exec__any_ended(const ls_exec *exec);              // a process of a rank
+// The deadline is over: ranks that have said where they are wait there, whatever their threads do.
+void ls_exec__place_running(const ls_exec *exec);
 int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message);
 // The thread of the process, made known; NULL with a sentence: no memory.
 ls_exec_caller *ls_exec__caller(ls_exec_process *process, uint32_t thread);
