@@ -35,8 +35,8 @@ static ls_wire_item item_of(const ls_client_item *from) {
     item.count = from->count;
     const size_t size = ls_dtype_bytes((ls_dtype)from->dtype);
     const bool digested = from->digested != 0;
-    item.hash = ls_hash(item.hash, from->data,
-                        digested ? DIGEST_BYTES : (size_t)from->count * size);
+    item.hash =
+        ls_hash(item.hash, from->data, digested ? DIGEST_BYTES : (size_t)from->count * size);
     for (uint64_t i = 0; i < LS_WIRE_SAMPLES && from->count > 0; i++) {
         uint64_t at = from->count > LS_WIRE_SAMPLES ? i * (from->count - 1) / (LS_WIRE_SAMPLES - 1)
                                                     : i % from->count;
