@@ -195,9 +195,12 @@ static json_t *differences(const ls_call *own, const ls_call *base, int size) {
 
 static void describe_collective(const steps *s, json_t *step, const ls_call *base, int group) {
     const ls_collective *collective = ls_collective_of(base->kind);
-    if (!is_world(s->history, &s->history->groups[group]) ||
-        !json_equal(json_array_get(ranks_of(s, group), 0), json_integer(0))) {
-        set(step, "ranks", ranks_of(s, group));
+    json_t *ranks = ranks_of(s, group);
+    if (is_world(s->history, &s->history->groups[group]) &&
+        json_integer_value(json_array_get(ranks, 0)) == 0) {
+        json_decref(ranks);
+    } else {
+        set(step, "ranks", ranks);
     }
     if (has_data(base)) {
         set(step, "count", json_integer((json_int_t)base->count));
