@@ -11,16 +11,24 @@
 
 #define LOOKAHEAD 64
 
+// Calls of a rank that begin one after another.
+typedef struct queue {
+    uint64_t name;
+    int unmet;  // posted calls that have not met
+} queue;
+
 typedef struct posted {
     ls_history_call *call;
-    ls_request *request;  // NULL: not posted
+    queue *in;  // NULL: of no queue
 } posted;
 
 typedef struct rank_state {
     ls_rank *rank;
     ls_rank_comm **handles;  // [group_count]; NULL: it is not in the group
     posted *calls;           // [call_count]
-    int next;                // that is to be posted
+    queue *queues;           // [queue_count] at most as many as calls
+    int queue_count;
+    int next;  // that is to be posted
 } rank_state;
 
 typedef struct matching {
@@ -47,8 +55,10 @@ static void complete(matching *m) {
     for (int i = 0; i < count; i++) {
         posted *of = ls_remote_owner(m->met[i]);
         of->call->met = true;
+        if (of->in != NULL) {
+            of->in->unmet -= 1;
+        }
         ls_remote_release(m->met[i]);
-        of->request = NULL;
     }
     m->met_count = 0;
 }
@@ -92,6 +102,19 @@ static int member_among(const ls_history *history, const ls_history_group *group
     return history->ranks[group->ranks[root]].known ? member : -1;
 }
 
+static queue *find_queue(rank_state *rank, uint64_t name) {
+    for (int i = 0; i < rank->queue_count && name != 0; i++) {
+        if (rank->queues[i].name == name) {
+            return &rank->queues[i];
+        }
+    }
+    if (name == 0) {
+        return NULL;
+    }
+    rank->queues[rank->queue_count] = (queue){.name = name};
+    return &rank->queues[rank->queue_count++];
+}
+
 static int open_run(matching *m, const ls_spmd_options *options, const ls_remote *remote) {
     ls_history *history = m->history;
     size_t calls = 0;
@@ -104,9 +127,13 @@ static int open_run(matching *m, const ls_spmd_options *options, const ls_remote
             ls_arena_alloc(m->arena, (size_t)history->group_count + 1, sizeof *rank->handles);
         rank->calls =
             ls_arena_alloc(m->arena, (size_t)history->ranks[r].call_count + 1, sizeof *rank->calls);
+        rank->queues = ls_arena_alloc(m->arena, (size_t)history->ranks[r].call_count + 1,
+                                      sizeof *rank->queues);
         calls += (size_t)history->ranks[r].call_count;
-        for (int i = 0; rank->calls != NULL && i < history->ranks[r].call_count; i++) {
-            rank->calls[i].call = &history->ranks[r].calls[i];
+        const bool room = rank->calls != NULL && rank->queues != NULL;
+        for (int i = 0; room && i < history->ranks[r].call_count; i++) {
+            ls_history_call *call = &history->ranks[r].calls[i];
+            rank->calls[i] = (posted){.call = call, .in = find_queue(rank, call->queue)};
         }
     }
     m->met = ls_arena_alloc(m->arena, calls + 1, sizeof *m->met);
@@ -119,15 +146,6 @@ static int open_run(matching *m, const ls_spmd_options *options, const ls_remote
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
-static bool is_held(const rank_state *rank, const ls_history_call *call) {
-    for (int i = rank->next - 1; i >= 0 && call->queue != 0; i--) {
-        if (rank->calls[i].request != NULL && rank->calls[i].call->queue == call->queue) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int post_one(matching *m, rank_state *rank, posted *of) {
     const ls_history_group *group = &m->history->groups[of->call->group];
     ls_rank_comm *handle = rank->handles[of->call->group];
@@ -146,7 +164,9 @@ static int post_one(matching *m, rank_state *rank, posted *of) {
     ls_request *request = NULL;
     // A finding is the run's status, not an error of ours.
     const int status = ls_remote_post(&request, handle, &made);
-    of->request = status == LS_OK ? request : NULL;
+    if (status == LS_OK && request != NULL && of->in != NULL) {
+        of->in->unmet += 1;
+    }
     return status == LS_ERR_MEMORY ? status : LS_OK;
 }
 
@@ -156,7 +176,8 @@ static int post_rank(bool *any, matching *m, int number) {
     const int count = m->history->ranks[number].call_count;
     while (rank->next < count && ls_remote_status(m->run, NULL) == LS_OK) {
         const ls_history_call *first = rank->calls[rank->next].call;
-        if (is_held(rank, first) && !ls_remote_undecided(m->run)) {
+        const queue *in = rank->calls[rank->next].in;
+        if (in != NULL && in->unmet > 0 && !ls_remote_undecided(m->run)) {
             return LS_OK;
         }
         const bool batch = first->batch != 0;

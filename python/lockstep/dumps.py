@@ -10,6 +10,8 @@ Python's standard library is all that it needs.
 """
 
 import ast
+import functools
+import gc
 import io
 import json
 import os
@@ -147,18 +149,25 @@ class Group:
         self.agreed = 0     # calls that are not listed, since all members have made them
 
 
+@functools.lru_cache(maxsize=None)
+def ranks_in(name, text):
+    """The ranks of a process group, which a dump has as "[0, 1]"."""
+    try:
+        ranks = tuple(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise Unusable(f"the ranks of process group '{name}' are not listed") from error
+    if not ranks or len(set(ranks)) != len(ranks) or not all(isinstance(rank, int) and 0 <= rank < 65536 for rank in ranks):
+        raise Unusable(f"process group '{name}' has the ranks {list(ranks)}")
+    return ranks
+
+
 def group_of(groups, dump, entry):
     name, description = (list(entry.get("process_group") or []) + ["", ""])[:2]
     config = dump.get("pg_config") or {}
     own = config.get(name) or config.get(str(entry.get("pg_id"))) or {}
     if "comm_ranks" in entry:  # lockstep exec's, whose messages have groups of their own
         name, description, own = entry["comm"], entry["comm"], {"ranks": entry["comm_ranks"]}
-    try:
-        ranks = tuple(ast.literal_eval(own["ranks"]) if isinstance(own["ranks"], str) else own["ranks"])
-    except (KeyError, ValueError, SyntaxError, TypeError) as error:
-        raise Unusable(f"the ranks of process group '{name}' are not listed") from error
-    if not ranks or len(set(ranks)) != len(ranks) or not all(isinstance(rank, int) and 0 <= rank < 65536 for rank in ranks):
-        raise Unusable(f"process group '{name}' has the ranks {list(ranks)}")
+    ranks = ranks_in(name, str(own.get("ranks")))
     told = {"default_pg": "world", "undefined": ""}.get(description, description) or f"group {name}"
     return groups.setdefault((name, ranks), Group(told, ranks))
 
@@ -239,10 +248,10 @@ def drop_stale(groups, ranks):
 
 
 def write_flight(groups, ranks):
-    present = [group for group in groups.values()]
-    calls = {}
+    present, calls = list(groups.values()), {}
+    numbers = {id(group): number for number, group in enumerate(present)}
     for rank, kept in sorted(ranks.items()):
-        calls[rank] = {"calls": [dict(call, group=present.index(group)) for group, call in kept["calls"] if "dropped" not in call]}
+        calls[rank] = {"calls": [dict(call, group=numbers[id(group)]) for group, call in kept["calls"] if "dropped" not in call]}
         if kept["ended"]:
             calls[rank]["ended"] = str(kept["ended"])
     return present, calls
@@ -309,6 +318,7 @@ def read(paths):
 
 def main():
     out, paths = sys.argv[1], sys.argv[2:]
+    gc.disable()  # nothing here has cycles, and there are millions of values
     try:
         history = read(paths)
     except Unusable as error:
