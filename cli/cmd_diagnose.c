@@ -55,7 +55,7 @@ static int add_case(ls_results *results, const ls_history *history, const ls_spm
     const bool pass = count == 0, empty = calls == 0;
     ls_case_result row = {.name = args->count == 1 ? args->values[0] : "dumps",
                           .file = args->values[0],
-        .backend = "dumps",
+                          .backend = "dumps",
                           .pass = pass,
                           .class_ = pass ? LS_CLASS_CHECKED : LS_CLASS_FINDING,
                           .findings = findings,

@@ -287,14 +287,14 @@ def looks_at_values(optimizer, named, step):
             local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
             if local is not None and _plain(local) and local.is_floating_point():
                 looked.append((what, name, local))
-    rank = dist.get_rank()
     while (at := watch_device.not_finite([local for _, _, local in looked])) is not None:
         (what, name, local), looked = looked[at], looked[at + 1:]
         is_nan = bool(torch.isnan(local).any())
         if what == "gradient" and is_nan and not _scales():
-            tell(NAN, f"the gradient of {name} is NaN on rank {rank} in step {step + 1}, and the loss is not\n")
+            tell(NAN, f"the gradient of {name} is NaN on rank {dist.get_rank()} in step {step + 1}, and the loss is not\n")
         elif what == "weight" and not bool(torch.isfinite(local).all()):
-            tell(NAN if is_nan else INF, f"{name} has {'NaN' if is_nan else 'an infinity'} on rank {rank} after step {step}\n")
+            tell(NAN if is_nan else INF,
+                 f"{name} has {'NaN' if is_nan else 'an infinity'} on rank {dist.get_rank()} after step {step}\n")
         else:
             continue
         _state["nan"] = True
