@@ -9,8 +9,8 @@ typedef struct ls_history_call {
     int group;
     ls_call call;  // without communicator, rank, number and buffers; counts are the history's
     uint64_t thread;
-    uint64_t queue;  // of its rank: calls of one begin one after another; 0: of none
-    uint64_t batch;  // calls of one begin together; 0: alone
+    uint64_t queue;  // calls of one queue of a rank begin one after another; 0: no queue
+    uint64_t batch;  // calls of one batch begin together; 0: no batch
     bool completed;
     bool started;  // on its GPU; completed calls are
     bool met;      // ls_history_explain: with those of all other members
@@ -37,7 +37,7 @@ typedef struct ls_history {
     int group_count;
     ls_history_rank *ranks;  // [rank_count], by their number
     int rank_count;
-    const char **notes;  // [note_count] sentences: what is not compared
+    const char **notes;  // [note_count] sentences about calls that are not compared
     int note_count;
 } ls_history;
 

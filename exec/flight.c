@@ -30,7 +30,7 @@ typedef struct note {
     ls_op op;
     int root;
     size_t count;
-    uint64_t stream;  // 0: of none
+    uint64_t stream;  // 0: no stream
     uint64_t thread;
     uint64_t batch;  // calls that begin together; 0: alone
     ls_exec_flight_state state;

@@ -83,7 +83,7 @@ def rank_of(path, dump):
         return dump["rank"]
     number = re.search(r"(\d+)(\.json)?$", os.path.basename(path))
     if number is None:
-        raise Unusable(f"'{path}': whose rank it is cannot be told: its name must end in the rank's number")
+        raise Unusable(f"'{path}': its name must end in the number of its rank")
     return int(number.group(1))
 
 
@@ -107,14 +107,12 @@ def place_of(frames):
     return frame.get("filename", ""), frame.get("line", 0)
 
 
-def count_of(kind, sent, received, size):
-    """Elements as NCCL counts them; None: it differs from rank to rank. torch lists what a rank receives from a scatter as
+def count_of(kind, sent, received):
+    """Elements as NCCL counts them. The splits of all_to_all are not in a dump, and its totals differ between ranks. torch lists what a rank receives from a scatter as
     its input, and what the root sends as the output."""
     if kind in ("reduce_scatter", "recv"):
         return received
-    if kind == "all_to_all":
-        return sent // size if sent == received and sent % size == 0 else None
-    return 0 if kind == "barrier" else sent
+    return 0 if kind in ("barrier", "all_to_all") else sent
 
 
 def call_of(entry, kind, ranks):
@@ -123,7 +121,7 @@ def call_of(entry, kind, ranks):
     sent, received = elements(entry.get("input_sizes")), elements(entry.get("output_sizes"))
     dtypes = entry.get("output_dtypes" if kind == "recv" else "input_dtypes") or ["Float"]
     file, line = place_of(entry.get("frames"))
-    call = {"kind": kind, "count": count_of(kind, sent, received, size), "dtype": WIDTHS.get(dtypes[0], dtypes[0]),
+    call = {"kind": kind, "count": count_of(kind, sent, received), "dtype": WIDTHS.get(dtypes[0], dtypes[0]),
             "state": entry.get("state") or "scheduled", "file": file, "line": line, "batch": entry.get("batch", 0),
             "thread": str(entry.get("thread_id") or "")}
     ends = re.search(r"(\d+)(?:->|<-)(\d+)", entry["profiling_name"]) if kind in ("send", "recv") else None

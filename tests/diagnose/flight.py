@@ -89,7 +89,7 @@ HANGS = {
 def healthy(rank):
     pipeline = [entry("send 0->1" if rank == 2 else "recv 1<-0", 8, group=PAIR)] if rank >= 2 else []
     return dump(steps(rank) + [entry("_all_gather_base", 16, 64), entry("_reduce_scatter_base", 64, 16), entry("broadcast", 8),
-                               entry("all_to_all", 10 + rank, 13 - rank), entry("gather", 4, 16 if rank == 0 else 0),
+                               entry("all_to_all", 10 + rank, 13 - rank), entry("all_to_all", 8, 8 + 4 * (rank > 1)), entry("gather", 4, 16 if rank == 0 else 0),
                                entry("all_reduce_barrier", 1), entry("all_reduce", 4, group=FIRST),
                                entry("all_reduce", 4, group=SECOND)] + pipeline, ALL)
 
