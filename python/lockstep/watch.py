@@ -83,18 +83,6 @@ def _value(items, kept, name, tensor):
                              digested=digested, data=None if digested else ctypes.c_void_p(whole.data_ptr() or None)))
 
 
-def _digest(items, kept):
-    """Gives the items of tensors on GPUs their digests, all of a device at once."""
-    places = {}
-    for item, tensor in zip(items, kept):
-        if item.digested:
-            places.setdefault(tensor.device, []).append((item, tensor))
-    for of in places.values():
-        for (item, _), data in zip(of, watch_device.digests([tensor for _, tensor in of])):
-            kept.append(data)
-            item.data = ctypes.cast(data, ctypes.c_void_p).value
-
-
 def _text(name, shown):
     return client.Item(name=name.encode(), shown=shown.encode())
 
@@ -237,7 +225,7 @@ class _Stepper:
             for what, value in sorted(state.get(parameter, {}).items()):
                 if isinstance(value, torch.Tensor) and value.numel() > 1:
                     _value(items, kept, f"{what} of {name}", value)
-        _digest(items, kept)
+        kept += watch_device.fill(items, kept)
         client.get().note(DIVERGED, self._key(one), self._about(one), one.members, step=step, items=items,
                           flags=flags | (EXCUSED if one.excused else 0))
 

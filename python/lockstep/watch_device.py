@@ -65,6 +65,19 @@ def digests(tensors):
     return made
 
 
+def fill(items, tensors):
+    """Gives the items with `digested` the digests of their tensors. Returns memory that lives as long as the items."""
+    places, kept = {}, []
+    for item, tensor in zip(items, tensors):
+        if item.digested:
+            places.setdefault(tensor.device, []).append((item, tensor))
+    for of in places.values():
+        for (item, _), data in zip(of, digests([tensor for _, tensor in of])):
+            kept.append(data)
+            item.data = ctypes.cast(data, ctypes.c_void_p).value
+    return kept
+
+
 def not_finite(tensors):
     """The first of these tensors that may have a NaN or an infinity, by its norm; None: none has. Waits for each device once."""
     alike = {}
