@@ -45,7 +45,8 @@ static int first_awake(const ls_match_choice *choices, int at, int count) {
     return -1;
 }
 
-// What sleeps after match `chosen`: what slept and what was tried before it, but what it concerns.
+// The matches that sleep after match `chosen`: all that slept or were tried before it, except those
+// that it concerns.
 static void put_to_sleep(const ls_match_choice *choices, int chosen, int tried) {
     const mpi_sleeping *old = ls_mpi__state.sleeping;
     int room = (old != NULL ? old->count : 0) + tried;

@@ -93,7 +93,7 @@ typedef struct mpi_race {
 } mpi_race;
 
 // ---- owned.c ------------------------------------------------------------------------------------
-// A call is made from a frame that ends at `stack`: what was in frames behind it is gone.
+// A call is made from a frame that ends at `stack`: variables of frames beyond it no longer exist.
 void ls_mpi__left_behind(const void *stack);
 
 // ---- race.c -------------------------------------------------------------------------------------
