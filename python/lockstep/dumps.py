@@ -308,6 +308,8 @@ def read(paths):
     align(flight, ranks)
     groups, calls = ras or write_flight(flight, ranks)
     notes += [f"calls of the kind {name} are not compared" for name in sorted(skipped)]
+    if any("op" not in call for kept in ranks.values() for _, call in kept["calls"]):
+        notes.append("dumps of PyTorch have no operations, roots and splits: these are not compared")
     if ras:
         notes.append("RAS tells how often each rank has called each collective, not in which order, with what, and from where")
     return {"groups": [{"name": group.name, "ranks": group.ranks, "first": group.first, "agreed": group.agreed} for group in groups],
