@@ -1,5 +1,5 @@
-// What MPI 3.1 has and lockstep has not: files answer with an error code, and say so once; the rest
-// ends the run with a sentence.
+// Functions of MPI 3.1 that lockstep does not implement. File functions return an error code and
+// print one warning; every other function ends the run with a message.
 #define LS_MPI_ABSENT_DEFINED
 #include <stdatomic.h>
 #include <stdio.h>

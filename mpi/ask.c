@@ -1,4 +1,4 @@
-// Questions about requests and handles that change nothing.
+// Queries about requests and handles. They change nothing.
 #include <stdio.h>
 #include <time.h>
 #include <string.h>
@@ -17,8 +17,8 @@ bool ls_mpi__request_done(const mpi_request *request) {
     return request->inner == NULL || request->inner->state == LS_REQUEST_DONE;
 }
 
-// Blocks of a side on this member: one for each member that it exchanges them with, or, of what is
-// reduced and scattered, for each of its own group.
+// The number of blocks of a side on this member: one for each member that it exchanges them with.
+// reduce_scatter has one for each member of its own group.
 int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send) {
     if (!kind->neighbors) {
         return comm->inter && !kind->reduces ? comm->remote_size : comm->size;
@@ -27,7 +27,7 @@ int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool sen
     return send ? topology->out_count : topology->in_count;
 }
 
-// The program has returned.
+// the program has returned
 void ls_mpi__returned(mpi_rank *me) {
     ls_mpi__blocks_look(me, true);
     if (me->initialised && !me->finalised) {

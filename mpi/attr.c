@@ -17,7 +17,7 @@ static bool is_there(const mpi_keyval *of) {
     return of->used || of->references > 0;
 }
 
-// One of that kind of objects that is not freed, or (freed) one that is in use still.
+// A key value of that kind that is not freed. With `freed`: one that is still in use.
 static int keyval_arg(mpi_keyval **out, mpi_where at, mpi_kind kind, int keyval, bool freed) {
     bool known = keyval > MPI_WIN_MODEL && keyval < LS_MPI_KEYVALS && at.me->keyvals != NULL;
     mpi_keyval *of = known ? &at.me->keyvals[keyval] : NULL;
@@ -216,7 +216,7 @@ int MPI_Type_get_attr(MPI_Datatype type, int keyval, void *value, int *flag) {
     return ls_mpi__attribute_get(at, MPI_KIND_TYPE, &of->attributes, keyval, value, flag);
 }
 
-// Names of MPI 1.
+// The names of MPI 1.
 int MPI_Keyval_create(MPI_Copy_function *copy, MPI_Delete_function *release, int *keyval,
                       void *state) {
     return MPI_Comm_create_keyval(copy, release, keyval, state);

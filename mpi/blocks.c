@@ -1,6 +1,6 @@
-// Memory that the program allocates. Each allocation has a guard behind it, which nobody may write;
-// freed ones are kept for a while, which nobody may touch. So what a rank does behind an allocation
-// is found before it reaches memory of others, which all ranks and lockstep share.
+// Memory that the program allocates. A guard follows each allocation, and nothing may write to it.
+// Freed blocks are kept for a while, and nothing may access them. So an overrun of one rank is
+// found before it corrupts memory of another rank or of lockstep.
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -12,17 +12,17 @@
 #include "mpi/image/image.h"
 #include "mpi/internal.h"
 
-#define SLAB       4096         // blocks: so many that malloc maps pages of their own for them
-#define KEPT       1024         // freed blocks
-#define KEPT_BYTES (64u << 10)  // of the largest that is kept
-#define LOOKED_AT  8            // blocks, at each call of MPI
+#define SLAB       4096         // in blocks, large enough that malloc maps separate pages for them
+#define KEPT       1024         // freed blocks that are kept
+#define KEPT_BYTES (64u << 10)  // the largest freed block that is kept
+#define LOOKED_AT  8            // blocks that each MPI call checks
 
 typedef struct block {
-    mpi_interval at;     // with its guard
-    size_t bytes, room;  // room: as malloc gave it
+    mpi_interval at;     // with the guard
+    size_t bytes, room;  // room: the size that malloc returned
     bool guarded;
-    const void *made, *freed;  // the code that did; freed NULL: nobody
-    struct block *next;        // of those that are not used
+    const void *made, *freed;  // return addresses; freed NULL: in use
+    struct block *next;        // in the list of unused blocks
 } block;
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
@@ -34,14 +34,14 @@ static struct slab {
 static struct {
     mpi_rank *rank;
     block *block;
-} kept[KEPT];  // a ring
+} kept[KEPT];  // a ring buffer
 static size_t kept_at;
 
 static block *block_of(mpi_interval *at) {
     return (block *)at;
 }
 
-// The rank whose code it is; NULL: of none.
+// The rank that the code belongs to; NULL: no rank.
 static mpi_rank *rank_of(const void *code) {
     const ls_rank *current = ls_schedule__current();
     mpi_rank *me = current != NULL ? &ls_mpi__state.ranks[current->id] : NULL;
@@ -78,7 +78,7 @@ static const unsigned char *guard_of(const block *of) {
     return (const unsigned char *)of->at.low + of->bytes;
 }
 
-// How many bytes behind it were written, up to the last that was; 0: none.
+// The number of bytes that were written behind the block, up to the last one; 0: none.
 static size_t written_behind(const block *of) {
     size_t bytes = of->guarded && of->freed == NULL ? LS_MPI_GUARD : 0;
     while (bytes > 0 && guard_of(of)[bytes - 1] == LS_MPI_GUARD_BYTE) {
@@ -87,7 +87,7 @@ static size_t written_behind(const block *of) {
     return bytes;
 }
 
-// Libraries that were compiled otherwise may have freed it, and another block is there.
+// Libraries that lockstep-cc did not compile may have freed it, and another block may be there.
 static bool still_there(const block *of) {
     return of->freed != NULL || malloc_usable_size((void *)(uintptr_t)of->at.low) == of->room;
 }
@@ -143,7 +143,7 @@ static void tell_written(mpi_rank *me, const block *of, line_of at) {
          written_behind(of), of->bytes, made.file, made.line, at.file, at.line);
 }
 
-// who: "the program reads", "MPI_Send uses".
+// `who` is, for example, "the program reads", "MPI_Send uses".
 static void tell_freed(mpi_rank *me, const block *of, line_of at, const char *who) {
     line_of freed = place_of(me, of->freed), made = place_of(me, of->made);
     tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, at,
@@ -151,7 +151,7 @@ static void tell_freed(mpi_rank *me, const block *of, line_of at, const char *wh
          made.file, made.line, freed.file, freed.line);
 }
 
-// ---- What the program asks ----------------------------------------------------------------------
+// ---- Calls of the program's allocator -----------------------------------------------------------
 void *ls_mpi_allocated(void *at, unsigned long bytes, int guarded, const void *caller) {
     if (at == NULL) {
         return NULL;
@@ -162,7 +162,7 @@ void *ls_mpi_allocated(void *at, unsigned long bytes, int guarded, const void *c
     mpi_rank *me = rank_of(caller);
     const char *low = at, *high = low + bytes + guard;
     if (me != NULL && low < high) {
-        // Others have freed what was there.
+        // Another library has freed the old block.
         for (mpi_interval *old;
              (old = ls_mpi__interval_search(&me->blocks, low, high, NULL)) != NULL;) {
             drop(me, block_of(old));
@@ -181,7 +181,7 @@ void *ls_mpi_allocated(void *at, unsigned long bytes, int guarded, const void *c
     return at;
 }
 
-// Another is freed for it.
+// another block is freed to make room
 static void keep(mpi_rank *me, block *of, const void *caller) {
     block *oldest = kept[kept_at].block;
     if (oldest != NULL) {
@@ -196,7 +196,7 @@ static void keep(mpi_rank *me, block *of, const void *caller) {
     kept_at = (kept_at + 1) % KEPT;
 }
 
-// What is no allocation: a variable, or a part of one.
+// The address is in no allocation: a variable, or a part of one.
 static void check_unknown(mpi_rank *me, const char *at, const void *caller) {
     mpi_object object;
     uintptr_t stack = me->rank->stack_low, address = (uintptr_t)at;
@@ -214,7 +214,7 @@ static void check_unknown(mpi_rank *me, const char *at, const void *caller) {
     }
 }
 
-// Its block; freed NULL and low NULL: none is known.
+// The block of an address. Both freed and low NULL: the block is unknown.
 static block copy_at(mpi_rank *me, const char *at) {
     (void)pthread_mutex_lock(&turn);
     const block *of = block_at(me, at);
@@ -288,7 +288,7 @@ unsigned long ls_mpi_room(void *at, const void *caller) {
     return of.at.low == at && at != NULL ? of.bytes : malloc_usable_size(at);
 }
 
-// ---- What the program and its calls touch -------------------------------------------------------
+// ---- Accesses of the program and its calls ------------------------------------------------------
 void ls_mpi__block_touched(const void *at, size_t bytes, bool writes, const void *code) {
     mpi_rank *me = rank_of(code);
     if (me == NULL || !can_tell(me)) {
@@ -356,7 +356,7 @@ static mpi_looked *looked_at(mpi_rank *me, const char *low) {
     return &me->looked[((uintptr_t)low >> 2) % LS_MPI_LOOKED];
 }
 
-// One element that reaches from one variable (allocation) to another names both.
+// An element that spans two variables (allocations) names both.
 static bool may_reach(const mpi_place *place, const char *low, const char *end) {
     return place->type->scattered && low + place->type->true_extent > end;
 }

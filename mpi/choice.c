@@ -1,11 +1,12 @@
-// What a run of an exploration makes of a choice between matches, and what sleeps in it: see
+// Applies an exploration's choices between matches in one run, and computes the sleep sets. See
 // explore.c.
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/explore.h"
 
-// A match, reported by its rank's numbers: the same in every run in which it can be made.
+// A match, identified by the number of its receive and of its send on their ranks: these are the
+// same in every run in which the match can be made.
 typedef struct match {
     int receiver, recv, sender, send;
 } match;
@@ -34,7 +35,7 @@ static bool sleeps(const mpi_sleeping *in, const match *of) {
     return false;
 }
 
-// The first from `at` on that does not sleep; -1: none.
+// The first match from `at` on that does not sleep; -1: none.
 static int first_awake(const ls_match_choice *choices, int at, int count) {
     for (; at < count; at++) {
         const match own = match_of(&choices[at]);
@@ -46,7 +47,7 @@ static int first_awake(const ls_match_choice *choices, int at, int count) {
 }
 
 // The matches that sleep after match `chosen`: all that slept or were tried before it, except those
-// that it concerns.
+// that depend on it.
 static void put_to_sleep(const ls_match_choice *choices, int chosen, int tried) {
     const mpi_sleeping *old = ls_mpi__state.sleeping;
     int room = (old != NULL ? old->count : 0) + tried;

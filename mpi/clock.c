@@ -1,13 +1,14 @@
-// Vector clocks: each thread of a rank has one, of what orders what ranks and their threads do: of
-// MPI epochs, messages and collectives, and between the threads of a rank whatever synchronises
-// them (locks, barriers, atomics, the start and the end of threads, of parallel regions, of tasks).
-// All synchronisation of a rank is taken to be by one object, which orders more than there is.
+// Vector clocks. Each thread of a rank has one. Between ranks, MPI epochs, messages and collectives
+// give the order. Between the threads of a rank, synchronisation does: locks, barriers, atomics,
+// the start and end of threads, parallel regions and tasks. One object stands for all
+// synchronisation of a rank. This orders more accesses than the program does, so it hides races and
+// never invents one.
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/rma.h"
 
-// Threads behind the first LS_MPI_HELPERS share places in clocks, which orders more, too.
+// Threads beyond the first LS_MPI_HELPERS share clock entries. This also orders more.
 static atomic_int helpers;
 static atomic_uint_least64_t runs;
 static _Thread_local mpi_thread *helper;
@@ -42,7 +43,7 @@ uint64_t *ls_mpi__clock_copy(mpi_rank *me) {
     return made;
 }
 
-// The thread that waits in a call, or has started it.
+// The thread that waits in the call, or that started it.
 static mpi_thread *caller_of(const ls_request *request) {
     const mpi_record *record = request->record;
     LS_ASSERT(record->thread != NULL);
@@ -91,7 +92,7 @@ void ls_mpi__clock_met(ls_request *const *requests, int size) {
     free(sum);
 }
 
-// Of post and complete: the last of each pair of members.
+// The clock of the last post or complete between two members.
 static uint64_t **signal_clock(mpi_window *shared, int from, int to, bool post) {
     size_t n = (size_t)shared->size;
     if (shared->signal_clocks == NULL) {
@@ -110,7 +111,7 @@ void ls_mpi__clock_signalled(mpi_win *win, int from, bool post) {
     merge(ls_mpi__clock(win->owner), *signal_clock(win->shared, from, win->member, post));
 }
 
-// An exclusive lock comes after those that were there before it.
+// An exclusive lock is ordered after the locks before it.
 void ls_mpi__clock_lock(mpi_win *win, int target) {
     merge(ls_mpi__clock(win->owner), win->shared->locks[target].clock);
 }
@@ -216,7 +217,7 @@ void ls_mpi__threads_acquire(mpi_rank *me) {
     acquire(me, me->synchronised);
 }
 
-// It comes after others once it continues, which may be later: at the next look at its clock.
+// The acquire takes effect when the thread continues: at the next read of its clock.
 void ls_mpi__threads_meet(mpi_rank *me, bool forks) {
     release(me, &me->synchronised);
     if (forks) {
@@ -227,7 +228,8 @@ void ls_mpi__threads_meet(mpi_rank *me, bool forks) {
     self->forks = forks;
 }
 
-// A part of a region comes after the region's start, not after what other parts have done by then.
+// A part of a region is ordered after the start of the region, not after what other parts have done
+// by then.
 bool ls_mpi__thread_enters(mpi_rank *me, bool first) {
     mpi_thread *self = ls_mpi__thread(me);
     bool forked = self->pending && self->forks && !me->has_tasks;

@@ -1,4 +1,4 @@
-// Collectives: what their arguments must be, and the calls as programs make them.
+// Collectives: checks of their arguments, and the functions that programs call.
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static int block_count(const mpi_side *side, int blocks) {
 }
 
 static mpi_place block_at(mpi_rank *me, const mpi_side *side, int b, int blocks) {
-    if (side->displs == NULL && side->byte_displs == NULL) {  // they follow each other
+    if (side->displs == NULL && side->byte_displs == NULL) {  // the blocks are adjacent
         size_t count = (size_t)side->count * (size_t)blocks;
         for (int i = 0; side->counts != NULL && i < blocks; i++) {
             count += (size_t)side->counts[i];
@@ -107,7 +107,7 @@ static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int bl
     free(places);
 }
 
-// All that a side exchanges lies between them.
+// The range that covers all that a side exchanges.
 static void bounds_of(const char **low, const char **high, mpi_rank *me, const mpi_side *side,
                       int blocks) {
     *low = *high = side->buf;
@@ -122,7 +122,7 @@ static void bounds_of(const char **low, const char **high, mpi_rank *me, const m
     }
 }
 
-// Whether what a call sends from and what it receives into have a byte in common.
+// Whether the send and the receive buffer of a call have a byte in common.
 static bool sides_meet(mpi_rank *me, const mpi_side *send, int send_blocks, const mpi_side *recv,
                        int recv_blocks) {
     if (!ls_mpi__has_data(send) || !ls_mpi__has_data(recv)) {
@@ -146,7 +146,7 @@ static bool sides_meet(mpi_rank *me, const mpi_side *send, int send_blocks, cons
     return false;
 }
 
-// What a member receives into: of what is reduced and scattered its own block.
+// The receive buffer of a member: for reduce_scatter its own block.
 static mpi_side recv_side(const mpi_record *record) {
     mpi_side side = record->recv;
     if (record->collective->reduces && side.counts != NULL) {
@@ -156,7 +156,7 @@ static mpi_side recv_side(const mpi_record *record) {
     return side;
 }
 
-// What a member's call reads and writes: out of the record, by who it is.
+// The buffers that a member's call reads and writes, by its role in the record.
 typedef struct sides {
     mpi_side send, recv;
     int out, in;  // blocks
@@ -193,7 +193,7 @@ static mpi_place hull_of(mpi_rank *me, const mpi_side *side, int blocks) {
     for (int b = 0; b < blocks; b++) {
         const mpi_place place = block_at(me, side, b, blocks);
         const char *end = place.base + (ptrdiff_t)place.count * side->type->extent;
-        if (place.count > 0) {  // one of nothing is nowhere
+        if (place.count > 0) {  // an empty side has no address
             low = low == NULL || place.base < low ? place.base : low;
             high = high == NULL || end > high ? end : high;
         }
@@ -202,7 +202,7 @@ static mpi_place hull_of(mpi_rank *me, const mpi_side *side, int blocks) {
     return (mpi_place){low, extent > 0 ? (size_t)((high - low) / extent) : 0, side->type};
 }
 
-// Buffers that end behind their memory, before what lies there is taken for another buffer.
+// Checks for buffers that end behind their memory, before their end is taken for another buffer.
 static void check_side(mpi_rank *me, const mpi_side *side, int blocks, const char *function) {
     int n = ls_mpi__has_data(side) ? block_count(side, blocks) : 0;
     if (n > 1 && side->type != NULL) {
@@ -218,7 +218,7 @@ static void check_side(mpi_rank *me, const mpi_side *side, int blocks, const cha
     }
 }
 
-// Whether a byte of what the member receives into is of two blocks, or twice of one.
+// Whether two blocks of the receive buffer, or two elements of one block, have a byte in common.
 static bool received_twice(mpi_rank *me, const sides *of) {
     if (!of->receives || !ls_mpi__has_data(&of->recv)) {
         return false;
@@ -271,7 +271,7 @@ typedef struct collective_args {
     MPI_Comm comm;
 } collective_args;
 
-// Members whose arguments of a side do not count.
+// Members whose arguments of a side are ignored.
 static bool side_counts(const mpi_comm *comm, const collective_args *args, bool send) {
     if (!args->kind->rooted) {
         return true;
@@ -288,7 +288,7 @@ static bool side_counts(const mpi_comm *comm, const collective_args *args, bool 
     return from_root ? !comm->inter || !root : root;
 }
 
-// Checks the arguments, and makes the record of them.
+// Checks the arguments and fills in the record.
 static int read_collective(mpi_record *out, mpi_where at, const collective_args *args) {
     mpi_comm *comm;
     MPI_TRY(ls_mpi__comm_arg(&comm, at, args->comm));
@@ -343,7 +343,7 @@ static int collective(mpi_where at, const collective_args *args, MPI_Request *re
     return ls_mpi__collective(at.me, &record, request);
 }
 
-// A request of it, started or (persistent) not.
+// A request for the collective, started or (persistent) inactive.
 static int request_of(mpi_where at, const collective_args *args, bool persistent,
                       MPI_Request *out) {
     if (out == NULL) {

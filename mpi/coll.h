@@ -1,4 +1,4 @@
-// Collectives as the files that post and complete them see them.
+// Collectives, for the files that post and complete them.
 #ifndef LS_MPI_COLL_H
 #define LS_MPI_COLL_H
 
@@ -13,21 +13,21 @@ extern const mpi_collective ls_mpi__barrier, ls_mpi__bcast, ls_mpi__gather, ls_m
     ls_mpi__reduce_scatter, ls_mpi__reduce_scatter_block, ls_mpi__scan, ls_mpi__exscan,
     ls_mpi__neighbor_allgather, ls_mpi__neighbor_allgatherv, ls_mpi__neighbor_alltoall,
     ls_mpi__neighbor_alltoallv, ls_mpi__neighbor_alltoallw;
-// What moving data has found: blocks of which the two sides say different things.
+// A disagreement that was found while data moved: the two sides of a block do not match.
 typedef struct mpi_move_state {
     long *keys;  // [size] 1: at fault
     int size;
     ls_finding_id id;
-    char what[256];  // "" nothing
+    char what[256];  // "": none
 } mpi_move_state;
 extern mpi_move_state ls_mpi__move_state;
 
-// Blocks of a side on this member.
+// The number of blocks of a side on this member.
 int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send);
 bool ls_mpi__has_data(const mpi_side *side);
-// Its type of block b.
+// The datatype of block b.
 const mpi_type *ls_mpi__block_type(mpi_rank *me, const mpi_side *side, int b);
-// ---- owned.c: as ls_mpi__own and ls_mpi__touch_typed, of several places
+// ---- owned.c: ls_mpi__own and ls_mpi__touch_typed for several places
 mpi_owned *ls_mpi__own_places(mpi_rank *me, const mpi_place *places, size_t n, bool writes,
                               const char *function);
 void ls_mpi__touch_places(mpi_rank *me, const mpi_place *places, size_t n, bool writes,

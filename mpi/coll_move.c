@@ -1,4 +1,4 @@
-// Where the members' calls of a collective have met: whether they agree, and their data.
+// Completes a matched collective: checks that the members agree, and moves their data.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 mpi_move_state ls_mpi__move_state;
 
-// ---- Telling that they do not agree -------------------------------------------------------------
+// ---- Reports of disagreement --------------------------------------------------------------------
 // keys [size]: what each member says. The minority is at fault, or those unlike the first.
 static int tell(ls_spmd *run, ls_request *const *requests, int size, const long *keys,
                 ls_finding_id id, const char *what) {
@@ -20,7 +20,7 @@ static int tell(ls_spmd *run, ls_request *const *requests, int size, const long 
         same += keys[m] == keys[best] ? 1 : 0;
     }
     best = 2 * same > size ? best : 0;
-    bool all = same == size;  // each says something else than another
+    bool all = same == size;  // every member has another value
     int *wrong = ls_mpi__alloc((size_t)size * sizeof *wrong);
     const ls_request *first = NULL;
     for (int m = 0; m < size; m++) {
@@ -55,7 +55,7 @@ static long key_of_root(const mpi_record *record) {
     return !comm->inter ? record->root : 0;
 }
 
-// Who is neither root nor sends to it says nothing of the operation: `known` stands for it.
+// A member that is neither root nor sends to it passes no operation; `known` takes its place.
 static long key_of_op(const mpi_record *record, long known) {
     const mpi_op *op = record->op;
     if (op == NULL || (record->comm->inter && record->root == MPI_PROC_NULL)) {
@@ -158,7 +158,7 @@ static block block_of(const mpi_record *record, const mpi_side *side, int b, boo
     return (block){(char *)at, count, type};
 }
 
-// Moves a block, where both sides say the same of it.
+// Moves a block if both sides describe it alike.
 static void transfer(int from, const block *out, int to, const block *in) {
     mpi_move_state *state = &ls_mpi__move_state;
     size_t sent = out->count * out->type->size, expected = in->count * in->type->size;
@@ -185,7 +185,7 @@ static void transfer(int from, const block *out, int to, const block *in) {
     ls_mpi__copy(in->at, in->count, in->type, out->at, out->count, out->type);
 }
 
-// The members that a member sends to and receives from: its own group's, or the other one's.
+// The members that a member sends to and receives from: of its own group, or of the other one.
 static int peers(const mpi_record *record, int *first) {
     const mpi_comm *comm = record->comm;
     *first = comm->inter ? comm->remote_first : 0;
@@ -274,7 +274,7 @@ static int move_allgather(mpi_record *const *records, int size) {
     return LS_OK;
 }
 
-// What an in-place member sends is kept before anybody writes there.
+// The input of an in-place member is copied before anything is written there.
 static block *keep_in_place(const mpi_record *record, int count, char **memory) {
     block *kept = ls_mpi__alloc((size_t)count * sizeof *kept);
     size_t bytes = 0;
@@ -335,8 +335,8 @@ static int matching_out(const mpi_topology *from, int to, const mpi_topology *re
     for (int i = 0; i < slot; i++) {
         nth += receiver->in[i] == sender ? 1 : 0;
     }
-    // Along a periodic dimension of size 1 or 2 both ways lead to the same neighbor: what goes up
-    // comes from below.
+    // In a periodic dimension of size 1 or 2 both neighbors are the same member: data sent upward
+    // arrives from below.
     int matches[64], count = 0;
     for (int i = 0; i < from->out_count && count < 64; i++) {
         if (from->out[i] == to) {

@@ -1,4 +1,4 @@
-// Reductions: a left fold in the order of the members.
+// Reductions: a left fold in rank order.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static input input_of(const mpi_record *record) {
     return (input){side->buf, count, side->type};
 }
 
-// Whether the members' inputs are alike; else the state says who differs.
+// Whether the members' inputs match; otherwise the state names the members at fault.
 static bool alike(mpi_record *const *records, int first, int count) {
     mpi_move_state *state = &ls_mpi__move_state;
     const input model = input_of(records[first]);
@@ -49,7 +49,7 @@ static bool alike(mpi_record *const *records, int first, int count) {
     return state->what[0] == 0;
 }
 
-// Memory for count elements of a type, wherever the type puts them.
+// Memory for count elements of a type, at the offsets that the type has.
 typedef struct room {
     char *memory, *at;
     size_t bytes;
@@ -66,7 +66,7 @@ static room make_room(size_t count, const mpi_type *type) {
 // accumulator = accumulator op next.
 static void step(const mpi_op *op, const mpi_type *type, room *accumulator, const void *next,
                  size_t count) {
-    if (op->constant != NULL) {  // they commute, to the bit
+    if (op->constant != NULL) {  // bit for bit commutative
         ls_mpi__reduce(op, type, next, accumulator->at, count);
         return;
     }
@@ -176,7 +176,7 @@ static int prefix(mpi_record *const *records, int size, bool own) {
     }
     for (int m = 1; m < size; m++) {
         const input in = input_of(records[m]);
-        room next = make_room(in.count, model.type);  // its own result may take its place
+        room next = make_room(in.count, model.type);  // its own result may overwrite it
         ls_mpi__copy(next.at, in.count, model.type, in.at, in.count, in.type);
         if (!own) {
             put(records[m], accumulator.at, model.count, model.type);

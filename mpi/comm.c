@@ -1,4 +1,4 @@
-// Communicators: what they are asked for, and the calls that make and free them.
+// Communicators: queries, construction and freeing.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int duplicate(mpi_where at, MPI_Comm comm, MPI_Comm *out, MPI_Request *re
     if (request == NULL) {
         mpi_comm *made = ls_mpi__handle_get(at.me, MPI_KIND_COMM, *out, NULL);
         int status = ls_mpi__attributes_copy(at, of, comm, of->attributes, &made->attributes);
-        if (status != MPI_SUCCESS) {  // there is none for the program to free
+        if (status != MPI_SUCCESS) {  // the program has nothing to free
             ls_mpi__handle_slot(at.me, *out)->internal = true;
             *out = MPI_COMM_NULL;
         }
@@ -152,7 +152,7 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *out) {
     }
     free(all);
     int own = ls_mpi__group_rank(list, at.me->id);
-    // Disjoint groups may be made at once: the lowest rank of each is its color.
+    // Disjoint groups may construct at the same time: the lowest rank of each is its color.
     int color = MPI_UNDEFINED;
     if (own != MPI_UNDEFINED) {
         color = of->inter ? 0 : list->ranks[0];
@@ -216,7 +216,7 @@ int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm peer, int re
         return ls_mpi__error(at.me, of, of->inter ? MPI_ERR_COMM : MPI_ERR_RANK, __func__,
                              "local leader %d of a communicator of %d", local_leader, of->size);
     }
-    // The leaders tell each other who their members are, and then theirs.
+    // The leaders exchange their groups and broadcast the remote one.
     int size = of->size, remote_size = 0;
     mpi_group *own = ls_mpi__group_of(of, false);
     int *remote = NULL;

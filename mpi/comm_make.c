@@ -1,15 +1,15 @@
-// How communicators come to be: what the members of a split, a dup or a creation ask for becomes a
-// new meeting place, and an object of each of its ranks.
+// Creates communicators: the groups that a split, dup or create asks for become a new shared
+// communicator, with one object on each rank.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/coll.h"
 
-#define OWN_FAMILY UINT64_MAX  // of the ranks' MPI_COMM_SELF
+#define OWN_FAMILY UINT64_MAX  // shared communicators of MPI_COMM_SELF
 
-// The rank's object for a place whose first `first_size` members are one group and, where there are
-// more, the others the other one.
+// The rank's object for a shared communicator. Its first `first_size` members are one group; any
+// others are the remote group.
 mpi_comm *ls_mpi__comm_object(mpi_rank *me, ls_shared_comm *shared, int first_size, int *out) {
     mpi_comm *made = ls_mpi__alloc(sizeof *made);
     ls_rank_comm *inner = NULL;
@@ -74,7 +74,7 @@ void ls_mpi__comms_open(mpi_rank *me) {
     ls_mpi__handle_constant(me, MPI_KIND_COMM, 2, me->self);
 }
 
-// ---- Where members have met ---------------------------------------------------------------------
+// ---- By a matched collective --------------------------------------------------------------------
 typedef struct member {
     int color, key, index;
 } member;
@@ -103,8 +103,8 @@ static void give(ls_request *request, ls_shared_comm *place, int first_size) {
     made->topology = record->topology;
 }
 
-// The members of each color, in the order of their keys. On an intercommunicator those of both
-// groups, one after the other.
+// The members of each color, ordered by key. On an intercommunicator both groups, one after the
+// other.
 int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
     member *list = ls_mpi__alloc((size_t)size * sizeof *list);
     int *ranks = ls_mpi__alloc((size_t)size * sizeof *ranks);
@@ -160,7 +160,7 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
     return status;
 }
 
-// ---- Without a place to meet --------------------------------------------------------------------
+// ---- Without a collective -----------------------------------------------------------------------
 // Places that no collective of their ranks makes: the first that comes opens one, the others join.
 typedef struct pending {
     ls_shared_comm *place;
@@ -185,7 +185,7 @@ static pending **pending_like(const pending *wanted, const int *ranks, int own) 
     return at;
 }
 
-// The place of `wanted` with this rank in it; name NULL: one of its own.
+// The shared communicator of `wanted` with this rank in it; name NULL: a separate one.
 static int join(ls_shared_comm **out, mpi_rank *me, const pending *wanted, const int *ranks,
                 const char *name) {
     int own = 0;
@@ -237,8 +237,9 @@ int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks,
     return ls_mpi__collective(me, &record, NULL);
 }
 
-// Persistent collectives match in the order in which members make them, and may be started in any:
-// the calls of each meet at a place of their own. So do the collectives of each window.
+// Members match persistent collectives in the order of their initialisation, and may start them in
+// any order. So each has a separate shared communicator. The collectives of each window have one as
+// well.
 int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm, const char *of) {
     mpi_rank *me = comm->owner;
     const ls_comm *inner = comm->inner->shared->comm;

@@ -1,10 +1,10 @@
-// Datatypes and operations, and the data that they describe.
+// Datatypes and operations, and the memory that they describe.
 #ifndef LS_MPI_DATA_H
 #define LS_MPI_DATA_H
 
 #include <stdbool.h>
 
-// What programs see: MPI's own names.
+// The names that programs see.
 #define LOCKSTEP_MPI_NO_SITES
 #pragma GCC visibility push(default)
 #include "mpi/include/mpi.h"
@@ -21,7 +21,7 @@ typedef struct mpi_attribute {
 // Runs of basic elements in the order of the type map.
 typedef struct mpi_segment {
     ptrdiff_t offset;
-    size_t count;  // of basic elements, one after another
+    size_t count;  // of consecutive basic elements
     int basic;     // number of the basic type, as in MPI_INT
 } mpi_segment;
 
@@ -32,16 +32,16 @@ typedef struct mpi_type {
     ptrdiff_t lb, extent, true_lb, true_extent;
     mpi_segment *segments;  // [segment_count]
     size_t segment_count;
-    size_t elements;              // basic ones
-    const struct mpi_type *unit;  // the constant that all of it is made of; NULL: of several
+    size_t elements;              // number of basic elements
+    const struct mpi_type *unit;  // the only basic type in it; NULL: several
     bool committed;
     bool contiguous;  // one segment at 0 that fills the extent
-    bool overlaps;    // segments of it have a byte in common
-    bool scattered;   // it has displacements in bytes: of one variable from another, say
+    bool overlaps;    // some segments have a byte in common
+    bool scattered;   // it has displacements in bytes, which may span variables
     char *name;
     mpi_attribute *attributes;
     int combiner;
-    int *integers;  // of the constructor
+    int *integers;  // arguments of the constructor
     MPI_Aint *addresses;
     struct mpi_type **parts;
     int integer_count, address_count, type_count;
@@ -55,34 +55,34 @@ typedef struct mpi_op {
 } mpi_op;
 
 // ---- type.c, pack.c -----------------------------------------------------------------------------
-void ls_mpi__types_make(void);  // the constants, which all ranks share: before any rank starts
+void ls_mpi__types_make(void);  // the constants, which all ranks share; call before any rank starts
 void ls_mpi__types_open(mpi_rank *me);
 mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle);  // NULL: none
 const mpi_type *ls_mpi__basic(int number);
 const char *ls_mpi__type_name(const mpi_type *type);
 size_t ls_mpi__pack(void *out, const void *buf, size_t count, const mpi_type *type);
-// At most `bytes`; returns how many were used.
+// Reads at most `bytes`; returns how many were used.
 size_t ls_mpi__unpack(void *buf, size_t count, const mpi_type *type, const void *in, size_t bytes);
-// Copies what both have: out and in may be the same.
+// Copies the elements that both have; out and in may be the same.
 void ls_mpi__copy(void *out, size_t out_count, const mpi_type *out_type, const void *in,
                   size_t in_count, const mpi_type *in_type);
-// Whether the sender's elements are the first of the receiver's. *at: the first that differs.
+// Whether the sender's elements are a prefix of the receiver's. *at: the first that differs.
 bool ls_mpi__signature_fits(size_t send_count, const mpi_type *send, size_t recv_count,
                             const mpi_type *recv, const char **send_basic, const char **recv_basic);
 // The first element's offset and the span of count elements.
 void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *type);
-// Whether what two calls name has a byte in common, gaps left out.
+// Whether the buffers of two calls have a byte in common, gaps excluded.
 bool ls_mpi__types_meet(const void *a, size_t a_count, const mpi_type *a_type, const void *b,
                         size_t b_count, const mpi_type *b_type);
-// Elements of a type from a base on.
+// Elements of a type, starting at a base address.
 typedef struct mpi_place {
     const char *base;
     size_t count;
     const mpi_type *type;
 } mpi_place;
-// Whether a byte is in several of them, or in one of them twice: nothing can be received into them.
+// Whether any byte occurs twice in the places: such places cannot be received into.
 bool ls_mpi__places_overlap(const mpi_place *places, size_t n);
-// Where they are: neighbors are one range, in the order of the addresses.
+// The address ranges of a place, in order; adjacent ones are merged.
 typedef struct mpi_range {
     const char *low, *high;
 } mpi_range;
@@ -99,7 +99,7 @@ int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
 void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count);
 
 // ---- op.c ---------------------------------------------------------------------------------------
-void ls_mpi__ops_make(void);  // as ls_mpi__types_make
+void ls_mpi__ops_make(void);  // see ls_mpi__types_make
 void ls_mpi__ops_open(mpi_rank *me);
 mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle);
 const char *ls_mpi__op_name(const mpi_op *op);

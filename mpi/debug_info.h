@@ -1,11 +1,12 @@
-// The program's debug information, for the files that ask it.
+// The program's debug information, shared by its readers.
 #ifndef LS_MPI_DEBUG_INFO_H
 #define LS_MPI_DEBUG_INFO_H
 
 #include <elfutils/libdw.h>
 #include <stdbool.h>
 
-// The unit of an instruction, held for the calling thread. False: none, and not held.
+// Locks the compilation unit of an instruction for the calling thread. False: there is none, and
+// nothing is locked.
 bool ls_mpi__unit_hold(Dwarf_Die *out, Dwarf_Addr code);
 void ls_mpi__unit_release(void);
 

@@ -1,4 +1,4 @@
-// In and out of MPI's functions: whose call it is, where it is made, and what an error does.
+// Entry and exit of MPI functions: the calling rank, the place of the call, and error handling.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ void ls_mpi_at(const char *file, int line) {
     }
 }
 
-// A thread of the program's own: its code lies in the image of its rank.
+// A thread that the program started: its code is in the image of its rank.
 mpi_rank *ls_mpi__rank_of_code(const void *address) {
     for (int r = 0; r < ls_mpi__state.rank_count; r++) {
         mpi_rank *rank = &ls_mpi__state.ranks[r];
@@ -76,7 +76,7 @@ int ls_mpi__leave(mpi_rank *me, int status) {
     return status == LS_OK ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
-// A process that a rank has forked has MPI of nobody.
+// A process that a rank has forked belongs to no rank.
 _Noreturn static void refuse_forked(const mpi_rank *me, const char *function) {
     ls_seen *seen = ls_seen__here;
     if (seen != NULL && seen->forked[0] == 0) {
@@ -102,7 +102,7 @@ __attribute__((noinline)) mpi_rank *ls_mpi__enter_any(const char *function) {
     return me;
 }
 
-// What the level that MPI_Init_thread has granted forbids.
+// The calls that the level granted by MPI_Init_thread forbids.
 static void check_level(mpi_rank *me, const char *function) {
     static const char *const levels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED",
                                          "MPI_THREAD_SERIALIZED"};
@@ -383,7 +383,7 @@ int ls_mpi__receive_arg(mpi_where at, mpi_comm *comm, long count, const mpi_type
                      "entries of the datatype overlap: nothing can be received into them");
 }
 
-// No handle's fault: of no communicator's handler but the world's.
+// A handle error has no communicator; the world's error handler applies.
 int ls_mpi__out_arg(mpi_where at, const char *what, const void *out) {
     return out != NULL ? MPI_SUCCESS
                        : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,

@@ -1,10 +1,10 @@
-// Every class of interleavings that choices of receives from any source can make, run by run:
-// stateless, depth first. All other calls of a rank wait for what they name, so only the matches
-// made when nobody can go on are choices (POE, see ranks/p2p.c): each receive there with each send
-// it could meet. Sleep sets (Godefroid, Partial-Order Methods for the Verification of Concurrent
-// Systems, 1996, chapter 5) leave out runs that differ from others in the order of independent
-// matches alone: what was tried first at a choice sleeps in the runs after it until a match of the
-// same receive or send is made, and a run in which all that could be made sleeps ends there.
+// Explores every class of interleavings that receives from any source allow, one run after the
+// other: stateless, depth first. All other calls of a rank wait for what they name. So the only
+// choices are matches that are made when no rank can continue: each such receive with each send
+// that it could match (POE, see ranks/p2p.c). Sleep sets (Godefroid, Partial-Order Methods for the
+// Verification of Concurrent Systems, 1996, chapter 5) skip runs that differ from others only in
+// the order of independent matches. A match that was tried at a choice sleeps in later runs until a
+// match of the same receive or send is made. A run ends where every possible match sleeps.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static int run_here(ls_spmd_result **out, const ls_mpi_options *options, const i
     return trail->status;
 }
 
-// The program's output goes nowhere; returns what it was.
+// Redirects the program's output to /dev/null; returns the old descriptor.
 static int silence(void) {
     int kept = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     (void)fflush(stdout);
@@ -42,7 +42,7 @@ static int silence(void) {
     return kept;
 }
 
-// A run in a process of its own, whatever becomes of it; the trail lies in memory of both.
+// Runs once in a child process, which may crash. Both processes share the trail.
 static int run_apart(const ls_mpi_options *options, const int *choices, int count,
                      ls_mpi_trail *trail) {
     (void)fflush(NULL);
@@ -67,7 +67,7 @@ static int run_apart(const ls_mpi_options *options, const int *choices, int coun
     return child > 0 ? LS_OK : LS_FAIL(LS_ERR_RESOURCE, "cannot start a process for a run");
 }
 
-// The run after the one that the trail tells of: its choices [*count]; NULL: that was the last.
+// The choices [*count] of the run after the one in the trail; NULL: that was the last.
 static int *next_choices(const ls_mpi_trail *trail, int *count) {
     int last = trail->count - 1;
     while (last >= trail->base && trail->next[last] < 0) {
@@ -83,7 +83,8 @@ static int *next_choices(const ls_mpi_trail *trail, int *count) {
     return made;
 }
 
-// What leads to the same run without what slept; the first is chosen behind the last.
+// The choices that lead to the same run without sleep sets; the first match is chosen after the
+// last of them.
 static int *all_choices(const ls_mpi_trail *trail, int *count) {
     *count = trail->count;
     while (*count > trail->base && trail->choice[*count - 1] == 0) {
@@ -94,7 +95,7 @@ static int *all_choices(const ls_mpi_trail *trail, int *count) {
     return made;
 }
 
-// For who supervises this process, which the run may end.
+// Tells the supervisor of this process, which the run may end.
 static void tell_choices(const ls_mpi_trail *trail, int runs) {
     int count = 0, *choices = all_choices(trail, &count);
     size_t used = 0;
@@ -129,7 +130,7 @@ static int explore(ls_spmd_result **out, const ls_mpi_options *options, int most
             explored->observed += trail->observed;
         }
         if (status == LS_OK && !trail->blocked && trail->status != LS_OK) {
-            ls_spmd_result_free(*out);  // once more, to report it
+            ls_spmd_result_free(*out);  // run it again to report it
             tell_choices(trail, explored->runs);
             int kept = silence();
             status = run_here(out, options, choices, count, trail);

@@ -1,4 +1,4 @@
-// Between the search over runs (explore.c) and what one of them does (choice.c).
+// Shared by the search over runs (explore.c) and a single run (choice.c).
 #ifndef LS_MPI_EXPLORE_H
 #define LS_MPI_EXPLORE_H
 
@@ -6,16 +6,16 @@
 
 #define CHOICES_MAX 4096
 
-// What a run of an exploration tells of itself.
+// The record of one run of an exploration.
 typedef struct ls_mpi_trail {
     int status;
     bool complete;  // it reported all
-    bool blocked;   // it ended where it could only have done what others did
-    bool partial;   // it had more to choose from than is kept
+    bool blocked;   // it ended because every possible match slept
+    bool partial;   // it had more choices than CHOICES_MAX
     uint64_t observed;
     int base;  // choices from here on are explored
     int count;
-    int choice[CHOICES_MAX], next[CHOICES_MAX];  // next: to be tried after it; -1: none
+    int choice[CHOICES_MAX], next[CHOICES_MAX];  // next: the match to try after it; -1: none
 } ls_mpi_trail;
 
 #endif

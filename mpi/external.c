@@ -1,12 +1,13 @@
-// Packing as "external32" (MPI 3.1, 13.5.2): big-endian, integers of the sizes that it names, IEEE
-// numbers, so that bytes that leave the process mean the same everywhere.
+// Packing as "external32" (MPI 3.1, 13.5.2): big-endian, integers of the sizes in that table, IEEE
+// numbers. These bytes mean the same on every machine.
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/internal.h"
 
-// How a basic type is kept: so many parts, each of some bytes here and there.
+// The representation of a basic type: a number of parts with their size in memory and in the packed
+// form.
 typedef struct form {
     size_t own, external;
     int parts;
@@ -41,7 +42,8 @@ static void reverse(unsigned char *out, const unsigned char *in, size_t bytes) {
 }
 
 #if LDBL_MANT_DIG == 64
-// x87: a sign and 15 bits of exponent over 64 bits whose first is said; binary128 leaves that out.
+// x87 has a sign, 15 bits of exponent and 64 bits with an explicit leading bit; binary128 omits
+// that bit.
 static void put_long_double(unsigned char *out, const unsigned char *in) {
     uint64_t fraction;
     memcpy(&fraction, in, sizeof fraction);
@@ -95,7 +97,7 @@ static size_t size_of(size_t count, const mpi_type *type) {
     return count * each;
 }
 
-// Every part of every element, out of (into) the buffer.
+// Copies every part of every element out of or into the buffer.
 static void convert(unsigned char *external, char *buf, size_t count, const mpi_type *type,
                     bool out) {
     for (size_t i = 0; i < count * type->segment_count; i++) {
@@ -125,7 +127,7 @@ static int read_args(mpi_type **of, mpi_where at, const char *datarep, const voi
     }
     MPI_TRY(ls_mpi__count_arg(at, NULL, "the count", count));
     MPI_TRY(ls_mpi__type_arg(of, at, NULL, type, true));
-    if (position == NULL) {  // only the size is asked for
+    if (position == NULL) {  // only the size is requested
         return MPI_SUCCESS;
     }
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, buf, count, *of));

@@ -1,5 +1,5 @@
-// Handles as Fortran has them, for C programs that hand them on: the same numbers. A status is as
-// many integers as it takes.
+// Conversions of handles for Fortran, for C programs that pass them on: the numbers are the same. A
+// status has as many integers in both.
 #include <string.h>
 
 #include "mpi/internal.h"

@@ -1,4 +1,4 @@
-// The frontend of MPI programs as ranks/ sees it.
+// The frontend of MPI programs for ranks/.
 #define _GNU_SOURCE  // dl_iterate_phdr, dlinfo, unshare
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@
 #include "mpi/rma.h"
 #include "ranks/seen.h"
 
-// ---- What a signal's handler asks ---------------------------------------------------------------
+// ---- Queries of signal handlers -----------------------------------------------------------------
 static bool side_holds(const mpi_side *side, uintptr_t address) {
     ptrdiff_t low = 0;
     size_t bytes = 0;

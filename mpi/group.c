@@ -195,7 +195,7 @@ int MPI_Group_difference(MPI_Group a, MPI_Group b, MPI_Group *out) {
     return combine(at, a, b, DIFFERENCE, out);
 }
 
-// The named ranks in their order, or all others.
+// The listed ranks in their order, or all others.
 static int select_ranks(mpi_where at, const mpi_group *of, int n, const int *ranks, bool include,
                         MPI_Group *out) {
     MPI_TRY(ls_mpi__count_arg(at, NULL, "n", n));

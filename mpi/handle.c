@@ -1,4 +1,4 @@
-// Handles: numbers that index the tables of the rank. A freed one is distinguished from its
+// Handles: indices of the rank's tables. A generation distinguishes a freed handle from its
 // successor.
 #include <stdio.h>
 #include <stdlib.h>

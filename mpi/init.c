@@ -1,4 +1,4 @@
-// The start and the end of MPI in a rank, and what is still there at the end.
+// MPI_Init and MPI_Finalize of a rank, and the leaks that are found at its end.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static int start(const char *function, int level, int *provided) {
     }
     me->initialised = true;
     ls_mpi__state.run->started = true;
-    // Where ranks run at the same time nobody sees when all threads wait.
+    // Under a parallel schedule nothing detects that all threads wait.
     bool parallel = ls_mpi__state.run->parallel;
     level = parallel && level > MPI_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED : level;
     me->thread_level = level;

@@ -1,4 +1,4 @@
-// Stretches of memory in a treap (Seidel and Aragon, Algorithmica 16, 1996).
+// Intervals of memory in a treap (Seidel and Aragon, Algorithmica 16, 1996).
 #include "mpi/intervals.h"
 
 #include "base/base.h"
@@ -20,7 +20,7 @@ static void update(mpi_interval *node) {
     }
 }
 
-// What is before `at` and what is not.
+// Splits into the intervals before `at` and the others.
 static void split(mpi_interval *tree, const mpi_interval *at, mpi_interval **left,
                   mpi_interval **right) {
     if (tree == NULL) {

@@ -1,4 +1,4 @@
-// Runs a program: each rank gets a copy of its image, so that globals are its own, and its own
+// Runs a program: each rank gets a copy of its image, so its globals are separate, and its own
 // main.
 #define _GNU_SOURCE  // dl_iterate_phdr, dlinfo, unshare
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ typedef struct image {
     void *library;
     ls_mpi_image_main_function main;
     char path[512];
-    bool ended;  // its main has returned, and so have the handlers of its end
+    bool ended;  // its main and its exit handlers have returned
 } image;
 
 typedef struct launch {
@@ -58,8 +58,8 @@ int ls_mpi__copy_file(int out, const char *to, const char *from) {
     return status;
 }
 
-// An executable that a build system has linked by itself (docs/mpi.md) is opened as a library is:
-// in the copy, the flag that forbids it goes. Its thread-local variables would not be its own.
+// Opens an executable that a build system has linked without lockstep-cc (docs/mpi.md): clears the
+// flag in the copy that forbids dlopen. Its thread-local variables would not be separate.
 static int open_executable(int file, const char *path) {
     ElfW(Ehdr) head;
     int status = LS_OK;
@@ -181,8 +181,8 @@ static int open_images(launch *l) {
         return LS_FAIL(LS_ERR_RESOURCE, "%s: %s", l->folder, strerror(errno));
     }
     ls_mpi__state.folder = l->folder;
-    // OpenMP's threads sleep where they would spin, as a rank waits for those that run. libgomp
-    // reads it when it is loaded, with the first image.
+    // OpenMP's threads sleep instead of spinning, because a rank waits for those that run. libgomp
+    // reads this when it is loaded with the first image.
     bool own = getenv("OMP_WAIT_POLICY") == NULL;
     (void)(own ? setenv("OMP_WAIT_POLICY", "passive", 0) : 0);
     int status = LS_OK;
@@ -195,7 +195,7 @@ static int open_images(launch *l) {
 
 static void close_images(launch *l) {
     for (int r = 0; l->images != NULL && r < l->options->spmd.ranks; r++) {
-        // One whose rank has not come to its end has handlers of it left, which are of no rank now.
+        // A rank that did not reach its end still has exit handlers registered.
         if (l->images[r].library != NULL && l->images[r].ended) {
             (void)dlclose(l->images[r].library);
         }
@@ -222,7 +222,7 @@ static void open_rank(mpi_rank *me, ls_rank *rank) {
     ls_schedule__leave(rank);
 }
 
-// What it prints goes to a file of its own.
+// Redirects the rank's output to a separate file.
 static int print_apart(const char *folder, int rank) {
     char path[PATH_MAX];
     (void)snprintf(path, sizeof path, "%s/rank_%05d.out", folder, rank);
@@ -234,7 +234,7 @@ static int print_apart(const char *folder, int rank) {
     return LS_OK;
 }
 
-// As a process it has variables of its own; without a turn that goes round they are shared.
+// A process has an environment of its own. Ranks that run in parallel share one.
 static char **own_environment(char **of) {
     size_t count = 0;
     while (of[count] != NULL) {
@@ -248,7 +248,8 @@ static char **own_environment(char **of) {
 static int program(ls_rank *self, void *arg) {
     launch *l = arg;
     mpi_rank *me = &ls_mpi__state.ranks[self->id];
-    // As a process it has a table of open files: what it closes is open for others.
+    // A process has a table of open files of its own: a descriptor that it closes stays open for
+    // others.
     int status = unshare(CLONE_FILES) == 0
                      ? LS_OK
                      : LS_FAIL(LS_ERR_RESOURCE, "no table of open files: %s", strerror(errno));
@@ -277,7 +278,7 @@ static int program(ls_rank *self, void *arg) {
     return status;
 }
 
-// exit and _exit (at once: without a flush) of a program, as lockstep-cc links them.
+// exit and _exit of a program that lockstep-cc linked; at once: without a flush.
 void ls_mpi_exit(int status, int at_once) {
     if (ls_seen__forked) {
         (void)(at_once != 0 ? 0 : fflush(NULL));
@@ -297,8 +298,8 @@ static void close_rank(mpi_rank *me) {
     ls_mpi__threads_close(me);
 }
 
-// Whatever a rank may look at of another, and all that they share: before any of them starts, since
-// the schedule may start any of them first.
+// Prepares everything that ranks share or read of each other before any rank starts, since the
+// schedule may start any of them first.
 static void make_state(const ls_mpi_options *options) {
     int count = options->spmd.ranks;
     ls_mpi__state = (mpi_state){.options = options, .rank_count = count};
@@ -322,7 +323,8 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
     int status = open_images(&l);
     if (status == LS_OK) {
         ls_mpi__objects_open(options->image);
-        if (options->printed != NULL) {  // what one rank printed is not for the next to write
+        if (options->printed != NULL) {  // flush, so that the next rank does not write this rank's
+                                         // output
             (void)fflush(stdout);
             (void)setvbuf(stdout, NULL, _IONBF, 0);
         }

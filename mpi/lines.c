@@ -1,5 +1,5 @@
-// The line of an instruction of the program: the user's, where the instruction is a library's that
-// headers have brought (std::copy, std::vector).
+// Finds the source line of an instruction: the user's line if the instruction is inlined from a
+// library header (std::copy, std::vector).
 #include <string.h>
 
 #include "mpi/internal.h"
@@ -12,7 +12,7 @@
 #include "mpi/debug_info.h"
 
 typedef struct place {
-    const char *file;  // NULL: not known
+    const char *file;  // NULL: unknown
     int line;
 } place;
 
@@ -20,7 +20,7 @@ static bool is_library(const place *at) {
     return strncmp(at->file, "/usr/include/", 13) == 0 || strncmp(at->file, "/usr/lib/", 9) == 0;
 }
 
-// Where an inlined function is called.
+// The place where an inlined function is called.
 static place call_of(Dwarf_Die *unit, Dwarf_Die *inlined) {
     place found = {0};
     Dwarf_Attribute attribute;
@@ -67,7 +67,7 @@ static place line_at(const mpi_rank *me, uintptr_t code) {
 typedef struct walk {
     const mpi_rank *me;
     uintptr_t code;
-    bool inside;  // of the functions that have called it
+    bool inside;  // lines of the enclosing functions
     place found;
 } walk;
 

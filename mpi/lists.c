@@ -1,10 +1,10 @@
-// The lists of counts, places and datatypes that a nonblocking collective is given: the program may
-// not change them before the call is complete, and what it does to them is no other rank's fault.
+// The lists of counts, displacements and datatypes of a nonblocking collective. The program may not
+// change them before the call completes, and a change must not affect other ranks.
 #include <string.h>
 
 #include "mpi/coll.h"
 
-// The lists that a call is given and reads until it is complete.
+// The lists that a call reads until it completes.
 typedef const void *__attribute__((may_alias)) any_list;
 typedef struct list {
     any_list *at;
@@ -44,7 +44,7 @@ static size_t types_of(mpi_request *request, bool send) {
     return listed ? (size_t)ls_mpi__blocks_of(record->comm, record->collective, send) : 0;
 }
 
-// The other ranks see the lists as they were at the call, whatever the program does to them.
+// The other ranks see the lists as they were at the call.
 void ls_mpi__lists_copy(mpi_request *request) {
     list all[8];
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-// Memory for what ranks keep.
+// Memory for state of ranks.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
-// A message that has arrived: its status, and a mismatch of its type.
+// A message that has arrived: its status, and the check of its type.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/rma.h"
 
-// ---- Where a send and its receive meet ----------------------------------------------------------
+// ---- A matched send and receive -----------------------------------------------------------------
 static void tell_mismatch(ls_spmd *run, ls_finding_id id, const ls_request *send,
                           const ls_request *recv, const char *what) {
     char a[256], b[256], at_a[LS_CALL_WHERE_MAX], at_b[LS_CALL_WHERE_MAX];
@@ -42,7 +42,7 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
                      .ls_bytes = (long long)bytes};
     swap_clocks(from, to);
     const void *data = from->packed;
-    if (to->whole) {  // a matched probe: the message is its own from here on
+    if (to->whole) {  // a matched probe: it owns the message from here on
         to->send = from->send;
         to->packed = ls_mpi__alloc(bytes);
         to->packed_bytes = bytes;
@@ -79,7 +79,7 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
                          from->send.buf, (size_t)from->send.count, from->send.type);
         }
     }
-    if (data != NULL) {  // an eager send's own
+    if (data != NULL) {  // packed by an eager send
         if (from->mode == MPI_MODE_BUFFERED) {
             ls_mpi__state.ranks[send->call.rank].bsend_used -= (int)bytes + MPI_BSEND_OVERHEAD;
         }

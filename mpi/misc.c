@@ -67,7 +67,7 @@ int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *handler) {
 int MPI_Errhandler_free(MPI_Errhandler *handler) {
     MPI_ENTER_AT(at);
     MPI_TRY(handler_arg(at, handler != NULL ? *handler : MPI_ERRHANDLER_NULL));
-    *handler = MPI_ERRHANDLER_NULL;  // communicators that have it keep it
+    *handler = MPI_ERRHANDLER_NULL;  // communicators that use it keep it
     return MPI_SUCCESS;
 }
 
@@ -79,11 +79,11 @@ int MPI_Comm_call_errhandler(MPI_Comm comm, int code) {
     return MPI_SUCCESS;
 }
 
-// ---- Codes of errors, which a rank adds for itself: each is its class ---------------------------
+// ---- Error codes that a rank adds: each is its own class ----------------------------------------
 typedef struct mpi_codes {
     int code, class_of;
     char text[MPI_MAX_ERROR_STRING];
-    struct mpi_codes *before;  // those added before
+    struct mpi_codes *before;  // the codes that were added before
 } mpi_codes;
 
 static mpi_codes *own(const mpi_rank *me, int code) {
@@ -246,7 +246,7 @@ int MPI_Info_get_valuelen(MPI_Info handle, const char *key, int *length, int *fl
     return MPI_SUCCESS;
 }
 
-// *length: the room, and then what the value takes, with its end.
+// *length: the room, then the size of the value with its terminator.
 int MPI_Info_get_string(MPI_Info handle, const char *key, int *length, char *value, int *flag) {
     MPI_ENTER_ANY_AT(at);
     info *of;

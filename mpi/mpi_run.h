@@ -1,4 +1,4 @@
-// Runs a program that was written for MPI, built by lockstep-cc: every process a rank.
+// Runs a program that was built by lockstep-cc for MPI: every process becomes a rank.
 #ifndef LS_MPI_MPI_RUN_H
 #define LS_MPI_MPI_RUN_H
 
@@ -6,7 +6,7 @@
 
 typedef enum ls_mpi_buffering {
     LS_MPI_BUFFERING_NONE,  // a standard send waits for its receive, as large messages do
-    LS_MPI_BUFFERING_ALL,   // it never waits
+    LS_MPI_BUFFERING_ALL,   // a standard send never waits
 } ls_mpi_buffering;
 
 typedef struct ls_mpi_options {
@@ -15,8 +15,8 @@ typedef struct ls_mpi_options {
     int argc;
     const char *const *argv;  // [argc] argv[0]: its name
     ls_mpi_buffering buffering;
-    const char *printed;  // a folder for what each rank prints, rank_00000.out; NULL: our stdout
-    bool keep_images;     // the ranks' copies stay until the end, for a debugger
+    const char *printed;  // folder for the ranks' output, rank_00000.out; NULL: our stdout
+    bool keep_images;     // keep the ranks' images until the end, for a debugger
     // Which match is made where receives from any source could make several: choices[0], [1], ...
     // in turn, then the first.
     const int *choices;
@@ -24,21 +24,21 @@ typedef struct ls_mpi_options {
     struct ls_mpi_trail *trail;  // of an exploration; NULL otherwise
 } ls_mpi_options;
 
-// The same as ls_spmd_run.
+// The type of ls_mpi_run; parameters as in ls_spmd_run.
 typedef int (*ls_mpi_run_function)(ls_spmd_result **out, const ls_mpi_options *options);
 LS_API int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options);
 
-// What was tried, and the choices that led to a finding (NULL: none did).
+// The result of an exploration; choices lead to its finding (NULL: none).
 typedef struct ls_mpi_explored {
-    int runs, classes;  // runs that were not ended because others had been the same
+    int runs, classes;  // classes: runs that were not cut short as duplicates
     bool exhaustive;
     uint64_t observed;  // see ls_spmd_observed_count
-    int *choices;       // [choice_count] the caller's
+    int *choices;       // [choice_count] owned by the caller
     int choice_count;
 } ls_mpi_explored;
 
-// Tries every match of receives from any source, in at most `most` runs, until one has a finding:
-// its result is *out, else the first run's.
+// Tries every match of receives from any source, in at most `most` runs, until one has a finding.
+// *out is that run's result, or the first run's if none has a finding.
 typedef int (*ls_mpi_explore_function)(ls_spmd_result **out, const ls_mpi_options *options,
                                        int most, ls_mpi_explored *explored);
 LS_API int ls_mpi_explore(ls_spmd_result **out, const ls_mpi_options *options, int most,

@@ -1,9 +1,9 @@
-// The memory that a call's buffer is in: an allocation, a variable of the program, or an array of a
-// function that is running. A buffer must not end behind it.
+// Finds the object that contains a call's buffer: an allocation, a variable of the program, or an
+// array in an active frame. A buffer must not end behind its object.
 //
-// Sizes come from what the compiler and the linker have written into the program: its symbols, and
-// its debug information, which says where a function's variables are at each of its instructions.
-// Where they say nothing there is no object, and no finding.
+// Sizes come from the program's symbols and from its debug information, which gives the location of
+// a function's variables at each instruction. Without this information there is no object, and no
+// finding.
 #define _GNU_SOURCE  // dlinfo
 #include "mpi/internal.h"
 
@@ -25,8 +25,8 @@
 
 #define SITES 1024  // lists of call sites, by a hash of their addresses
 
-// Places from the stack pointer are not used: Clang's are wrong while arguments are on the stack
-// (lockstep-cc keeps frame pointers).
+// Locations relative to the stack pointer are not used: Clang's are wrong while arguments are on
+// the stack. lockstep-cc keeps frame pointers.
 #if defined(__x86_64__)
 enum { FRAME_POINTER = 6 };
 #else  // AArch64
@@ -35,7 +35,7 @@ enum { FRAME_POINTER = 29 };
 enum { FRAME_ADDRESS = -1 };  // DWARF's canonical frame address
 
 typedef struct symbol {
-    uintptr_t low, high;  // from the start of the image, or of its thread-local variables
+    uintptr_t low, high;  // relative to the image, or to its thread-local block
     const char *name;
 } symbol;
 
@@ -68,7 +68,7 @@ static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static Elf *elf;
 static Dwarf *debug;
 static int image = -1;
-static symbols own[2];  // ordinary ones, thread-local ones; in the order of their addresses
+static symbols own[2];  // ordinary ones, then thread-local ones, by address
 static site *sites[SITES];
 
 // ---- Global and static variables ----------------------------------------------------------------
@@ -85,8 +85,7 @@ static void add_symbol(symbols *to, const symbol *made) {
     to->all[to->count++] = *made;
 }
 
-// Pieces of sections that the program names itself may be one array together, as it walks along
-// them.
+// Parts of a section that the program names explicitly may form one array that it iterates over.
 static bool is_whole(size_t section) {
     size_t names;
     GElf_Shdr head;
@@ -123,7 +122,7 @@ static int by_place(const void *a, const void *b) {
     return x->high > y->high ? -1 : 1;
 }
 
-// Names of a part of another variable are that variable's.
+// A symbol inside another variable names that variable.
 static void join(symbols *of) {
     size_t kept = 0;
     qsort(of->all, of->count, sizeof *of->all, by_place);
@@ -212,7 +211,7 @@ static bool size_of(size_t *out, Dwarf_Die *die) {
     return true;
 }
 
-// The source of its unit is not numbered by every compiler.
+// Not every compiler numbers the source of its unit.
 static void declaration_of(const char **file, int *line, Dwarf_Die *die) {
     Dwarf_Die unit;
     *file = dwarf_decl_file(die);
@@ -228,7 +227,7 @@ static void add_variable(site *to, Dwarf_Die *die, const Dwarf_Op *base, const c
     variable made = {.name = dwarf_diename(die)};
     declaration_of(&made.file, &made.line, die);
     const char *own_file = dwarf_decl_file(die);
-    // Its place may be another's until it is declared.
+    // Its location may belong to another variable until it is declared.
     bool later =
         made.line > line && (own_file == NULL || (file != NULL && strcmp(own_file, file) == 0));
     if (later || !one_operation(&at, die, DW_AT_location, to->code) ||
@@ -267,7 +266,7 @@ void ls_mpi__unit_release(void) {
     (void)pthread_mutex_unlock(&turn);
 }
 
-// The variables of the scopes around an instruction, from the innermost to its function's.
+// The variables of the scopes around an instruction, from the innermost scope to the function.
 static void read_variables(site *to) {
     Dwarf_Die unit, *inner = NULL, *scopes = NULL;
     Dwarf_Op base = {0};
@@ -316,11 +315,11 @@ static const site *site_of(uintptr_t code) {
 
 typedef struct walk {
     uintptr_t at;
-    frame here;  // the last that was seen
+    frame here;  // the last variable that was visited
     bool found;  // `at` is in it
 } walk;
 
-// A frame is as large as the next one's stack pointer says.
+// A frame ends at the next frame's stack pointer.
 static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg) {
     walk *w = arg;
     uintptr_t stack = _Unwind_GetCFA(context);
@@ -335,7 +334,7 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg) {
     return w->here.code != 0 ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-// Of variables that share a place the largest: which of them is in it cannot be reported.
+// If variables share a location, the largest: the active one cannot be determined.
 static bool find_local(mpi_object *out, const mpi_rank *me, const char *at) {
     uintptr_t low = me->rank->stack_low, place = (uintptr_t)at, start;
     walk w = {.at = place};
@@ -368,7 +367,7 @@ static bool find_local(mpi_object *out, const mpi_rank *me, const char *at) {
     return found;
 }
 
-// ---- Where a global variable is declared: looked for only where it is reported ------------------
+// ---- The declaration of a global variable: looked up only when it is reported -------------------
 static bool is_at(Dwarf_Die *die, Dwarf_Addr address) {
     Dwarf_Attribute location, indexed;
     Dwarf_Op *all;

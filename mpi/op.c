@@ -1,4 +1,4 @@
-// Reduce operations: MPI's own on their types, and the program's.
+// Reduce operations: MPI's own on their types, and operations of the program.
 #include <complex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static mpi_op constants[OP_COUNT];
 
 void ls_mpi__ops_make(void) {
     for (int n = 1; n < OP_COUNT; n++) {
-        // What keeps one of two values (MPI_REPLACE, MPI_NO_OP) does not commute.
+        // MPI_REPLACE and MPI_NO_OP keep one of two values and do not commute.
         constants[n] = (mpi_op){
             .handle = 0x20000000 + n, .constant = names[n], .commutes = n < NUMBER(MPI_REPLACE)};
     }
@@ -140,7 +140,7 @@ bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type) {
             break;                                                                                 \
         }                                                                                          \
     }
-// Signed integers wrap, as the machine's do.
+// Signed integers wrap, as on the machine.
 #define INTEGERS(name, T, W) FUNCTION(name, T, WRAPPED(T, W); ORDERED(T); LOGICALS(T); BITS(T))
 #define WRAPPED(T, W)                                                                              \
     case MPI_SUM:                                                                                  \

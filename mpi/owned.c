@@ -1,5 +1,5 @@
-// Buffers that calls own until they are complete: what a call sends from may be read by others and
-// not written, what it receives into may not even be read.
+// Buffers that calls own until they complete. A send buffer may be read and not written. A receive
+// buffer may not even be read.
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@ static bool owns(const mpi_rank *me) {
     return me->owned[0].root != NULL || me->owned[1].root != NULL;
 }
 
-// Threads of the program's own are watched for as long as they run, the rank's from their first on.
+// Threads that the program started are watched while they run; the rank's own thread from the first
+// one on.
 void ls_mpi__watch(mpi_rank *me) {
     if (pthread_equal(me->rank->thread, pthread_self()) != 0) {
         bool used = owns(me) || me->window_count > 0 || me->rank->thread_count > 1;
@@ -34,8 +35,8 @@ static void tell(mpi_rank *me, mpi_owned *owned, const char *does, const char *f
                     owned->file, owned->line, owned->writes ? "writes" : "reads");
 }
 
-// The first of what calls read (write) that the stretch meets. What a freed request has owned is
-// nobody's once its message is complete.
+// The first buffer that calls read (write) and that overlaps the range. A freed request's buffer is
+// not owned once its message is complete.
 static mpi_owned *owner_of(mpi_rank *me, const char *low, const char *high, bool writes) {
     mpi_interval *at;
     while ((at = ls_mpi__interval_search(&me->owned[writes ? 1 : 0], low, high, NULL)) != NULL) {
@@ -54,7 +55,8 @@ mpi_owned *ls_mpi__owner(mpi_rank *me, const char *low, const char *high, bool w
 }
 
 #define LOOKS_MAX 100
-// Between these two no other thread of the rank changes what calls own. False: one may be about to.
+// Between these two no other thread of the rank changes ownership. False: another thread may be
+// about to.
 static bool look(mpi_rank *me, bool *alone) {
     *alone = me->rank->thread_count == 1;
     if (*alone) {
@@ -64,7 +66,7 @@ static bool look(mpi_rank *me, bool *alone) {
     me->looks = true;
     for (int i = 0; ls_turns__inside(me->rank); i++) {
         me->looks = false;
-        if (i == LOOKS_MAX) {  // it may wait for this thread
+        if (i == LOOKS_MAX) {  // the other thread may wait for this one
             (void)pthread_mutex_unlock(&me->look);
             return false;
         }
@@ -85,7 +87,7 @@ void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, c
     const char *low = at, *high = low + bytes;
     bool alone, near = ls_mpi__interval_near(&me->owned[1], low, high) ||
                        (writes && ls_mpi__interval_near(&me->owned[0], low, high));
-    // Most accesses end here, without a lock. A call that is inside may be about to own memory.
+    // Most accesses end here, without a lock. A call in progress may be about to own memory.
     if (me->window_count == 0 &&
         (!owns(me) || (!near && __atomic_load_n(&me->rank->in, __ATOMIC_SEQ_CST) == NULL))) {
         return;
@@ -120,7 +122,7 @@ static mpi_win *exposes(const mpi_rank *me, const char *low, const char *high) {
     return NULL;
 }
 
-// The call that owns, or else the window that exposes, a byte of it.
+// The call that owns, or the window that exposes, a byte of the range.
 static bool used_by(mpi_owned **owned, mpi_win **win, mpi_rank *me, const char *low,
                     const char *high) {
     bool alone;
@@ -191,7 +193,7 @@ void ls_mpi__left_behind(const void *stack) {
     }
 }
 
-// An access by a call: where it is.
+// Reports an access by a call, at the place of the call.
 static void touch(mpi_rank *me, const mpi_ranges *where, bool writes, const char *function) {
     mpi_owned *owned = NULL;
     for (size_t i = 0; i < where->count && owned == NULL; i++) {
@@ -210,7 +212,7 @@ static bool is_empty(const mpi_place *place) {
     return place->count == 0 || place->type == NULL || place->type->size == 0;
 }
 
-// Where all of them are; each is checked first.
+// Owns all places; each is checked first.
 static void ranges_of(mpi_ranges *out, mpi_rank *me, const mpi_place *places, size_t n,
                       const char *function) {
     *out = (mpi_ranges){.all = &out->one};
@@ -313,7 +315,7 @@ void ls_mpi__disown(mpi_rank *me, mpi_owned *owned) {
     ls_mpi__watch(me);
 }
 
-// ---- What RMA calls own -------------------------------------------------------------------------
+// ---- Buffers of RMA calls -----------------------------------------------------------------------
 void ls_mpi__own_in_epoch(mpi_owned *owned, mpi_win *win, int target) {
     if (owned == NULL) {
         return;
@@ -343,7 +345,7 @@ void ls_mpi__disown_epoch(mpi_rank *me, const mpi_win *win, int target) {
     }
 }
 
-// Loops send from one buffer again and again: it is read until the epoch ends, however often.
+// A loop may send from one buffer many times: one record covers it until the epoch ends.
 #define LOOKED_AT 8
 bool ls_mpi__owned_in_epoch(mpi_rank *me, const mpi_win *win, int target, const mpi_place *place) {
     mpi_ranges where;

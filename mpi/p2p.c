@@ -1,4 +1,4 @@
-// Messages: sends in their four modes, receives, and both at once.
+// Messages: sends in their four modes, receives, and send-receive.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define TAG_MAX 0x3fffffff
 
-// Checks the arguments, and makes the record of them.
+// Checks the arguments and fills in the record.
 int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m) {
     mpi_comm *comm;
     mpi_type *type;
@@ -35,7 +35,7 @@ int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m) {
     return MPI_SUCCESS;
 }
 
-// Room in the buffer of MPI_Buffer_attach.
+// Free room in the buffer of MPI_Buffer_attach.
 static int take_buffer(mpi_where at, const mpi_record *record) {
     size_t bytes = (size_t)record->send.count * record->send.type->size + MPI_BSEND_OVERHEAD;
     if ((size_t)at.me->bsend_used + bytes > (size_t)at.me->bsend_size) {
@@ -47,12 +47,12 @@ static int take_buffer(mpi_where at, const mpi_record *record) {
     at.me->bsend_used += (int)bytes;
     at.me->bsend_all += bytes;
     if (at.me->bsend_all > (size_t)at.me->bsend_size) {
-        ls_mpi__observe();  // there is room because some were received
+        ls_mpi__observe();  // received messages have freed room
     }
     return MPI_SUCCESS;
 }
 
-// While the call waits its buffer is the rank's other threads' matter, too.
+// While the call waits, other threads of the rank may access its buffer.
 static mpi_owned *hold(mpi_where at, const mpi_side *side, bool writes) {
     size_t count = (size_t)side->count;
     if (at.me->rank->thread_count > 1) {
@@ -97,7 +97,7 @@ mpi_request *ls_mpi__message_request(mpi_where at, const mpi_message *m, const m
     return made;
 }
 
-// A request of the message, started or (persistent) not.
+// A request for the message, started or (persistent) inactive.
 static int nonblocking(mpi_where at, const mpi_message *m, bool persistent, MPI_Request *handle) {
     mpi_record record;
     if (handle == NULL) {
@@ -195,7 +195,7 @@ int MPI_Startall(int count, MPI_Request requests[]) {
     return MPI_SUCCESS;
 }
 
-// ---- Both at once -------------------------------------------------------------------------------
+// ---- Send-receive -------------------------------------------------------------------------------
 static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_message *recv,
                             MPI_Status *status) {
     mpi_record records[2];
@@ -264,7 +264,7 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int 
     MPI_TRY(ls_mpi__count_arg(at, NULL, "the count", count));
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     MPI_TRY(dest == MPI_PROC_NULL ? MPI_SUCCESS : ls_mpi__buffer_arg(at, NULL, buf, count, of));
-    // What is sent is elsewhere, without the gaps: those of absolute addresses have no end.
+    // Sends a packed copy without gaps: the gaps of absolute addresses may have any size.
     mpi_type packed = *of;
     packed.segments = ls_mpi__alloc(of->segment_count * sizeof *packed.segments);
     packed.lb = packed.true_lb = 0;
@@ -311,7 +311,7 @@ int MPI_Buffer_detach(void *buffer_out, int *size) {
     if (at.me->bsend_buffer == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_BUFFER, __func__, "no buffer is attached");
     }
-    // It waits until what is buffered has been received.
+    // It waits until the buffered messages have been received.
     while (at.me->bsend_used > 0) {
         ls_mpi__poll(at.me, __func__);
     }

@@ -1,4 +1,4 @@
-// Data in and out of datatypes, and whether two type signatures fit.
+// Packs and unpacks datatypes, and compares type signatures.
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +84,7 @@ void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *t
     *bytes = (size_t)(type->true_extent + (last < 0 ? -last : last));
 }
 
-// Bytes that a type's elements have, from one address to another.
+// The number of bytes of a type's elements between two addresses.
 typedef struct stretch {
     intptr_t from, to;
 } stretch;
@@ -105,7 +105,7 @@ static int by_place(const void *a, const void *b) {
     return x > y ? 1 : 0;
 }
 
-// What of count elements lies between low and high, in the order of the places.
+// The part of count elements between low and high, in address order.
 static stretch *stretches(size_t *out, const void *base, size_t count, const mpi_type *type,
                           intptr_t low, intptr_t high) {
     stretch *made = NULL;
@@ -178,7 +178,7 @@ static bool neighbors_meet(const stretch *all, size_t n) {
     return false;
 }
 
-// Stretches of all places together, or, whole, around each of them.
+// The segments of all places. whole: one range around each place.
 static stretch *stretches_of(size_t *out, const mpi_place *places, size_t n, bool whole) {
     stretch *all = NULL;
     size_t count = 0;
@@ -216,7 +216,7 @@ bool ls_mpi__segments_overlap(const mpi_type *type) {
 }
 
 bool ls_mpi__places_overlap(const mpi_place *places, size_t n) {
-    bool mixed = false;  // elements of one place lie between each other
+    bool mixed = false;  // elements of one place may interleave
     for (size_t p = 0; p < n; p++) {
         const mpi_type *type = places[p].type;
         if (places[p].count == 0 || type->size == 0) {

@@ -1,6 +1,6 @@
-// Partitioned messages: the sender says of each part of its buffer when it is ready, and the
-// message goes when all are. They meet each other alone, in the order in which their two ranks have
-// made them, whatever is started first: each pair has a tag of its own, below those of others.
+// Partitioned messages: the sender marks each part of its buffer as ready, and the message is sent
+// when all are. They match each other only, in the order of their initialisation on both ranks,
+// whichever is started first. Each pair has a private tag, below those of programs.
 #include <stdlib.h>
 
 #include "mpi/internal.h"
@@ -8,8 +8,8 @@
 struct mpi_parts {
     bool send;
     int count, ready, tag;
-    mpi_owned **owned;  // [count] a receive's from its start until its part is there
-    bool *is_ready;     // [count] a send's
+    mpi_owned **owned;  // [count] of a receive, from its start until the part arrives
+    bool *is_ready;     // [count] of a send
 };
 
 typedef struct partitioned {
@@ -24,13 +24,13 @@ typedef struct partitioned {
 
 #define LS_MPI_PAIR_HEADS 4096
 
-// A request whose peer is not made yet.
+// A request whose peer is not initialised yet.
 typedef struct half {
     int number;
     struct half *next;
 } half;
 
-// Those of one communicator, source, destination and tag: all of them sends, or all receives.
+// The waiting requests of one communicator, source, destination and tag: all sends or all receives.
 typedef struct mpi_pairs {
     const ls_shared_comm *comm;
     int source, dest, tag;  // ranks of the world
@@ -50,7 +50,7 @@ static size_t home(const mpi_pairs *of) {
     return (size_t)(mixed % LS_MPI_PAIR_HEADS);
 }
 
-// Where the pairs like `wanted` are; made where there are none.
+// The pairs that match `wanted`; created if there are none.
 static mpi_pairs *pairs_like(const mpi_pairs *wanted) {
     mpi_state *state = &ls_mpi__state;
     if (state->pairs == NULL) {
@@ -69,7 +69,7 @@ static mpi_pairs *pairs_like(const mpi_pairs *wanted) {
     return *at;
 }
 
-// The number of the oldest pair like this that lacks this side.
+// The number of the oldest pair that lacks this side.
 static int join_pair(const mpi_comm *comm, const partitioned *p) {
     int peer = ls_mpi__comm_world_rank(comm, (comm->inter ? comm->remote_first : 0) + p->peer);
     int me = comm->owner->id;
@@ -135,7 +135,7 @@ static void disown_part(mpi_rank *me, mpi_parts *parts, int n) {
     parts->owned[n] = NULL;
 }
 
-// The program has its buffer again.
+// Returns the buffer to the program.
 void ls_mpi__parts_done(mpi_rank *me, mpi_request *request) {
     for (int n = 0; request->parts != NULL && n < request->parts->count; n++) {
         disown_part(me, request->parts, n);
@@ -241,7 +241,7 @@ static int ready(mpi_where at, int n, MPI_Request handle) {
     }
     parts->is_ready[n] = true;
     parts->ready += 1;
-    ls_mpi__threads_meet(at.me, false);  // the last one sends what the others have made ready
+    ls_mpi__threads_meet(at.me, false);  // the last thread sends the parts that others marked
     parts->owned[n] = own_part(at.me, request, n);
     if (parts->ready < parts->count || ls_mpi__request_to_nobody(request)) {
         return MPI_SUCCESS;

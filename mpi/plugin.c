@@ -1,8 +1,9 @@
-// Libraries that a rank's program opens by a path: as a process, each rank has a copy of its own.
+// Libraries that a rank's program opens by path: each rank has a separate copy, as processes would.
 //
-// A plugin (an extension module of an interpreter, say) uses names of the program that opens it.
-// The images of all ranks have the same names. So a small library that needs the copy and then the
-// rank's image is opened in place of the copy, and the loader binds the copy's names in these two.
+// A plugin, such as an extension module of an interpreter, uses symbols of the program that opens
+// it. The images of all ranks define the same symbols. So a small library that depends on the copy
+// and then on the rank's image is opened in place of the copy, and the loader binds the copy's
+// symbols in these two.
 #define _GNU_SOURCE  // dladdr, memfd_create
 #include <dlfcn.h>
 #include <elf.h>
@@ -28,14 +29,14 @@ typedef struct plugin {
     const mpi_rank *owner;
     dev_t device;
     ino_t file;
-    char both[256];  // the path of the library that needs the copy and the image
+    char both[256];  // path of the library that depends on both
 } plugin;
 
-static plugin *plugins;  // newest first; stay until the process ends
+static plugin *plugins;  // newest first; freed when the process ends
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int opened;
 
-// ---- The library that needs both ----------------------------------------------------------------
+// ---- The library that depends on both -----------------------------------------------------------
 enum { NAMES_MAX = 3 * 512 + PATH_MAX };
 typedef struct both_file {
     ElfW(Ehdr) head;
@@ -58,7 +59,7 @@ static both_file *make_both(const char *copy, const char *image, const char *sea
     ElfW(Ehdr) *head = &made->head;
     Dl_info about;
     size_t used = 1, names = offsetof(both_file, names), table = offsetof(both_file, dynamic);
-    if (dladdr((const void *)&plugins, &about) != 0) {  // this machine's kind
+    if (dladdr((const void *)&plugins, &about) != 0) {  // the ELF machine of this host
         memcpy(head, about.dli_fbase, sizeof *head);
     }
     head->e_type = ET_DYN;
@@ -81,7 +82,7 @@ static both_file *make_both(const char *copy, const char *image, const char *sea
     return made;
 }
 
-// ---- Where a library looks for others -----------------------------------------------------------
+// ---- The search path of a library ---------------------------------------------------------------
 static off_t place_of(int file, const ElfW(Ehdr) * head, ElfW(Addr) address) {
     ElfW(Phdr) part;
     for (int i = 0; i < head->e_phnum; i++) {
@@ -107,8 +108,8 @@ static void expand(char *out, size_t bytes, const char *search, const char *fold
     out[used < bytes ? used : bytes - 1] = 0;
 }
 
-// The copy's own folder is not the library's: the search path goes from the copy into `out`, with
-// that folder in it.
+// The copy is in another folder than the library: writes the search path of the copy into `out`,
+// with the library's folder in it.
 static void take_search_path(char *out, size_t bytes, int file, const char *path) {
     ElfW(Ehdr) head;
     ElfW(Phdr) part, dynamic = {0};
@@ -222,7 +223,7 @@ void *ls_mpi_open_library(const char *path, int mode, const void *caller) {
     if (strchr(path, '/') == NULL) {
         return dlopen(path, mode);
     }
-    // A library that this process uses itself, or that another one needs, is there once.
+    // A library that this process or another library uses exists once.
     void *shared = dlopen(path, mode | RTLD_NOLOAD);
     return shared != NULL ? shared : open_copy(owner, path, mode, about.dli_fname);
 }

@@ -1,10 +1,10 @@
-// Messages that are looked at before they are received, and what statuses are asked for.
+// Probes, and queries of statuses.
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/internal.h"
 
-// Makes the request of a probe; status says where it comes from.
+// Makes the request of a probe; status: its source.
 static int read_probe(mpi_where at, int source, int tag, MPI_Comm handle, mpi_record *record,
                       ls_request *proto) {
     mpi_comm *comm;
@@ -53,7 +53,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     return MPI_SUCCESS;
 }
 
-// The message that such a receive would get now; where there is none, others run first.
+// The message that such a receive would get now. If there is none, other ranks run first.
 static ls_request *look(mpi_where at, mpi_record *record, ls_request *proto) {
     ls_mpi__observe();
     proto->comm = record->comm->inner;
@@ -67,7 +67,7 @@ static ls_request *look(mpi_where at, mpi_record *record, ls_request *proto) {
     return send;
 }
 
-// The message that a probe finds now; *flag without one: nobody sends it (MPI_PROC_NULL).
+// The message that a probe finds now; *flag without one: MPI_PROC_NULL.
 static int probe_now(ls_request **send, int *flag, mpi_where at, int source, int tag, MPI_Comm comm,
                      mpi_record *record, ls_request *proto) {
     MPI_TRY(read_probe(at, source, tag, comm, record, proto));
@@ -138,7 +138,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
         }
         return MPI_SUCCESS;
     }
-    // That message, whichever other rank has sent one.
+    // The same, from whichever rank has sent one.
     proto.any_source = false;
     proto.call.root = send->comm->member;
     proto.tag = send->tag;
@@ -152,7 +152,7 @@ typedef struct matched_receive {
     MPI_Message *message;
 } matched_receive;
 
-// The message of the handle as MPI_Mprobe took it; NULL: of MPI_PROC_NULL.
+// The message of a handle of MPI_Mprobe; NULL: MPI_PROC_NULL.
 static int message_arg(mpi_record **out, mpi_where at, const MPI_Message *message) {
     const char *why;
     MPI_TRY(ls_mpi__out_arg(at, "message", message));
@@ -188,8 +188,8 @@ static void check_matched(mpi_where at, const mpi_record *record, size_t count,
     }
 }
 
-// Receives the message into *out, whose status says of what; `owned` (NULL: of a call that waits)
-// owns the buffer from here on.
+// Receives the message into *out and fills its status. `owned` (NULL: a blocking call) owns the
+// buffer from here on.
 static int receive_matched(mpi_record *out, mpi_owned **owned, mpi_where at,
                            const matched_receive *m) {
     mpi_record *record;
@@ -313,7 +313,7 @@ int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count c
     MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
-    // As many whole types as these elements are, and the first of one more.
+    // Counts the whole types in these elements, and the elements of a partial one.
     size_t each = of->elements > 0 ? of->elements : 1, left = (size_t)count % each;
     size_t bytes = (size_t)count / each * of->size;
     for (size_t s = 0; s < of->segment_count && left > 0; s++) {

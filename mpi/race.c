@@ -1,12 +1,12 @@
-// Races on windows: two accesses of which at least one writes, and neither of which is complete
-// before the other begins. What orders them, the clocks of clock.c know.
+// Races on windows: two accesses, at least one of which writes, that the clocks of clock.c do not
+// order.
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/rma.h"
 
-#define KEPT_FIRST 256    // ranges before the first look at which are past
-#define LOCAL_MAX  65536  // of the program's own
+#define KEPT_FIRST 256    // ranges before past accesses are first removed
+#define LOCAL_MAX  65536  // local accesses that are kept
 #define OP_CAS     (-1)
 
 // A range of an access.
@@ -15,7 +15,7 @@ typedef struct mpi_reached {
     mpi_access *access;
 } mpi_reached;
 
-// All accesses of the run: windows may share memory. Those that read, those that write.
+// All accesses of the run, since windows may share memory: [0] reads, [1] writes.
 static mpi_intervals reached[2];
 static int kept, kept_limit = KEPT_FIRST;
 static atomic_int told;
@@ -38,27 +38,26 @@ static bool complete_before(const mpi_access *a, const uint64_t *clock) {
     return false;
 }
 
-// apart: from the first byte of one to that of the other. Elements that overlap in a part are not
-// one element.
+// apart: the distance of their first bytes. Elements that overlap partially are not one element.
 static bool may_mix(const mpi_access *a, const mpi_access *b, ptrdiff_t apart) {
     if (!a->atomic || !b->atomic || a->basic != b->basic ||
         (a->basic != 0 && apart % (ptrdiff_t)ls_mpi__basic(a->basic)->size != 0)) {
         return false;
     }
     if (a->origin == b->origin) {
-        return true;  // accumulates of one origin are in its order
+        return true;  // accumulates of one origin are ordered
     }
     return a->op == b->op || a->op == MPI_NO_OP || b->op == MPI_NO_OP || a->op == OP_CAS ||
            b->op == OP_CAS;
 }
 
-// Of two that have a byte in common and of which one writes.
+// Whether two accesses conflict that have a byte in common and of which one writes.
 static bool conflict(const mpi_access *a, const mpi_access *b, ptrdiff_t apart) {
     bool own = a->local && b->local && a->origin == b->origin;
     if (may_mix(a, b, apart) || (own && (a->slot == b->slot || (!a->called && !b->called)))) {
-        return false;  // two threads' own accesses are no matter of MPI
+        return false;  // races between threads of one rank are not MPI's
     }
-    // Locks of one target let only one of them in where one is exclusive.
+    // Locks of one target exclude each other if one is exclusive.
     bool excluded = a->origin != b->origin && a->window == b->window && a->lock != 0 &&
                     b->lock != 0 &&
                     (a->lock == MPI_LOCK_EXCLUSIVE || b->lock == MPI_LOCK_EXCLUSIVE);
@@ -79,7 +78,7 @@ static void find_line(mpi_access *of) {
 void ls_mpi__race_report(mpi_race *race) {
     mpi_access *before = &race->before, *now = &race->now;
     if (race->me == NULL || told++ > 0) {
-        return;  // what follows has the same cause
+        return;  // later races have the same cause
     }
     find_line(before);
     find_line(now);
@@ -122,7 +121,7 @@ static void complete(mpi_access *access, mpi_rank *me) {
     access->done = ls_mpi__clock(me)[access->slot];
 }
 
-// One range less of it.
+// Releases one range of the access.
 static void drop(mpi_access *access) {
     access->ranges -= 1;
     if (access->ranges > 0) {
@@ -162,7 +161,7 @@ static void remove_range(mpi_reached *range) {
     kept -= 1;
 }
 
-// What every rank knows to be complete races with nothing to come.
+// An access that every rank has seen complete cannot race with a later one.
 static void prune(void) {
     for (int writes = 0; writes < 2; writes++) {
         mpi_interval *at = ls_mpi__interval_first(&reached[writes]);
@@ -176,8 +175,8 @@ static void prune(void) {
     }
 }
 
-// Whether whatever races with `at` races with `now`, too, by which it can be replaced: the same
-// again, later.
+// Whether everything that races with `at` also races with `now`, a later access of the same kind.
+// Then `now` replaces it.
 static bool repeats(const mpi_access *now, const mpi_access *at) {
     return !at->local && !now->local && at->slot == now->slot && at->window == now->window &&
            at->fetches == now->fetches && at->atomic == now->atomic && at->op == now->op &&
@@ -220,8 +219,8 @@ static int lock_of(const mpi_win *win, int target) {
     return win->locks_held[target];
 }
 
-// Who reads atomically what others wrote atomically comes after what they had complete by then, and
-// after that write itself: flags, counters and locks of the program's own are made of this.
+// An atomic read of an atomically written value is ordered after that write and after what its
+// writer had completed by then. Flags, counters and locks of the program rely on this.
 static void acquire(mpi_rank *me, const mpi_ranges *where) {
     const mpi_range *range = where->all;
     for (size_t i = 0; i < where->count; i++) {
@@ -257,7 +256,7 @@ static void open_access(mpi_win *win, mpi_access *access) {
     *first = access;
 }
 
-// All ranges of one access: those that lie apart are kept apart.
+// Records all ranges of one access; separate ranges are kept separately.
 static mpi_access *look_at(mpi_win *win, const mpi_ranges *where, const mpi_access *how) {
     mpi_rank *me = win->owner;
     mpi_access *now = ls_mpi__alloc(sizeof *now), *before = NULL;
@@ -275,7 +274,7 @@ static mpi_access *look_at(mpi_win *win, const mpi_ranges *where, const mpi_acce
     }
     now->clock = now->atomic && now->writes ? ls_mpi__clock_copy(me) : NULL;
     now->whole = where->count == 1;
-    now->ranges = 1;  // ours, until all are kept
+    now->ranges = 1;  // ours until all are recorded
     open_access(win, now);
     for (size_t i = 0; i < where->count; i++) {
         keep(&where->all[i], now);
@@ -310,7 +309,7 @@ mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place
     ls_mpi__ranges(&where, place);
     mpi_access *made = look_at(win, &where, &now);
     ls_mpi__ranges_free(&where);
-    ls_mpi__clock_tick(me);  // what is complete from here on is not in the clock that it left
+    ls_mpi__clock_tick(me);  // later completions are not in the clock that was released
     return made;
 }
 
@@ -342,7 +341,7 @@ void ls_mpi__race_requested(mpi_access *access, mpi_request *request) {
     }
 }
 
-// Its request is complete, and with it what brings a result.
+// The request is complete. If the call fetches, its result is too.
 void ls_mpi__race_request_done(mpi_rank *me, mpi_request *request) {
     (void)pthread_mutex_lock(&turn);
     mpi_access *access = request->access;
@@ -357,7 +356,7 @@ void ls_mpi__race_request_done(mpi_rank *me, mpi_request *request) {
     ls_mpi__clock_tick(me);
 }
 
-// No call can reach that memory through the window any more, and another rank may be given it.
+// No call can reach that memory through the window any more, and another rank may get it.
 void ls_mpi__race_forget(const mpi_win *win, const char *low, const char *high) {
     (void)pthread_mutex_lock(&turn);
     for (int writes = 0; writes < 2; writes++) {
@@ -379,7 +378,7 @@ void ls_mpi__race_close(mpi_win *win) {
     ls_mpi__race_forget(win, win->base, win->base + win->size);
 }
 
-// ---- The program's own reads and writes ---------------------------------------------------------
+// ---- Local reads and writes of the program ------------------------------------------------------
 // The window of the rank's that holds the address; *target: whose memory it is.
 static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const char *high,
                           int *target) {
@@ -403,7 +402,7 @@ static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const ch
     return NULL;
 }
 
-// Grows an access of the same clock that it continues; false: there is none.
+// Extends an access with the same clock that this one continues; false: there is none.
 static bool extend(const mpi_range *range, const mpi_access *now) {
     mpi_intervals *set = &reached[now->writes ? 1 : 0];
     mpi_interval *at = NULL;
@@ -433,7 +432,7 @@ static void local(mpi_race *out, mpi_rank *me, const mpi_range *range, const mpi
     (void)pthread_mutex_lock(&turn);
     for (mpi_win *win = me->windows;
          (win = window_at(me, win, range->low, range->high, &target)) != NULL; win = win->next) {
-        // What a rank does between making a window and its next call is taken to fill it.
+        // Accesses of a rank between creating a window and its next call count as initialisation.
         if (target == win->member && win->made_at == me->entered) {
             continue;
         }

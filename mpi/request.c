@@ -1,11 +1,11 @@
-// Requests: calls on their way, persistent or not, and what happens as they start and complete.
+// Requests: calls in progress, persistent or not; their start and their completion.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/rma.h"
 
-// ---- What a call says ---------------------------------------------------------------------------
+// ---- The text of a call -------------------------------------------------------------------------
 enum { WORD_COUNT, WORD_TYPE, WORD_PEER, WORD_TAG, WORD_OP, WORD_FORM };
 enum { FORM_DATA = 1, FORM_ROOT = 2, FORM_SEND = 4, FORM_RECV = 8, FORM_OP = 16 };
 
@@ -142,7 +142,7 @@ static void let_go(mpi_rank *me, mpi_request *request) {
     free(request);
 }
 
-// Its handle goes; while a message of it is open it stays, and so do its claims on buffers.
+// Removes the handle. While its message is open, the request and its claims on buffers stay.
 void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
     ls_mpi__handle_free(me, request->handle);
     ls_mpi__parts_free(me, request);
@@ -161,7 +161,7 @@ void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
     me->freed_count += 1;
 }
 
-// Looks at all of them each time that they are twice as many.
+// Checks all of them each time their number has doubled.
 void ls_mpi__requests_settle(mpi_rank *me, bool wait) {
     if (!wait && me->freed_count < me->freed_limit) {
         return;
@@ -185,7 +185,7 @@ void ls_mpi__requests_settle(mpi_rank *me, bool wait) {
     me->freed_limit = 2 * me->freed_count;
 }
 
-// A send that does not wait for its receive: its data is the library's from here on.
+// A send that does not wait for its receive: the library copies its data.
 static int post_eager(mpi_rank *me, const ls_request *proto, mpi_record *record) {
     mpi_record *own = ls_mpi__alloc(sizeof *own);
     *own = *record;
@@ -216,7 +216,7 @@ static bool is_eager(const mpi_record *record) {
             ls_mpi__state.options->buffering == LS_MPI_BUFFERING_ALL);
 }
 
-// Whether a receive for a ready send is there.
+// Whether a receive for a ready send is posted.
 static bool receive_is_there(const mpi_record *record, const ls_request *send) {
     const ls_shared_comm *shared = record->comm->inner->shared;
     const ls_request *at = shared->recvs[send->call.root];
@@ -229,7 +229,7 @@ static bool receive_is_there(const mpi_record *record, const ls_request *send) {
     return false;
 }
 
-// Posts a message; inner NULL: blocking. *inner stays NULL where it is complete.
+// Posts a message; inner NULL: blocking. *inner stays NULL if it is complete.
 int ls_mpi__message_post(mpi_rank *me, const ls_request *proto, mpi_record *record,
                          ls_request **inner) {
     bool send = proto->call.kind == LS_SEND;
@@ -290,7 +290,7 @@ int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
     return ls_mpi__message_post(me, &request->proto, &request->record, &request->inner);
 }
 
-// The truncated message of a receive, as its communicator's error handler has it.
+// The truncated message of a receive, for its communicator's error handler.
 int ls_mpi__received(mpi_rank *me, mpi_record *record) {
     if (record->clock != NULL) {
         ls_mpi__clock_message(me, record->clock);

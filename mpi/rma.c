@@ -1,4 +1,4 @@
-// Calls that reach the memory of other ranks.
+// Calls that access the memory of other ranks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static int check_range(mpi_where at, const rma_call *c, const rma_read *r, mpi_w
     }
     const char *from = r->at + low, *to = from + bytes;
     if (target->flavor == MPI_WIN_FLAVOR_DYNAMIC) {
-        // Pieces of memory that are attached one after another may be reached in one call.
+        // One call may reach adjacent attached regions.
         const mpi_interval *part = NULL;
         while ((part = ls_mpi__interval_search(&target->attached, from, from + 1, NULL)) != NULL) {
             from = part->high;
@@ -109,13 +109,13 @@ static int read_types(rma_read *out, mpi_where at, const rma_call *c) {
     return MPI_SUCCESS;
 }
 
-// What an accumulate's elements are: all of them of one constant type.
+// The basic type of all elements of an accumulate.
 static const mpi_type *unit_of(const mpi_type *type) {
     return type->unit != NULL || type->segment_count == 0 ? type->unit
                                                           : ls_mpi__basic(type->segments[0].basic);
 }
 
-// Integers, logicals and bytes (MPI 3.1, 11.3.4); characters, too, as everywhere.
+// Integers, logicals and bytes (MPI 3.1, 11.3.4), and characters, as other implementations allow.
 static bool is_swapped(const mpi_type *type) {
     switch (type->handle) {
     case MPI_FLOAT:
@@ -126,7 +126,7 @@ static bool is_swapped(const mpi_type *type) {
     case MPI_C_LONG_DOUBLE_COMPLEX:
         return false;
     default:
-        return type->segment_count == 1;  // no pair
+        return type->segment_count == 1;  // not a pair type
     }
 }
 
@@ -216,7 +216,7 @@ static void move(const rma_call *c, const rma_read *r) {
     }
 }
 
-// The origin's buffers are the call's until its epoch ends, or its request is complete.
+// The call owns the origin's buffers until its epoch ends or its request completes.
 static void own(mpi_where at, const rma_call *c, const rma_read *r, bool requested,
                 mpi_owned *out[2]) {
     bool writes = c->how == GET;
@@ -339,7 +339,7 @@ int MPI_Compare_and_swap(const void *origin, const void *compare, void *result, 
     return make_call(at, &call, NULL);
 }
 
-// ---- What windows are asked for -----------------------------------------------------------------
+// ---- Queries of windows -------------------------------------------------------------------------
 #define ASK(name, parameters, statement)                                                           \
     int name parameters {                                                                          \
         MPI_ENTER_AT(at);                                                                          \

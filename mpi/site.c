@@ -1,4 +1,4 @@
-// The place in the program of the MPI call that runs.
+// The place in the program of the current MPI call.
 #define _GNU_SOURCE
 
 #include <sched.h>

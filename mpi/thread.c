@@ -1,5 +1,5 @@
-// Threads of the program's own, and what lockstep-cc has the compiler say of reads and writes
-// (the calls of -fsanitize=thread, without its library).
+// Threads that the program starts, and the accesses that the compiler instruments (the calls of
+// -fsanitize=thread, without its library).
 #define _GNU_SOURCE  // dladdr
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ EXPORT void *__tsan_memset(void *to, int value, unsigned long bytes) {
     return memset(to, value, bytes);
 }
 
-// ---- What orders the threads of a rank ----------------------------------------------------------
+// ---- Order of the threads of a rank -------------------------------------------------------------
 // The calling thread's rank, where it runs its program.
 static mpi_rank *program_of(void) {
     ls_rank *rank = ls_schedule__current();
@@ -83,12 +83,12 @@ static mpi_rank *program_of(void) {
     return runs ? &ls_mpi__state.ranks[rank->id] : NULL;
 }
 
-// The same where there are windows: without any nothing asks for the order of threads.
+// The same if there are windows: without one no check needs the order of threads.
 static mpi_rank *ordered(void) {
     return ls_mpi__state.window_count > 0 ? program_of() : NULL;
 }
 
-// Called by the functions of the program that synchronise threads (image/synchronises.txt).
+// Called by synchronisation functions of the program (image/synchronises.txt).
 EXPORT void ls_mpi_synchronises(void) {
     mpi_rank *me = ordered();
     if (me != NULL) {
@@ -129,8 +129,8 @@ static void acquires(void) {
     }
 }
 
-// Libraries whose calls of the program's functions are known to be ordered by what is seen. Others
-// may have threads of their own.
+// Libraries whose calls of program functions are ordered by synchronisation that lockstep sees.
+// Other libraries may have threads of their own.
 static bool is_known(const void *caller) {
     static const char *const known[] = {"libgomp", "libc.", "libpthread", "libstdc++", "lockstep"};
     Dl_info in;
@@ -142,14 +142,13 @@ static bool is_known(const void *caller) {
     return is;
 }
 
-// Functions of the program that a library has called and that have not returned: threads, parallel
-// regions, tasks.
+// Active functions of the program that a library has called: threads, parallel regions, tasks.
 #define FRAMES_MAX 16
 static _Thread_local struct {
     int count;
     const void *at[FRAMES_MAX];
     bool forked[FRAMES_MAX];
-    const void *known;  // the last caller that was
+    const void *known;  // the last such caller
 } frames;
 
 static void enters(const void *caller, const void *frame) {
@@ -184,7 +183,7 @@ static void leaves(void) {
     ls_mpi__thread_leaves(me, forked, own && last);
 }
 
-// The function's own frame: it is compiled with frame pointers.
+// The function's own frame; it is compiled with frame pointers.
 #define FRAME (*(const void *const *)__builtin_frame_address(0))
 EXPORT void __tsan_func_entry(void *caller) {
     if (__builtin_expect(ls_mpi__state.run != NULL && ls_mpi__state.run->has_threads, 0)) {
@@ -197,7 +196,7 @@ EXPORT void __tsan_func_exit(void) {
     }
 }
 
-// ---- Atomics: done as asked, and in the strongest order -----------------------------------------
+// ---- Atomics: performed with sequential consistency ---------------------------------------------
 #define ATOMICS(bits, T)                                                                           \
     EXPORT T __tsan_atomic##bits##_load(const volatile T *at, int order) {                         \
         (void)order;                                                                               \

@@ -206,8 +206,8 @@ typedef struct division {
     int count;
 } division;
 
-// As close to each other as they can be: the largest and the smallest differ least, and where that
-// is the same, the smallest is largest, and then the next.
+// The dimensions that are closest to each other: the smallest difference of largest and smallest.
+// Ties prefer the larger smallest dimension, then the next one.
 static bool is_closer(const division *of) {
     int last = of->count - 1;
     int better = (of->best[0] - of->best[last]) - (of->now[0] - of->now[last]);
@@ -388,7 +388,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
     return make(at, of, t, of->size, out);
 }
 
-// Every member says some edges; all of them are gathered, and each keeps its own.
+// Every member passes some edges; all of them are gathered, and each member keeps its own.
 int MPI_Dist_graph_create(MPI_Comm comm, int n, const int sources[], const int degrees[],
                           const int destinations[], const int *weights, MPI_Info info, int reorder,
                           MPI_Comm *out) {

@@ -1,4 +1,5 @@
-// Datatypes: the basic ones, and their constructors. A type is the list of its basic elements.
+// Datatypes: the basic ones, and operations for constructors. A type is the list of its basic
+// elements.
 #include <complex.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -166,7 +167,7 @@ static void add_segment(mpi_type *made, ptrdiff_t offset, int number, size_t cou
     made->segments[made->segment_count++] = (mpi_segment){offset, count, number};
 }
 
-// count elements of `old`, one after another, from offset on.
+// Appends count elements of `old`, one after another, from offset on.
 void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count) {
     if (count == 0) {
         return;
@@ -174,7 +175,7 @@ void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, 
     ptrdiff_t last = offset + (ptrdiff_t)(count - 1) * old->extent;
     ptrdiff_t low = (old->extent >= 0 ? offset : last) + old->lb;
     ptrdiff_t high = (old->extent >= 0 ? last : offset) + old->lb + old->extent;
-    bool first = !made->contiguous;  // which marks, while the type is made, that it has bounds
+    bool first = !made->contiguous;  // during construction: the type has explicit bounds
     ptrdiff_t ub = made->lb + made->extent;
     made->lb = first || low < made->lb ? low : made->lb;
     ub = first || high > ub ? high : ub;

@@ -1,4 +1,4 @@
-// What datatypes are asked for, and packing as a call.
+// Queries of datatypes, and the packing functions.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

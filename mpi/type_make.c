@@ -4,7 +4,7 @@
 
 #include "mpi/internal.h"
 
-// What MPI_Type_get_contents gives back. The types it is made of may be freed before it.
+// The arguments for MPI_Type_get_contents. The component types may be freed first.
 static void keep(mpi_rank *me, mpi_type *made, const int *integers, int integer_count,
                  const MPI_Aint *addresses, int address_count, const MPI_Datatype *types,
                  int type_count) {
@@ -31,14 +31,14 @@ static int finish(mpi_where at, mpi_type *made, MPI_Datatype *out) {
     return MPI_SUCCESS;
 }
 
-// A constructor's blocks: block i is lengths[i] (or length) elements at displs[i] * unit, of
-// types[i].
+// A constructor's blocks: block i is lengths[i] (or length) elements of types[i] at displs[i] *
+// unit.
 typedef struct blocks {
     int count, length;
     const int *lengths;
     const int *displs;
     const MPI_Aint *byte_displs;
-    MPI_Aint stride;  // where there are no displacements
+    MPI_Aint stride;  // without displacements
     MPI_Datatype old;
     const MPI_Datatype *types;
 } blocks;
@@ -241,7 +241,7 @@ int MPI_Type_create_resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent, MPI_
     return finish(at, made, type);
 }
 
-// Types that are freed keep what they point to: calls in flight may use it, and so may copies.
+// A freed type keeps its contents: calls in flight and copies may use them.
 static mpi_type *type_like(const mpi_type *of) {
     mpi_type *made = ls_mpi__alloc(sizeof *made);
     *made = *of;
@@ -322,7 +322,7 @@ int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[],
     return finish(at, made, type);
 }
 
-// Whether the process at `coord` of `procs` has global index i of a dimension.
+// Whether the process at `coord` of `procs` owns global index i of a dimension.
 static bool has_index(int i, int gsize, int distrib, int darg, int procs, int coord) {
     if (distrib == MPI_DISTRIBUTE_NONE || procs == 1) {
         return true;

@@ -11,7 +11,7 @@ static int callback_failed(mpi_rank *me, int code, const char *which) {
                                code);
 }
 
-// The status of a complete request; the error of the query function of a generalized one.
+// The status of a complete request; for a generalized one the error of its query function.
 static int complete_status(mpi_rank *me, mpi_request *request) {
     MPI_Status *status = &request->record.status;
     int result = MPI_SUCCESS;
@@ -123,7 +123,8 @@ static int check_all(mpi_where at, int count, const MPI_Request *requests,
     return MPI_SUCCESS;
 }
 
-// A grequest has no call, a partitioned send none until all of it is ready: others run until then.
+// A generalized request has no call, and a partitioned send has none until all parts are ready:
+// other ranks run until then.
 static void wait_general(mpi_where at, const mpi_request *request) {
     while (request != NULL && request->inner == NULL && !ls_mpi__request_done(request)) {
         ls_mpi__poll(at.me, at.function);
@@ -150,7 +151,8 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
     return ls_mpi__request_finish(at.me, request, status);
 }
 
-// The calls that are not complete: out [count]; returns how many. *open: of how many requests.
+// The calls that are not complete: out [count]; returns their number. *open: the number of open
+// requests.
 static int open_calls(mpi_where at, ls_request **out, int count, const MPI_Request *requests,
                       int *open) {
     int n = 0, ignored;
@@ -169,7 +171,7 @@ static MPI_Status *at_index(MPI_Status *statuses, int i) {
     return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 }
 
-// Finishes those that are complete; with `set`, says each one's error in its status.
+// Finishes the complete ones. set: stores each error in its status.
 static int finish_all(mpi_where at, int count, MPI_Request *requests, MPI_Status *statuses) {
     int result = MPI_SUCCESS, ignored;
     for (int i = 0; i < count; i++) {
@@ -217,7 +219,7 @@ static int first_done(mpi_where at, int count, const MPI_Request *requests) {
     return -1;
 }
 
-// Waits until one is complete: its index, or -1 where none is open.
+// Waits until one is complete: its index, or -1 if none is open.
 static int wait_for_one(mpi_where at, int count, MPI_Request *requests) {
     ls_request **inner = ls_mpi__alloc((size_t)count * sizeof *inner);
     int open, n = open_calls(at, inner, count, requests, &open);
@@ -230,7 +232,7 @@ static int wait_for_one(mpi_where at, int count, MPI_Request *requests) {
         (void)ls_mpi__await(at.me, inner, n, true);
         index = first_done(at, count, requests);
     }
-    while (index < 0 && open > 0) {  // a grequest among them
+    while (index < 0 && open > 0) {  // one of them is a generalized request
         ls_mpi__poll(at.me, at.function);
         index = first_done(at, count, requests);
     }
@@ -363,7 +365,7 @@ int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices
     return finish_some(at, incount, requests, outcount, indices, statuses);
 }
 
-// ---- Other ends ---------------------------------------------------------------------------------
+// ---- Other completions --------------------------------------------------------------------------
 int MPI_Request_get_status(MPI_Request handle, int *flag, MPI_Status *status) {
     MPI_ENTER_AT(at);
     int result;

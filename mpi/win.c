@@ -1,4 +1,4 @@
-// Windows: memory that other ranks reach, and the epochs in which they may.
+// Windows: memory that other ranks access, and the epochs that allow it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size) {
         record->win->member = m;
         shared->locks[m].exclusive = -1;
     }
-    // Shared windows lie one behind the other.
+    // The parts of a shared window are adjacent.
     if (shared->members[0]->flavor == MPI_WIN_FLAVOR_SHARED) {
         size_t bytes = 0;
         for (int m = 0; m < size; m++) {
@@ -294,8 +294,7 @@ int MPI_Win_fence(int assertion, MPI_Win handle) {
                                  "MPI_MODE_NOPRECEDE, and calls of the epoch from %s:%d precede it",
                                  win->epoch_file, win->epoch_line);
     }
-    // RMA calls between two fences are of the fences' epoch, unless an assertion says there is
-    // none.
+    // RMA calls between two fences belong to the fence epoch, unless an assertion excludes it.
     if ((assertion & MPI_MODE_NOPRECEDE) == 0 && win->ops_in_lock) {
         return ls_mpi__sync_error(
             at, win,
@@ -364,7 +363,7 @@ static int members_of(mpi_where at, const mpi_win *win, MPI_Group handle, mpi_gr
     return MPI_SUCCESS;
 }
 
-// The window and the members of an epoch that begins, in none of its kind and none of locks.
+// The window and the members of a new epoch, if none of its kind and no lock epoch is open.
 static int begin_epoch(mpi_win **out, mpi_group **members, mpi_where at, MPI_Group group,
                        MPI_Win handle, bool posts) {
     MPI_TRY(ls_mpi__win_arg(out, at, handle));

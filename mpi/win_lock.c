@@ -1,7 +1,7 @@
 // Locks of windows: epochs in which only the origin takes part.
 #include "mpi/rma.h"
 
-#define RUNS_ON 16  // ends of accesses for which a rank runs on
+#define RUNS_ON 16  // completed accesses after which a polling rank lets others run
 
 static void take_lock(mpi_where at, mpi_win *win, int target, bool exclusive) {
     mpi_lock *lock = &win->shared->locks[target];
@@ -30,7 +30,7 @@ static void drop_lock(mpi_win *win, int target) {
         lock->shared -= 1;
     }
     win->locks_held[target] = 0;
-    ls_mpi__state.run->completed += 1;  // who polls for it may go on
+    ls_mpi__state.run->completed += 1;  // a rank that polls for it may continue
 }
 
 void ls_mpi__let_others(mpi_rank *me, const char *function) {

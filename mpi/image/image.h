@@ -1,4 +1,4 @@
-// What a program that lockstep-cc has linked and the library that runs it know of each other.
+// The interface between a program that lockstep-cc has linked and the library that runs it.
 #ifndef LS_MPI_IMAGE_IMAGE_H
 #define LS_MPI_IMAGE_IMAGE_H
 
@@ -6,18 +6,18 @@
 typedef int (*ls_mpi_image_main_function)(int argc, char **argv, char **environment);
 
 __attribute__((visibility("default"))) void ls_mpi_exit(int status, int at_once);
-// dlopen, for the rank whose image `caller` lies in.
+// dlopen for the rank whose image contains `caller`.
 __attribute__((visibility("default"))) void *ls_mpi_open_library(const char *path, int mode,
                                                                  const void *caller);
-// Memory that the program allocates has so many bytes of that value behind it, where it is guarded.
+// With guards, this many bytes of this value follow each allocation.
 #define LS_MPI_GUARD      32
 #define LS_MPI_GUARD_BYTE 0xa7
 // Returns `at`.
 __attribute__((visibility("default"))) void *ls_mpi_allocated(void *at, unsigned long bytes,
                                                               int guarded, const void *caller);
-// Not 0: it must stay. Somebody still uses it, or (may_keep) it is freed later.
+// Not 0: the block must stay. It is still in use, or (may_keep) is freed later.
 __attribute__((visibility("default"))) int ls_mpi_freed(void *at, int may_keep, const void *caller);
-// Others make it larger from here on.
+// From here on other code may grow the block.
 __attribute__((visibility("default"))) void ls_mpi_forget(const void *at, const void *caller);
 __attribute__((visibility("default"))) unsigned long ls_mpi_room(void *at, const void *caller);
 __attribute__((visibility("default"))) int ls_mpi_unmapped(const void *at, unsigned long bytes,
@@ -25,7 +25,7 @@ __attribute__((visibility("default"))) int ls_mpi_unmapped(const void *at, unsig
 // Memory that library functions read and write for the program.
 __attribute__((visibility("default"))) void ls_mpi_accessed(const void *at, unsigned long bytes,
                                                             int writes, const void *caller);
-// Another thread of the rank may come before or after: a lock, a barrier, ...
+// Marks synchronisation between threads of the rank: a lock, a barrier, ...
 __attribute__((visibility("default"))) void ls_mpi_synchronises(void);
 __attribute__((visibility("default"))) void ls_mpi_makes_task(void);
 __attribute__((visibility("default"))) void ls_mpi_forks(void);

@@ -1,5 +1,5 @@
-// STAND_IN(name, tells): the function that a program calls for `name`, whatever its arguments are.
-// It calls `tells` and continues in the library's function, which returns to the program.
+// STAND_IN(name, tells): replaces the function `name`, whatever its arguments are. The replacement
+// calls `tells` and jumps to the library's function, which returns to the program.
 #ifndef LS_MPI_IMAGE_STAND_IN_H
 #define LS_MPI_IMAGE_STAND_IN_H
 

@@ -1,5 +1,5 @@
-// Linked into every program by lockstep-cc: its door for `lockstep mpi`, what happens when somebody
-// starts it by itself, and the functions of the C library that would end or escape a rank.
+// Linked into every program by lockstep-cc: the entry point for `lockstep mpi`, direct execution as
+// one rank, and replacements of C library functions that would end a rank or bypass lockstep.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <err.h>
@@ -23,7 +23,7 @@
 extern void *__dso_handle;
 extern void __cxa_finalize(void *library);
 
-// What atexit has and destructors of static objects, while they are of the rank.
+// Destructors of atexit and of static objects, while they belong to the rank.
 static void ls_mpi_image_end(void) {
     __cxa_finalize(&__dso_handle);
 }
@@ -37,7 +37,7 @@ __attribute__((visibility("default"))) int ls_mpi_image_main(int argc, char **ar
     return status;
 }
 
-// ---- Started by itself: a run of one rank -------------------------------------------------------
+// ---- Direct execution: a run of one rank --------------------------------------------------------
 #if defined(__x86_64__)
 __attribute__((used, section(".interp"))) static const char interpreter[] =
     "/lib64/ld-linux-x86-64.so.2";
@@ -152,7 +152,7 @@ __attribute__((visibility("default"))) void *dlopen(const char *path, int mode) 
     return ls_mpi_open_library(path, mode, (const void *)(uintptr_t)&ls_mpi_image_main);
 }
 
-// ---- The lock of OpenMP's unnamed critical sections, of which libgomp has one for all ranks -----
+// ---- The lock of OpenMP's unnamed critical sections: libgomp has one for all ranks --------------
 static pthread_mutex_t critical = PTHREAD_MUTEX_INITIALIZER;
 
 void __wrap_GOMP_critical_start(void);
@@ -182,7 +182,7 @@ int __wrap_fclose(FILE *file) {
     return close(fileno(file)) == 0 ? status : EOF;
 }
 
-// What a rank prints from here on is not for another one to write.
+// Another rank must not write this rank's output.
 FILE *__real_freopen(const char *path, const char *mode, FILE *file);
 FILE *__wrap_freopen(const char *path, const char *mode, FILE *file);
 FILE *__wrap_freopen(const char *path, const char *mode, FILE *file) {
@@ -316,7 +316,7 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes) {
 static char *duplicate(const char *text, size_t length, const void *caller) {
     char *made = allocate(length + 1, caller);
     if (made != NULL) {
-        (void)mempcpy(made, text, length);  // which nobody replaces
+        (void)mempcpy(made, text, length);  // nothing replaces this
         made[length] = 0;
     }
     return made;
@@ -332,7 +332,7 @@ char *__wrap_strndup(const char *text, size_t most) {
     return duplicate(text, strnlen(text, most), HERE);
 }
 
-// The C library makes a line's memory larger by itself.
+// getline grows the buffer itself
 #define LINES(name, parameters, ...)                                                               \
     ssize_t __real_##name parameters;                                                              \
     ssize_t __wrap_##name parameters;                                                              \
@@ -364,9 +364,9 @@ int __wrap_munmap(void *at, size_t bytes) {
                                                                         : __real_munmap(at, bytes);
 }
 
-// What C++ makes and deletes; a program in C has none of these. Its library allocates what the
-// program frees and frees what the program allocates, so that there is no guard, and a program that
-// has such functions itself gives what is no memory of malloc's.
+// operator new and delete of C++; a C program has neither. libstdc++ allocates memory that the
+// program frees and frees memory that the program allocates, so this memory has no guard. A program
+// that replaces these operators may pass memory that is not malloc's.
 __attribute__((visibility("hidden"))) extern const char __ehdr_start[], _end[];
 
 static bool is_own(const void *function) {
@@ -400,12 +400,12 @@ DELETES(_ZdaPv, (void *at), at)
 DELETES(_ZdlPvm, (void *at, size_t bytes), at, bytes)
 DELETES(_ZdaPvm, (void *at, size_t bytes), at, bytes)
 
-// ---- What the C library keeps between calls: every process has its own --------------------------
+// ---- State that the C library keeps between calls: separate for every rank ----------------------
 char *optarg;
 int optind = 1, opterr = 1, optopt = '?';
 static int options_begun;
 
-// The library's own variable of that name, not this program's.
+// The C library's variable of that name, not the program's.
 static void *of_library(const char *name) {
     return dlsym(RTLD_DEFAULT, name);
 }
@@ -415,7 +415,7 @@ static int next_option(int argc, char *const *argv, const char *letters, const s
                        int (*how)(int, char *const *, const char *, const struct option *, int *)) {
     int *at = of_library("optind"), *tells = of_library("opterr"), *which = of_library("optopt");
     char **value = of_library("optarg");
-    *at = options_begun != 0 && optind != 0 ? optind : 0;  // 0: from the start
+    *at = options_begun != 0 && optind != 0 ? optind : 0;  // 0: restart
     options_begun = 1;
     *tells = opterr;
     int found = how(argc, argv, letters, words, index);

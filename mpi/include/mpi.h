@@ -1,5 +1,6 @@
-// MPI 3.1 in C, as `lockstep mpi` runs it: every process a rank of one program. Source compatible;
-// the binary interface is lockstep's own. What is not there is in mpi_absent.h.
+// MPI 3.1 in C for `lockstep mpi`, which runs every process as a rank of one program. Source
+// compatible; the binary interface is lockstep's own. mpi_absent.h declares the functions that
+// lockstep does not implement.
 #ifndef LS_MPI_INCLUDE_MPI_H
 #define LS_MPI_INCLUDE_MPI_H
 
@@ -14,7 +15,7 @@ extern "C" {
 #define MPI_VERSION    3
 #define MPI_SUBVERSION 1
 
-// ---- Handles: bits 27-30 say what it is, bits 19-26 tell a freed one from its successor ---------
+// ---- Handles: bits 27-30 are the kind, bits 19-26 the generation --------------------------------
 typedef int MPI_Comm;
 typedef int MPI_Group;
 typedef int MPI_Datatype;
@@ -94,7 +95,7 @@ typedef int MPI_Fint;
 #define MPI_CXX_FLOAT_COMPLEX       MPI_C_FLOAT_COMPLEX
 #define MPI_CXX_DOUBLE_COMPLEX      MPI_C_DOUBLE_COMPLEX
 #define MPI_CXX_LONG_DOUBLE_COMPLEX MPI_C_LONG_DOUBLE_COMPLEX
-// Fortran's names, of its default kinds.
+// Fortran's types, of the default kinds.
 #define MPI_CHARACTER        MPI_CHAR
 #define MPI_INTEGER          MPI_INT
 #define MPI_REAL             MPI_FLOAT
@@ -112,7 +113,7 @@ typedef int MPI_Fint;
 #define MPI_REAL4            MPI_FLOAT
 #define MPI_REAL8            MPI_DOUBLE
 
-// Those that MPI leaves out where a compiler has none.
+// Types that MPI omits if the compiler lacks them.
 #define MPI_INTEGER16         MPI_DATATYPE_NULL
 #define MPI_REAL2             MPI_DATATYPE_NULL
 #define MPI_REAL16            MPI_DATATYPE_NULL

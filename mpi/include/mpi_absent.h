@@ -1,9 +1,9 @@
-// What MPI 3.1 has and lockstep has not: a program that names it builds and runs. Where it calls
-// it, files answer with an error code, and the rest ends the run with a sentence.
+// Functions of MPI 3.1 that lockstep does not implement. A program that names them builds and runs.
+// A call of a file function returns an error code; any other call ends the run with a message.
 #ifndef LS_MPI_INCLUDE_MPI_ABSENT_H
 #define LS_MPI_INCLUDE_MPI_ABSENT_H
 
-#pragma GCC system_header  // functions without parameters in their declarations
+#pragma GCC system_header  // old-style declarations without parameters
 
 typedef int MPI_File;
 typedef int MPI_T_enum;
@@ -94,8 +94,7 @@ enum {
 #define MPI_T_PVAR_SESSION_NULL ((MPI_T_pvar_session)0)
 #define MPI_T_PVAR_ALL_HANDLES  ((MPI_T_pvar_handle)1)
 
-// Files: each answers MPI_ERR_UNSUPPORTED_OPERATION; R() and F():
-// the request or file that it makes is null then.
+// Files: each returns MPI_ERR_UNSUPPORTED_OPERATION; R() and F() set their request or file to null.
 #define LS_MPI_ABSENT_FILES(X, R, F)                                                               \
     X(MPI_File_call_errhandler, (MPI_File fh, int errorcode))                                      \
     X(MPI_File_close, (MPI_File * fh))                                                             \
@@ -224,7 +223,7 @@ enum {
     X(MPI_T_pvar_stop)                                                                             \
     X(MPI_T_pvar_write)
 
-// Processes that are made or met while the program runs.
+// Dynamic processes.
 #define LS_MPI_ABSENT_PROCESSES(X)                                                                 \
     X(MPI_Close_port)                                                                              \
     X(MPI_Comm_accept)                                                                             \

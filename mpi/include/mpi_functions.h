@@ -2,7 +2,7 @@
 #ifndef LS_MPI_INCLUDE_MPI_FUNCTIONS_H
 #define LS_MPI_INCLUDE_MPI_FUNCTIONS_H
 
-// The place of the next call; the macros of mpi_names.h call it.
+// Records the place of the next call; the macros of mpi_names.h call it.
 void ls_mpi_at(const char *file, int line);
 int ls_mpi_dup_fn(int handle, int keyval, void *state, void *value_in, void *value_out, int *flag);
 double MPI_Wtime(void);
@@ -427,7 +427,7 @@ int MPI_Rget_accumulate(const void *origin, int count, MPI_Datatype type, void *
                         int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win,
                         MPI_Request *request);
 
-// Conversions of handles for Fortran: they are the same numbers.
+// Handle conversions for Fortran: the numbers are the same.
 MPI_Fint MPI_Comm_c2f(MPI_Comm handle);
 MPI_Comm MPI_Comm_f2c(MPI_Fint handle);
 MPI_Fint MPI_Type_c2f(MPI_Datatype handle);

@@ -1,4 +1,4 @@
-// What mpi.h has of MPI 4: persistent collectives, partitioned messages, and what programs ask.
+// Functions of MPI 4 in mpi.h: persistent collectives, partitioned messages, and their queries.
 #ifndef LS_MPI_INCLUDE_MPI_FUNCTIONS4_H
 #define LS_MPI_INCLUDE_MPI_FUNCTIONS4_H
 

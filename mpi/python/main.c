@@ -1,4 +1,4 @@
-// The main of an interpreter with mpi4py, which lockstep-mpi-python links for `lockstep mpi`.
+// The main of an interpreter with mpi4py; lockstep-mpi-python links it for `lockstep mpi`.
 #include <Python.h>
 #include <mpi.h>
 #include <stdbool.h>
@@ -28,7 +28,7 @@ typedef struct name {
     char text[];
 } name;
 
-// Findings name it after its code object may be gone.
+// A finding may name it after its code object is gone.
 static const char *keep(const char *text) {
     static name *names;
     for (const name *at = names; at != NULL; at = at->next) {
@@ -47,7 +47,7 @@ static const char *keep(const char *text) {
     return made->text;
 }
 
-// mpi4py's calls come here instead of ls_mpi_at: the nearest frame that is not mpi4py's own.
+// Calls of mpi4py come here instead of ls_mpi_at: records the nearest frame outside of mpi4py.
 void lockstep_python_at(const char *file, int line) {
     if (Py_IsInitialized() && PyGILState_GetThisThreadState() != NULL) {
         PyGILState_STATE held = PyGILState_Ensure();

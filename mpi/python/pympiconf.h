@@ -1,5 +1,5 @@
-// mpi4py's configuration: MPI of mpi.h, without the names that lockstep has but does not implement.
-// mpi4py raises NotImplementedError for these.
+// mpi4py's configuration: the MPI of mpi.h, without the names that lockstep declares and does not
+// implement. mpi4py raises NotImplementedError for these.
 #ifndef LS_MPI_PYTHON_PYMPICONF_H
 #define LS_MPI_PYTHON_PYMPICONF_H
 
