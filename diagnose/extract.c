@@ -50,7 +50,7 @@ static int has_finding(void *arg, const json_t *scenario, bool *has) {
         *has = false;
         return LS_OK;
     }
-    const ls_run_options options = {.reproduce = "lockstep run"};
+    const ls_run_options options = {.shape_only = true, .reproduce = "lockstep run"};
     ls_fuzz_outcome outcome = {.end = LS_FUZZ_UNFIT};
     LS_TRY(ls_fuzz_try(&outcome, scenario, "extracted.yaml", 0, &options));
     ask->asked += outcome.end != LS_FUZZ_UNFIT ? 1 : 0;
