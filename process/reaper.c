@@ -42,7 +42,6 @@ static void clean(const ls_reaper *reaper) {
 
 _Noreturn static void keep(int owner, const ls_reaper *reaper) {
     (void)setsid();  // Ctrl-C is for the owner
-    (void)prctl(PR_SET_NAME, LS_REAPER_NAME);
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
         (void)signal(ignored[i], SIG_IGN);
@@ -64,10 +63,15 @@ static int start(ls_reaper *out) {
         return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", out->dir, strerror(errno));
     }
     out->started = ls_time_wall_ns() / 1000000000 - 1;  // files' times lag a little
+    // It has its name from the start: who ends this process's children spares the reaper.
+    char name[16] = "";
+    (void)prctl(PR_GET_NAME, name);
+    (void)prctl(PR_SET_NAME, LS_REAPER_NAME);
     pid_t child = ls_child_fork(0);
     if (child == 0) {
         keep(ends[0], out);
     }
+    (void)prctl(PR_SET_NAME, name);
     (void)close(ends[0]);
     if (child < 0) {
         (void)close(ends[1]);

@@ -2,11 +2,14 @@
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/time.h"
 #include "process/child.h"
+#include "process/reaper.h"
 
 static void sleep_on(void) {
     for (;;) {
@@ -90,4 +93,17 @@ Test(child, ends_with_its_parent) {
     cr_assert(read(ready[0], &byte, 1) == 1);
     ls_child_end(parent, false, NULL);
     closes(ends);
+}
+
+// Who ends a killed process's children tells them from the reaper by its name.
+Test(reaper, has_its_name_from_the_start) {
+    ls_reaper reaper;
+    char path[64], name[32] = "";
+    cr_assert(ls_reaper_make(&reaper, NULL) == LS_OK);
+    (void)snprintf(path, sizeof path, "/proc/%ld/comm", (long)reaper.pid);
+    FILE *file = fopen(path, "r");
+    cr_assert(file != NULL && fgets(name, sizeof name, file) != NULL);
+    (void)fclose(file);
+    cr_assert(strcmp(name, LS_REAPER_NAME "\n") == 0);
+    ls_reaper_remove(&reaper);
 }
