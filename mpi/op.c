@@ -64,8 +64,6 @@ static family family_of(int handle) {
     case MPI_CHAR:
     case MPI_WCHAR:
     case MPI_PACKED:
-    case MPI_LB:
-    case MPI_UB:
         return OTHER;
     default:
         return INTEGER;
@@ -76,10 +74,10 @@ bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type) {
     if (op->constant == NULL || op->handle == MPI_REPLACE || op->handle == MPI_NO_OP) {
         return true;
     }
-    if (type->constant == NULL) {
+    if (type->constant == NULL || type->unit == NULL) {
         return false;
     }
-    family f = family_of(type->handle);
+    family f = family_of(type->unit->handle);
     switch (op->handle) {
     case MPI_MAX:
     case MPI_MIN:
@@ -194,7 +192,7 @@ typedef void (*function)(int op, const void *in, void *inout, size_t n);
 static function function_of(const mpi_type *type) {
     static const function integers[2][4] = {{int8, int16, int32, int64},
                                             {uint8, uint16, uint32, uint64}};
-    switch (type->handle) {
+    switch (type->unit->handle) {
     case MPI_FLOAT:
         return float32;
     case MPI_DOUBLE:
@@ -225,7 +223,7 @@ static function function_of(const mpi_type *type) {
         break;
     }
     bool is_unsigned = false;
-    switch (type->handle) {
+    switch (type->unit->handle) {
     case MPI_UNSIGNED_CHAR:
     case MPI_UNSIGNED_SHORT:
     case MPI_UNSIGNED:

@@ -117,7 +117,7 @@ static const mpi_type *unit_of(const mpi_type *type) {
 
 // Integers, logicals and bytes (MPI 3.1, 11.3.4), and characters, as other implementations allow.
 static bool is_swapped(const mpi_type *type) {
-    switch (type->handle) {
+    switch (type->unit != NULL ? type->unit->handle : MPI_DATATYPE_NULL) {
     case MPI_FLOAT:
     case MPI_DOUBLE:
     case MPI_LONG_DOUBLE:
@@ -244,7 +244,6 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
     if (c->target != MPI_PROC_NULL) {
         own(at, c, &r, handle != NULL, owned);
         r.win->ops_in_fence = r.win->ops_in_fence || r.win->fence_open;
-        r.win->ops_in_lock = r.win->ops_in_lock || r.win->fence_before_lock;
         int op = c->how == COMPARE_AND_SWAP ? OP_CAS : c->op;
         if (c->how == PUT || c->how == GET) {
             op = MPI_OP_NULL;

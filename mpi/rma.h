@@ -73,10 +73,6 @@ struct mpi_win {
     int lock_count;
     const char *epoch_function, *epoch_file;
     int epoch_line;
-    bool fence_before_lock;  // a lock epoch was opened inside a possible fence epoch
-    bool ops_in_lock;        // and has calls, which then belong to both
-    const char *fence_file;
-    int fence_line;
     uint64_t made_at;  // number of calls of its rank at creation
     bool told;         // its freed memory has been reported
     mpi_win *next;

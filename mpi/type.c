@@ -14,6 +14,7 @@ typedef struct basic {
     ptrdiff_t extent;
     int parts[2];  // of a pair: its basic types
     ptrdiff_t second;
+    int same;  // of another name: the type that it is; 0: of none
 } basic;
 
 #define PAIR(name, c, a)                                                                           \
@@ -29,14 +30,15 @@ PAIR(short_int, short, 0)
 PAIR(long_double_int, long double, 0)
 
 #define NUMBER(handle) ((handle)&0xff)
-#define ONE(name, c)   [NUMBER(name)] = {#name, sizeof(c), sizeof(c), {0, 0}, 0}
-#define TWO(name, s, c, of)                                                                        \
-    [NUMBER(name)] = {#name,                                                                       \
-                      sizeof(c) + sizeof(int),                                                     \
-                      sizeof(struct s),                                                            \
-                      {NUMBER(of), NUMBER(MPI_INT)},                                               \
-                      offsetof(struct s, index)}
-#define BASIC_COUNT 41
+#define ONE(handle, c) [NUMBER(handle)] = {.name = #handle, .size = sizeof(c), .extent = sizeof(c)}
+#define TWO(handle, s, c, of)                                                                      \
+    [NUMBER(handle)] = {.name = #handle,                                                           \
+                        .size = sizeof(c) + sizeof(int),                                           \
+                        .extent = sizeof(struct s),                                                \
+                        .parts = {NUMBER(of), NUMBER(MPI_INT)},                                    \
+                        .second = offsetof(struct s, index)}
+#define NAME(handle, of) [NUMBER(handle)] = {.name = #handle, .same = NUMBER(of)}
+#define BASIC_COUNT      61
 
 static const basic basics[BASIC_COUNT] = {
     ONE(MPI_CHAR, char),
@@ -77,19 +79,40 @@ static const basic basics[BASIC_COUNT] = {
     TWO(MPI_2INT, two_int, int, MPI_INT),
     TWO(MPI_SHORT_INT, short_int, short, MPI_SHORT),
     TWO(MPI_LONG_DOUBLE_INT, long_double_int, long double, MPI_LONG_DOUBLE),
-    [NUMBER(MPI_LB)] = {"MPI_LB", 0, 0, {0, 0}, 0},
-    [NUMBER(MPI_UB)] = {"MPI_UB", 0, 0, {0, 0}, 0},
+    [NUMBER(MPI_LB)] = {.name = "MPI_LB"},
+    [NUMBER(MPI_UB)] = {.name = "MPI_UB"},
+    NAME(MPI_CXX_BOOL, MPI_C_BOOL),
+    NAME(MPI_CXX_FLOAT_COMPLEX, MPI_C_FLOAT_COMPLEX),
+    NAME(MPI_CXX_DOUBLE_COMPLEX, MPI_C_DOUBLE_COMPLEX),
+    NAME(MPI_CXX_LONG_DOUBLE_COMPLEX, MPI_C_LONG_DOUBLE_COMPLEX),
+    NAME(MPI_CHARACTER, MPI_CHAR),
+    NAME(MPI_INTEGER, MPI_INT),
+    NAME(MPI_REAL, MPI_FLOAT),
+    NAME(MPI_DOUBLE_PRECISION, MPI_DOUBLE),
+    NAME(MPI_COMPLEX, MPI_C_FLOAT_COMPLEX),
+    NAME(MPI_DOUBLE_COMPLEX, MPI_C_DOUBLE_COMPLEX),
+    NAME(MPI_LOGICAL, MPI_INT),
+    NAME(MPI_2INTEGER, MPI_2INT),
+    NAME(MPI_INTEGER1, MPI_INT8_T),
+    NAME(MPI_INTEGER2, MPI_INT16_T),
+    NAME(MPI_INTEGER4, MPI_INT32_T),
+    NAME(MPI_INTEGER8, MPI_INT64_T),
+    NAME(MPI_COMPLEX8, MPI_C_FLOAT_COMPLEX),
+    NAME(MPI_COMPLEX16, MPI_C_DOUBLE_COMPLEX),
+    NAME(MPI_REAL4, MPI_FLOAT),
+    NAME(MPI_REAL8, MPI_DOUBLE),
 };
 
 static mpi_type constants[BASIC_COUNT];
 static mpi_segment constant_segments[BASIC_COUNT][2];
 
 static void make_constant(int n) {
-    const basic *b = &basics[n];
+    int is = basics[n].same != 0 ? basics[n].same : n;
+    const basic *b = &basics[is];
     mpi_type *type = &constants[n];
     mpi_segment *segments = constant_segments[n];
     bool pair = b->parts[0] != 0;
-    segments[0] = (mpi_segment){0, 1, pair ? b->parts[0] : n};
+    segments[0] = (mpi_segment){0, 1, pair ? b->parts[0] : is};
     segments[1] = (mpi_segment){b->second, 1, b->parts[1]};
     size_t elements = pair ? 2 : 1;
     if (b->size == 0) {
@@ -97,14 +120,14 @@ static void make_constant(int n) {
     }
     *type = (mpi_type){
         .handle = (int)(0x18000000 + n),
-        .constant = b->name,
+        .constant = basics[n].name,
         .size = b->size,
         .extent = b->extent,
         .true_extent = pair ? b->second + (ptrdiff_t)sizeof(int) : b->extent,
         .segments = segments,
         .segment_count = elements,
         .elements = elements,
-        .unit = b->size > 0 ? type : NULL,
+        .unit = b->size > 0 ? &constants[is] : NULL,
         .committed = true,
         .contiguous = !pair && b->size > 0,
         .combiner = MPI_COMBINER_NAMED,

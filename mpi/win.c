@@ -294,15 +294,6 @@ int MPI_Win_fence(int assertion, MPI_Win handle) {
                                  "MPI_MODE_NOPRECEDE, and calls of the epoch from %s:%d precede it",
                                  win->epoch_file, win->epoch_line);
     }
-    // RMA calls between two fences belong to the fence epoch, unless an assertion excludes it.
-    if ((assertion & MPI_MODE_NOPRECEDE) == 0 && win->ops_in_lock) {
-        return ls_mpi__sync_error(
-            at, win,
-            "this ends the epoch of the fence at %s:%d, in which %s at %s:%d opened "
-            "another",
-            win->fence_file, win->fence_line, win->epoch_function, win->epoch_file,
-            win->epoch_line);
-    }
     ls_mpi__race_complete(win, -1, true);
     const mpi_record record = {.collective = &ls_mpi__barrier,
                                .comm = win->comm,
@@ -311,9 +302,6 @@ int MPI_Win_fence(int assertion, MPI_Win handle) {
     MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
     win->fence_open = (assertion & MPI_MODE_NOSUCCEED) == 0;
     win->ops_in_fence = false;
-    win->fence_before_lock = win->ops_in_lock = false;
-    win->fence_file = ls_mpi__file;
-    win->fence_line = ls_mpi__line;
     ls_mpi__open_epoch(win, __func__);
     return MPI_SUCCESS;
 }

@@ -91,27 +91,27 @@ typedef int MPI_Fint;
 #define MPI_LONG_DOUBLE_INT         LS_MPI_TYPE_(38)
 #define MPI_LB                      LS_MPI_TYPE_(39)
 #define MPI_UB                      LS_MPI_TYPE_(40)
-#define MPI_CXX_BOOL                MPI_C_BOOL
-#define MPI_CXX_FLOAT_COMPLEX       MPI_C_FLOAT_COMPLEX
-#define MPI_CXX_DOUBLE_COMPLEX      MPI_C_DOUBLE_COMPLEX
-#define MPI_CXX_LONG_DOUBLE_COMPLEX MPI_C_LONG_DOUBLE_COMPLEX
+#define MPI_CXX_BOOL                LS_MPI_TYPE_(41)
+#define MPI_CXX_FLOAT_COMPLEX       LS_MPI_TYPE_(42)
+#define MPI_CXX_DOUBLE_COMPLEX      LS_MPI_TYPE_(43)
+#define MPI_CXX_LONG_DOUBLE_COMPLEX LS_MPI_TYPE_(44)
 // Fortran's types, of the default kinds.
-#define MPI_CHARACTER        MPI_CHAR
-#define MPI_INTEGER          MPI_INT
-#define MPI_REAL             MPI_FLOAT
-#define MPI_DOUBLE_PRECISION MPI_DOUBLE
-#define MPI_COMPLEX          MPI_C_FLOAT_COMPLEX
-#define MPI_DOUBLE_COMPLEX   MPI_C_DOUBLE_COMPLEX
-#define MPI_LOGICAL          MPI_INT
-#define MPI_2INTEGER         MPI_2INT
-#define MPI_INTEGER1         MPI_INT8_T
-#define MPI_INTEGER2         MPI_INT16_T
-#define MPI_INTEGER4         MPI_INT32_T
-#define MPI_INTEGER8         MPI_INT64_T
-#define MPI_COMPLEX8         MPI_C_FLOAT_COMPLEX
-#define MPI_COMPLEX16        MPI_C_DOUBLE_COMPLEX
-#define MPI_REAL4            MPI_FLOAT
-#define MPI_REAL8            MPI_DOUBLE
+#define MPI_CHARACTER        LS_MPI_TYPE_(45)
+#define MPI_INTEGER          LS_MPI_TYPE_(46)
+#define MPI_REAL             LS_MPI_TYPE_(47)
+#define MPI_DOUBLE_PRECISION LS_MPI_TYPE_(48)
+#define MPI_COMPLEX          LS_MPI_TYPE_(49)
+#define MPI_DOUBLE_COMPLEX   LS_MPI_TYPE_(50)
+#define MPI_LOGICAL          LS_MPI_TYPE_(51)
+#define MPI_2INTEGER         LS_MPI_TYPE_(52)
+#define MPI_INTEGER1         LS_MPI_TYPE_(53)
+#define MPI_INTEGER2         LS_MPI_TYPE_(54)
+#define MPI_INTEGER4         LS_MPI_TYPE_(55)
+#define MPI_INTEGER8         LS_MPI_TYPE_(56)
+#define MPI_COMPLEX8         LS_MPI_TYPE_(57)
+#define MPI_COMPLEX16        LS_MPI_TYPE_(58)
+#define MPI_REAL4            LS_MPI_TYPE_(59)
+#define MPI_REAL8            LS_MPI_TYPE_(60)
 
 // Types that MPI omits if the compiler lacks them.
 #define MPI_INTEGER16         MPI_DATATYPE_NULL

@@ -43,7 +43,7 @@ def main():
         told = sorted((json.loads(line) for line in text.splitlines() if line.startswith("{")),
                       key=lambda each: each["rank"])
         assert told == [{"rank": rank, "own": rank, "sum": 3, "floor": 2, "api": 1,
-                         "executable": python.executable} for rank in (0, 1)], text
+                         "executable": python.executable, "loader": False} for rank in (0, 1)], text
         code, text, errors = run("wrong")
         with open(program, encoding="utf-8") as lines:
             line = next(n for n, text_of in enumerate(lines, 1) if "# wrong" in text_of)

@@ -337,18 +337,19 @@ static void swap_of_what_is_no_integer(void) {
     MPI_Win_free(&window);
 }
 
-// Two fences have an epoch between them where there are calls between them, which may then not be
-// of another epoch.
+// After a fence a window may be locked, and then have fences again (MPI 3.1, 11.7).
 static void lock_between_fences(void) {
     open_window();
     MPI_Win_fence(0, window);
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window);
-    memory[rank] = 1;
+    MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
+    MPI_Win_unlock(rank, window);
     if (wrong) {
+        // wrong: call.invalid, MPI_Put: MPI_ERR_RMA_SYNC: no epoch is open in which rank
         MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
     }
-    MPI_Win_unlock(rank, window);
-    // wrong: call.invalid, MPI_Win_fence: MPI_ERR_RMA_SYNC: this ends the epoch of the fence
+    MPI_Win_fence(0, window);
+    MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);
 }

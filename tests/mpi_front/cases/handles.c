@@ -98,7 +98,32 @@ static void more_places_than_ranks(void) {
     MPI_Comm_free(&grid);
 }
 
-CASES({"communicator_never_freed", communicator_never_freed},
+// MPI's names of C++ and of Fortran are types of their own, which match those of C.
+static void names_of_one_type(void) {
+    const MPI_Datatype names[] = {MPI_C_BOOL, MPI_CXX_BOOL, MPI_INTEGER, MPI_REAL8};
+    for (int i = 0; i < 4; i++) {
+        switch (names[i]) {
+        case MPI_CXX_BOOL:
+        case MPI_C_BOOL:
+        case MPI_INTEGER:
+        case MPI_INT:
+        case MPI_REAL8:
+        case MPI_DOUBLE:
+            continue;
+        default:
+            MPI_Abort(WORLD, 1);
+        }
+    }
+    _Bool all = 1, mine = 1;
+    int sum;
+    MPI_Sendrecv(&mine, 1, MPI_CXX_BOOL, rank, 0, &all, 1, MPI_C_BOOL, rank, 0, WORLD, STATUS);
+    MPI_Allreduce(&rank, &sum, 1, rank == 0 ? MPI_INTEGER : MPI_INT, MPI_SUM, WORLD);
+    // wrong: call.invalid, MPI_Allreduce: MPI_ERR_OP
+    MPI_Allreduce(&mine, &all, 1, MPI_CXX_BOOL, wrong ? MPI_MAX : MPI_LAND, WORLD);
+}
+
+CASES({"names_of_one_type", names_of_one_type},
+      {"communicator_never_freed", communicator_never_freed},
       {"group_and_operation_never_freed", group_and_operation_never_freed},
       {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
       {"operation_of_another_type", operation_of_another_type},

@@ -14,6 +14,7 @@ thread.join()
 sys.own = mpi.rank
 mpi.sum(0)
 print(json.dumps({"rank": mpi.rank, "own": sys.own, "sum": sums[0], "floor": math.floor(2.5),
-                  "api": ctypes.pythonapi.Py_IsInitialized(), "executable": sys.executable}))
+                  "api": ctypes.pythonapi.Py_IsInitialized(), "executable": sys.executable,
+                  "loader": isinstance(mpi.__loader__, type)}))
 if len(sys.argv) > 1:
     mpi.receive(1 - mpi.rank)  # wrong
