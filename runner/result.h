@@ -1,5 +1,5 @@
-// Results: what run, compare and replay found, case by case and stage by stage. The reports (text,
-// JSON, JUnit, HTML) are written from this and from nothing else.
+// Results of run, compare and replay, by case and stage. All reports (text, JSON, JUnit, HTML) are
+// written from this structure only.
 #ifndef LS_RUNNER_RESULT_H
 #define LS_RUNNER_RESULT_H
 
@@ -13,10 +13,10 @@
 extern "C" {
 #endif
 
-// Verdict classes, best first: a case's class is its worst stage's. pass is 1 where the class alone
-// does not fail a case. "unjudged" is none of the verdicts: nothing was compared with anything, so
-// it comes before them all and a case of nothing else does not pass. "checked": the calls of all
-// ranks agreed, and no values were compared. "proved": equal in exact arithmetic.
+// Verdict classes, best first: a case's class is its worst stage's. pass is 1 if the class alone
+// does not fail a case. "unjudged" is no verdict: nothing was compared. It comes before all others,
+// and a case of only unjudged stages does not pass. "checked": the calls of all ranks agreed, and
+// no values were compared. "proved": equal in exact arithmetic.
 #define LS_CLASS_MAP(X)                                                                            \
     X(LS_CLASS_UNJUDGED, "unjudged", 0)                                                            \
     X(LS_CLASS_CHECKED, "checked", 1)                                                              \
@@ -41,7 +41,7 @@ bool ls_class_passes(ls_class class_);       // whether the class alone does not
 
 // The judge of a stage.
 typedef enum ls_judge {
-    LS_JUDGE_ORACLE,     // what plain, unsharded code gives
+    LS_JUDGE_ORACLE,     // plain, unsharded code
     LS_JUDGE_REAL,       // the same stage of a real run, or of a recording
     LS_JUDGE_REFERENCE,  // numbers of another system, in a file
     LS_JUDGE_COUNT
@@ -49,66 +49,66 @@ typedef enum ls_judge {
 
 const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
 
-// The outcome of injected defects that no check noticed.
+// The effect of injected defects that no check noticed.
 typedef enum ls_unnoticed {
-    LS_UNNOTICED_NONE,      // something was, or nothing is injected
-    LS_UNNOTICED_MISSED,    // no rank came to one, or it had nothing to change
+    LS_UNNOTICED_NONE,      // there was an effect, or nothing is injected
+    LS_UNNOTICED_MISSED,    // no rank reached one, or it had nothing to change
     LS_UNNOTICED_HARMLESS,  // they change no bit of any output
-    LS_UNNOTICED_ROUNDING,  // outputs change as much as rounding may
+    LS_UNNOTICED_ROUNDING,  // outputs change within rounding
 } ls_unnoticed;
 
 // One stage compared.
 typedef struct ls_stage_result {
-    const char *name;   // for reports: the stage, behind what it is compared with where that is
-                        // needed to tell two results of a stage apart
+    const char *name;   // the name in reports: the stage, after its judge if needed to distinguish
+                        // two results of a stage
     const char *stage;  // its name in the run
     ls_judge judge;     //
-    int reference;      // LS_JUDGE_REFERENCE: which of the scenario's, from 0
+    int reference;      // LS_JUDGE_REFERENCE: index in the scenario's list
     ls_class class_;
     uint64_t elements;  // compared
-    uint64_t unjudged;  // elements of the stage that nothing is known to compare with
+    uint64_t unjudged;  // elements of the stage without an expected value
     uint64_t vacuous;   // of these, elements within a bound that proves nothing
     uint64_t differing;
     uint64_t max_ulps;        // of floats: the largest ls_element_ulps
     uint64_t max_difference;  // of integers: the largest difference
     double bound_ratio;       // largest |difference| / derived bound; 0 when nothing differs
-    const char *order;        // the order that gives these bits, or NULL
+    const char *order;        // the order with these bits, or NULL
     const char *divergence;   // several lines: the first element that differs, or NULL
-    const char *design;       // by_design: why, without the element; NULL: it is not
+    const char *design;       // by_design: the reason, without the element; NULL: none
 } ls_stage_result;
 
-// Counts elements that were compared: with the first of them the stage is judged, bit_exact so far.
+// Counts compared elements: the first of them makes the stage judged, bit_exact so far.
 void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements);
 
-// Notes a largest ls_element_ulps of elements of dtype.
+// Records a largest ls_element_ulps of elements of dtype.
 void ls_stage_result_distance(ls_stage_result *stage, ls_dtype dtype, uint64_t distance);
 
 // The 2-norms of all tables together in a training step.
 typedef struct ls_step_norms {
-    double gradients;  // of rows, as the optimizer gets them, before they are clipped
-    double weights;    // after the update; 0: there is none
+    double gradients;  // of rows, in the optimizer's input, before clipping
+    double weights;    // after the update; 0: no update
 } ls_step_norms;
 
-// Calls of a program that are alike: what they are, and for what.
+// A group of similar calls of a program: their kind and purpose.
 typedef struct ls_call_row {
     const char *call;          // "all_to_all"
     const char *communicator;  //
-    const char *purpose;       // in the program's words; NULL: not known
+    const char *purpose;       // the program's word; NULL: unknown
     const char *where;         // the first of them: "FILE:LINE"
     uint64_t calls;
-    uint64_t bytes;  // that all members sent
+    uint64_t bytes;  // sent by all members
 } ls_call_row;
 
-// Calls of a program that met, or one that did not: who made it, and where.
+// A set of calls that matched, or a call that did not: its callers and their places.
 typedef struct ls_call_set {
     const char *call;
     const char *communicator;
-    const char *purpose;  // NULL: not known
+    const char *purpose;  // NULL: unknown
     bool met;
-    const char **where;  // [timeline_ranks], "FILE:LINE"; NULL: the rank has no part in it
+    const char **where;  // [timeline_ranks], "FILE:LINE"; NULL: the rank takes no part
 } ls_call_set;
 
-// A tensor that was not compared, and why.
+// A tensor that was not compared, with the reason.
 typedef struct ls_omitted {
     const char *name, *why;
 } ls_omitted;
@@ -116,71 +116,72 @@ typedef struct ls_omitted {
 typedef struct ls_case_result {
     const char *name;
     const char *file;     // the scenario or recorded file
-    const char *backend;  // "sim", ...; NULL: nothing was run (a plan, a drawing)
+    const char *backend;  // "sim", ...; NULL: no run (a plan, a drawing)
     const char *real;     // "nccl", "mpi", "recording" or NULL
     bool skipped;
     const char *skip_reason;  // why, when skipped
-    bool pass;                // the verdict: what the checks (or expect:) demand was met
+    bool pass;                // the verdict: the checks or the expectation hold
     ls_class class_;
     ls_stage_result *stages;
     int stage_count;
     ls_step_norms *norms;  // of each training step
     int norm_count;
-    ls_call_row *calls;  // of a program of its own processes, in their order
+    ls_call_row *calls;  // of a program in its own processes, in their order
     int call_count;
-    const ls_call_set *timeline;  // of such a program: the first of its sets, in their order
+    const ls_call_set *timeline;  // of such a program: its first sets, in their order
     int timeline_count, timeline_ranks;
     ls_finding *findings;
     int finding_count;
     const ls_omitted *omitted;  // [omitted_count] the tensors that were not compared
     size_t omitted_count;
-    const char *checked;  // what was; NULL unless class_ is checked or proved
-    const char *start;    // how a program's ranks were started, where they might be forked; or NULL
-    const char *note;     // what is not as the input has it, or may be meant, in lines; or NULL
-    const char *unproven;    // how many tensors were not judged: a pass is `unjudged` then; or NULL
+    const char *checked;     // "checked" and "proved": the statement; NULL for other classes
+    const char *start;       // start method of a program's ranks, if they could be forked; or NULL
+    const char *note;        // deviations from the input, or hints, in lines; or NULL
+    const char *unproven;    // number of tensors that were not judged: a pass is `unjudged` then;
+                             // or NULL
     const char *error;       // one sentence when class_ is error, else NULL
-    bool environment;        // it failed for want of a backend, a process, memory or time
+    bool environment;        // the environment failed: a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL
-    const char *noticed_by;  // of an injected defect, the check that notices it; or NULL
+    const char *noticed_by;  // of an injected defect, the check that finds it; or NULL
     ls_unnoticed unnoticed;  //
-    bool unusable;           // it failed for a file that cannot be used (weights, a recording)
+    bool unusable;           // an unusable file (weights, a recording)
     const char *reproduce;   // a command line
-    double seconds;          // wall time, for the text report alone
+    double seconds;          // wall time, only for the text report
 } ls_case_result;
 
 typedef struct ls_results {
-    ls_arena *arena;      // owns every string and array here
+    ls_arena *arena;      // owns all strings and arrays here
     const char *command;  // "run", "compare", "replay", ...
     ls_case_result *cases;
     int case_count;
     int case_capacity;
     int passed, failed, skipped;
-    int environment;  // failed cases that failed for the environment's sake
-    int unusable;     // failed cases that failed for a file's sake
+    int environment;  // failed cases because of the environment
+    int unusable;     // failed cases because of a file
 } ls_results;
 
 LS_API int ls_results_create(ls_results **out, const char *command);
 LS_API void ls_results_free(ls_results *results);  // NULL is allowed
-// Whether everything that ran passed, and something did run.
+// Whether something ran and all of it passed.
 LS_API bool ls_results_pass(const ls_results *results);
-// How many elements of its stages were compared, with whatever judges them.
+// The number of compared elements of its stages, over all judges.
 uint64_t ls_case_result_judged(const ls_case_result *result);
-// Skips a case that passes although no element of it was compared with anything.
+// Skips a passed case without a compared element.
 void ls_case_result_skip_unjudged(ls_case_result *result);
 // Makes the thread's last error the case's outcome: its class, its text (a copy in `arena`), and
-// whose fault it is.
+// its cause.
 void ls_case_result_set_error(ls_case_result *result, ls_arena *arena);
-// A command line that shows the case again: `command` (NULL: there was no memory for it), then
-// `file` as a word of the shell. In `arena`; NULL without memory.
+// A command line that repeats the case: `command` (NULL: out of memory), then `file` as a shell
+// word. In `arena`; NULL: out of memory.
 const char *ls_result_command(ls_arena *arena, const char *command, const char *file);
-// The text as a string of the results' arena, and frees it; NULL, and the arena failed, where there
-// was no memory for either.
+// Copies the text to the results' arena and frees it. NULL, and the arena is marked as failed: out
+// of memory.
 const char *ls_result_text(ls_arena *arena, ls_text *text);
-// Adds a case whose fields point into results->arena; sets class from the stages and findings
-// unless it is already worse, and counts it. Copies the struct. LS_ERR_MEMORY also where something
-// of it could not be put into the arena: such a report would pass for a whole one.
+// Adds a case whose fields point into results->arena. Sets its class from the stages and findings
+// unless it is already worse, and counts it. Copies the struct. LS_ERR_MEMORY also if a part of it
+// was lost for lack of memory: the report would seem complete.
 int ls_results_add(ls_results *results, const ls_case_result *result);
-// Skips a case that was added, where it passed. reason: static, or in the arena.
+// Skips an added case if it passed. reason: static, or in the arena.
 void ls_results_skip(ls_results *results, int index, const char *reason);
 
 #ifdef __cplusplus

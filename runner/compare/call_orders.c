@@ -1,6 +1,6 @@
-// Orders of a real run's calls. A recording says which algorithm, protocol and links a call had,
-// and how many channels it used; what the tuner allowed follows from the call's size, or is
-// searched among the numbers that use as many channels.
+// Reduction orders of a real run's calls. A recording contains each call's algorithm, protocol,
+// links and number of channels. The tuner's limit on channels follows from the call's size, or is
+// searched among the limits that use as many channels.
 #include "runner/compare/call_orders.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 typedef struct entry {
     int comm_id;
     uint64_t seq;
-    int channels;      // used; 0: not known
+    int channels;      // used; 0: unknown
     const char *text;  // in the arena
     ls_order *order;   // parsed when first asked for
 } entry;
@@ -122,15 +122,15 @@ static int channels_under(int *out, const ls_order *order, const ls_call *call) 
     return ls_order_runs(order, &range, note_channel, out);
 }
 
-// Where the computed number of channels is not the recorded one, the tuner allowed another number:
-// the first that uses as many as recorded.
+// If the computed number of channels differs from the recorded one, the tuner had another limit:
+// takes the first that uses as many as recorded.
 static int fit_channels(entry *e, const ls_call *call) {
     int used = 0;
     LS_TRY(channels_under(&used, e->order, call));
     bool uneven = call->send_counts != NULL;
     for (int allowed = 1; e->channels != 0 && !uneven && used != e->channels; allowed++) {
         if (allowed > ALLOWED_MAX) {
-            return LS_OK;  // the computed one stays; a difference in bits will show
+            return LS_OK;  // keep the computed one; a difference in bits will show
         }
         ls_text text = {0};
         ls_text_printf(&text, "%s,allowed=%d", e->text, allowed);

@@ -44,7 +44,7 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
         return LS_ERR_NOT_FOUND;
     }
     *sums = out->values != NULL && !out->moves;
-    // What is documented of the sharding type is what its runs give.
+    // documented differences of a sharding type are by design in its own runs
     *allowed =
         out->documented != NULL
             ? (ls_allowance){.exact = out->documented,
@@ -56,13 +56,13 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
 
 // ---- Array by array -----------------------------------------------------------------------------
 struct pair {
-    const ls_stage_entry *entry;  // of the run, or of what is expected
-    const ls_stage_array *a, *b;  // of one rank: what is expected or simulated, what was given
+    const ls_stage_entry *entry;  // of the run, or expected
+    const ls_stage_array *a, *b;  // of one rank: the expected or simulated output, the run's output
     int rank;
     const ls_expectation *expectation;
     const char *a_name, *b_name;
-    bool expected;             // a is what should be, b what the run gave
-    const ls_stages *planted;  // that a is of
+    bool expected;             // a: expected, b: of the run
+    const ls_stages *planted;  // of a
     int roundings;             // of b, see ls_stage_output
 };
 
@@ -144,7 +144,7 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     ls_difference_tell(text, pair->b->data, pair->entry->dtype, element);
     format_distance(text, pair, element);
     if (pair->entry->dtype == LS_FIELD) {
-        // They are equal or not.
+        // Integers are equal or not.
     } else if (allowed == NULL) {
         ls_text_puts(text, " where every bit must match");
     } else {
@@ -172,7 +172,7 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
                        from.sample, from.source_rank);
     }
     if (from.id >= 0) {
-        bool asked = from.source_rank >= 0;  // else the element is one of the table's own
+        bool asked = from.source_rank >= 0;  // else it is an element of the table
         if (asked) {
             ls_text_printf(text, ", id %" PRId64 " at position %" PRId64, from.id, from.position);
         } else {
@@ -239,8 +239,8 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
               out_of_bound ? difference->first_wrong : difference->first);
 }
 
-// bounds [count] of the elements of b, which was rounded more often than they count. Where nothing
-// is computed, nothing is rounded.
+// Bounds [count] for elements of b, which was rounded more often than the bounds count. Values that
+// are not computed are not rounded.
 static void widen(double *bounds, const double *exact, const struct pair *pair) {
     for (size_t i = 0; i < pair->b->count; i++) {
         for (int k = 0; k < pair->roundings && bounds[i] > 0; k++) {
@@ -250,7 +250,7 @@ static void widen(double *bounds, const double *exact, const struct pair *pair) 
 }
 
 // ---- Sums of injected values --------------------------------------------------------------------
-// The stage whose values a stage adds up over ranks; LS_STAGE_NONE: it adds none up.
+// The stage whose values this stage sums over ranks; LS_STAGE_NONE: none.
 static ls_stage terms_of(int stage) {
     if (stage == LS_STAGE_OUTPUT_DIST) {
         return LS_STAGE_LOOKUP;
@@ -258,8 +258,8 @@ static ls_stage terms_of(int stage) {
     return stage == LS_STAGE_ALL_REDUCE ? LS_STAGE_LOOKUP_BACKWARD : LS_STAGE_NONE;
 }
 
-// How much larger than without what is injected the terms of an element can be together: of each
-// array of the table's terms, the largest change.
+// The largest increase that injected defects can cause in the terms of an element: the largest
+// change of each array of the table's terms, summed.
 static double change_of_terms(const struct pair *pair, const ls_stages *planted) {
     ls_stage terms = terms_of(pair->entry->stage_of_tables);
     double sum = 0;
@@ -289,9 +289,8 @@ static double change_of_terms(const struct pair *pair, const ls_stages *planted)
     return sum;
 }
 
-// An element that is what it is because of what is injected: both runs add up the same terms, of
-// which the exact sum is not known, each in its order. What rounds relative to its size does so to
-// the size that it has now.
+// An element that an injected defect has changed: both runs sum the same terms, each in its order,
+// and the exact sum is unknown. Relative rounding grows with the new size.
 static int allow_planted(ls_allowance *allowed, const struct pair *pair, ls_arena *arena) {
     const ls_stage_entry *of = ls_stages_find(pair->expectation->clean, pair->entry->key);
     const ls_stage_array *clean = of != NULL ? &of->ranks[pair->rank] : NULL;
@@ -322,7 +321,7 @@ static int allow_planted(ls_allowance *allowed, const struct pair *pair, ls_aren
     return LS_OK;
 }
 
-// Whether a stage of this judge's before it differs, so that what the stage is made of may.
+// Whether an earlier stage of the same judge differs, so that this stage's inputs may.
 static bool differs_before(const ls_comparison *comparison, const ls_stage_result *stage) {
     bool differs = false;
     for (int i = 0; i < comparison->stage_count; i++) {
@@ -359,7 +358,7 @@ static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
         }
     }
     if (sums && !pair->expected && pair->expectation->oracle != NULL) {
-        // The oracle knows nothing of an element: of equal inputs both runs make the same.
+        // The oracle has no value for the element: equal inputs give equal results in both runs.
         allowed.anything = differs_before(comparison, stage);
     }
     allowed.proven = proven_order(pair) != NULL;

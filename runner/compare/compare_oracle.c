@@ -1,4 +1,4 @@
-// Compares stage outputs with the oracle of their step; and what this shares with compare.c.
+// Compares stage outputs with the oracle of their step; and functions that compare.c shares.
 #include <string.h>
 
 #include "runner/compare/compare.h"
@@ -14,7 +14,7 @@ bool ls_comparison__explains(const ls_stage_result *stage) {
     return stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG;
 }
 
-// Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
+// Records a wrong output of a stage; the first one's explanation is kept. Frees the text.
 void ls_comparison__note_wrong(ls_comparison *comparison, ls_stage_result *stage, ls_text *text) {
     if (ls_comparison__explains(stage)) {
         stage->divergence = ls_result_text(comparison->arena, text);
@@ -23,7 +23,7 @@ void ls_comparison__note_wrong(ls_comparison *comparison, ls_stage_result *stage
     stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
 }
 
-// An output that one side lacks; of: its stage, table, feature, field and rank.
+// Records an output that one side lacks; of: its stage, table, feature, field and rank.
 int ls_comparison__note_absent(ls_comparison *comparison, ls_stage_result *stage,
                                const ls_stage_output *of, ls_text *text) {
     char key[LS_STAGE_KEY_MAX];

@@ -16,14 +16,14 @@ struct matrix {
     ls_dtype dtype;
     size_t rows, columns;
     void *data;  // in the comparison's arena
-    // Of the run's: what each element may be; exact NULL: as in `data`, bit by bit.
+    // Of the run: the allowed values of each element; exact NULL: the bits of `data`.
     double *exact, *bounds;
     unsigned char *overflow;
     bool sums;  // of the run's: some element may differ
     int ranks;  // of the run
 };
 
-// Leading dimensions count as rows: sequence outputs of torch are [batch, length, dim].
+// Leading dimensions count as rows: torch's sequence outputs are [batch, length, dim].
 static int to_matrix(struct matrix *out, int ndim, const int64_t *dim, const char *file) {
     if (ndim < 1) {
         return LS_FAIL(LS_ERR_FORMAT, "%s: a reference has at least one dimension", file);
@@ -135,8 +135,8 @@ static int measure(struct matrix *out, const ls_stages *run, const char *stage,
     return LS_OK;
 }
 
-// What the elements of one rank's output may be. Where nothing is known of it, or its data only
-// moves, they are exactly what they are.
+// The allowed values of one rank's output. Without an expectation, or if its data only moves, they
+// are its own bits.
 static int put_allowed(struct matrix *out, const ls_expectation *expectation,
                        const ls_stage_entry *entry, int rank, size_t row, size_t column) {
     const ls_stage_array *array = &entry->ranks[rank];
@@ -200,7 +200,7 @@ static int gather(struct matrix *out, const ls_stages *run, const char *stage,
     return LS_OK;
 }
 
-// Which rank's output, of which key, element `at` of the matrix is.
+// Finds the rank and key of the output that element `at` of the matrix is in.
 static void find_place(ls_divergence_place *place, const struct matrix *ours, size_t at,
                        const ls_stages *run, const char *stage,
                        const ls_scenario_reference *reference) {
@@ -228,7 +228,7 @@ static void find_place(ls_divergence_place *place, const struct matrix *ours, si
     }
 }
 
-// What would make the run's values the reference's.
+// Explains how the run's values would become the reference's.
 static void tell_reason(ls_text *text, const struct matrix *ours, const struct matrix *theirs) {
     ls_arena *arena = NULL;
     size_t count = ours->rows * ours->columns;
@@ -250,7 +250,7 @@ static void tell_reason(ls_text *text, const struct matrix *ours, const struct m
     ls_arena_free(arena);
 }
 
-// place: gets where the stage is of its class, with the whole matrices.
+// place: receives the place of the stage's class, with the whole matrices.
 static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_comparison *comparison,
                   const struct matrix *ours, const struct matrix *theirs,
                   const ls_scenario_reference *reference) {

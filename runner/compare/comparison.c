@@ -1,4 +1,4 @@
-// Stage results being assembled, and where debuggers stop at the worst of them.
+// Stage results under construction, and the debugger hooks for the worst of them.
 #include <string.h>
 
 #include "runner/compare/compare.h"

@@ -14,7 +14,7 @@ static bool element_is_nan(const void *element, ls_dtype dtype) {
 }
 
 bool ls_element_same(const void *a, const void *b, ls_dtype dtype) {
-    switch (ls_dtype_bytes(dtype)) {  // of sizes that the compiler knows
+    switch (ls_dtype_bytes(dtype)) {  // fixed sizes, so that the compiler inlines the copies
     case 1:
         return memcmp(a, b, 1) == 0;
     case 2:
@@ -35,7 +35,7 @@ bool ls_element_is_rounded(const void *element, double exact, ls_dtype dtype) {
 
 static double ratio_of(const void *element, ls_dtype dtype, const ls_allowance *allowed, size_t i) {
     if (dtype == LS_FIELD) {
-        return INFINITY;  // no bound explains another number
+        return INFINITY;  // no bound applies to other types
     }
     return ls_bound_ratio_of(ls_element_to_f64(element, dtype), allowed->exact[i],
                              allowed->bounds[i],

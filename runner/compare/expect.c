@@ -1,4 +1,4 @@
-// Whether what a scenario expects appeared: a finding, or a verdict of a stage.
+// Checks that the expected finding or stage verdict appeared.
 #include "runner/compare/expect.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static bool ends_with(const char *text, const char *end) {
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-// A finding that an expectation of `ranks` may bring along.
+// A finding that may accompany the expected one of `ranks`.
 static bool among(const ls_scenario_expect *expect, const ls_finding *finding) {
     for (int i = 0; i < finding->rank_count && expect->ranks.count > 0; i++) {
         bool found = false;
@@ -94,12 +94,12 @@ static bool listed(const ls_scenario_expect *expect, const char *stage) {
     return false;
 }
 
-// Whether a stage that does not pass is as expected, `first` of them or a later one.
+// Whether a failing stage is the expected one, `first` or a later one.
 static bool diverges_as_expected(const char **why, const ls_stage_result *stage,
                                  const ls_divergence_place *place, bool first,
                                  const ls_scenario_expect *expect, const ls_scenario_oracle *oracle,
                                  ls_arena *arena) {
-    // What is injected is the same in a real run: a difference from that is another defect.
+    // The real run has the same injected defects: a difference from it is another defect.
     bool may = stage->judge != LS_JUDGE_REAL &&
                (expect->stages.count > 0 ? listed(expect, stage->stage) : first);
     if (!may || stage->class_ != expect->class_) {

@@ -1,4 +1,4 @@
-// Whether what a scenario expects appeared, and nothing else: a finding, or a verdict of stages.
+// Checks that the scenario's expectation, a finding or stage verdicts, appeared and nothing else.
 #ifndef LS_RUNNER_COMPARE_EXPECT_H
 #define LS_RUNNER_COMPARE_EXPECT_H
 
@@ -7,12 +7,11 @@
 #include "runner/scenario/scenario.h"
 
 // Whether one of the result's findings has the expected name, ranks, place and words, and all of
-// them have that name and no other ranks. Else *why says what is amiss, in `arena`.
+// them have that name and no other ranks. Else *why gives the difference, in `arena`.
 bool ls_expect_finding(const char **why, const ls_case_result *result,
                        const ls_scenario_expect *expect, ls_arena *arena);
-// Whether the stages that do not pass (fails [stage_count]) are those that are expected, of the
-// expected class, and the first of them diverges where it should. oracle: tells the sample; NULL:
-// none.
+// Whether the failing stages (fails [stage_count]) are the expected ones, of the expected class,
+// and the first of them diverges at the expected place. oracle: finds the sample; NULL: none.
 bool ls_expect_divergence(const char **why, const ls_comparison *comparison, const bool *fails,
                           const ls_scenario_expect *expect, const ls_scenario_oracle *oracle,
                           ls_arena *arena);

@@ -5,12 +5,12 @@
 
 #include "orders/explain.h"
 
-// Elements of inputs that may be folded for one comparison, all orders that are tried together:
-// seconds, and the same number of orders on every machine.
+// Limit on the input elements of all folds for one comparison, over all orders: a few seconds. A
+// count, so that every machine tries the same orders.
 #define FOLDED_MAX ((uint64_t)1 << 30)
 
-// Where a part of one rank's result went: elements [first, first + length) are the array of `entry`
-// and rank `holder`.
+// The place of a part of one rank's result: elements [first, first + length) are the array of
+// `entry` and rank `holder`.
 typedef struct site {
     const ls_stage_entry *entry;
     int holder;
@@ -33,25 +33,25 @@ typedef struct known {
     int comm_id;
     uint64_t seq;
     ls_order *order;
-    const char *sentence;  // how it differs from the stated one; NULL: it is the stated one
-    bool proven;           // what differs from it is no other order's doing
+    const char *sentence;  // name of the order; NULL: the stated one
+    bool proven;           // no other order explains its differences
     struct known *next;
 } known;
 
 struct ls_order_search {
     ls_arena *arena;
     const ls_stages *simulated, *real;
-    const ls_stages *filled;  // by the simulation that is being watched
+    const ls_stages *filled;  // in the current simulation
     ls_call_orders *recorded;
     bool located;
     result *results;
     known *knowns;
     uint64_t budget;
-    const char *guess;            // the order of calls whose results no stage shows; NULL: stated
+    const char *guess;            // order of the calls that no stage shows; NULL: stated
     bool guesses;                 // there are such calls
-    const ls_call *const *calls;  // that have met
+    const ls_call *const *calls;  // calls that have matched
     int size;
-    int status;  // of what cannot return one
+    int status;  // error of a callback that cannot return one
 };
 
 int ls_order_search_create(ls_order_search **out, const ls_stages *simulated, const ls_stages *real,
@@ -107,7 +107,7 @@ static bool is_covered(const result *r, size_t first, size_t length) {
     return false;
 }
 
-// The first place of the array's bits in what is not covered yet of a result; elements: none.
+// The first place of the array's bits in the uncovered part of a result; elements: none.
 static size_t place_of(const result *r, const unsigned char *data, const ls_stage_array *array,
                        size_t bytes) {
     for (size_t at = 0; at + array->count <= r->elements; at++) {
@@ -119,8 +119,8 @@ static size_t place_of(const result *r, const unsigned char *data, const ls_stag
     return r->elements;
 }
 
-// Whether the call's rank gave this stage before the call was over: what is in it is not of the
-// call, though it may have the same bits, as the average of equal numbers does.
+// Whether the call's rank produced this stage before the call was complete. Then the stage does not
+// contain its result, even if the bits are equal, as with the average of equal numbers.
 static bool came_before(const ls_order_search *search, const ls_stage_entry *entry,
                         const ls_call *call) {
     const ls_stage_entry *now = ls_stages_find(search->filled, entry->key);
@@ -155,8 +155,8 @@ static int cover(ls_order_search *search, result *r, const ls_call *call, int ho
     return LS_OK;
 }
 
-// Sees a call with its result in place: its own rank's stages are looked at first, then the others'
-// (results travel on); all of it comes before parts.
+// Receives a call with its result in place. Stages of its own rank are searched first, then those
+// of others, since results travel on; whole arrays before parts.
 static int locate(ls_order_search *search, const ls_call *call) {
     size_t elements = 0;
     int ranks = ls_stages_ranks(search->simulated);
@@ -201,7 +201,7 @@ static const result *result_of(const ls_order_search *search, const ls_call *cal
     return NULL;
 }
 
-// What the real run's stages say that a call gave; false: they do not say all of it.
+// Assembles the call's result from the real run's stages; false: some of it is missing.
 static bool take_real(unsigned char *out, const ls_order_search *search, const ls_call *call,
                       size_t elements) {
     const result *r = result_of(search, call);
@@ -220,7 +220,7 @@ static bool take_real(unsigned char *out, const ls_order_search *search, const l
     return true;
 }
 
-// Tries one observed result. The orders of other calls come first, then all that are known.
+// Tries the orders on one observed result: first those of other calls, then all known ones.
 static int explain(ls_order_search *search, known *out, const ls_order *stated,
                    const ls_order_observation *observation) {
     size_t differing = 0, first = 0;
@@ -252,7 +252,8 @@ static int explain(ls_order_search *search, known *out, const ls_order *stated,
     return out->sentence != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// Whether each rank's result has the order's bits, or so many of them that the others are damaged.
+// Whether each rank's result has the order's bits, or enough of them that the other ranks must be
+// damaged.
 static int prove(known *out, const ls_order_observation *observation, const unsigned char *actual,
                  int copies) {
     size_t bytes = ls_order_elements(observation) * ls_dtype_bytes(observation->reduction->dtype);
@@ -265,8 +266,8 @@ static int prove(known *out, const ls_order_observation *observation, const unsi
     return LS_OK;
 }
 
-// The results that the real run gave, [*copies, elements]; one is enough where each rank has its
-// own part.
+// The results of the real run, [*copies, elements]; one copy is enough if each rank has a separate
+// part.
 static bool observe_real(unsigned char *actual, int *copies, const ls_order_search *search,
                          size_t elements) {
     const ls_call *const *calls = search->calls;
@@ -287,7 +288,7 @@ static bool observe_real(unsigned char *actual, int *copies, const ls_order_sear
     return *copies > 0;
 }
 
-// For calls whose results are not in the stages as they are.
+// For calls whose results are not in the stages unchanged.
 static int guess_order(ls_order_search *search, known *out) {
     search->guesses = true;
     out->sentence = "a common order, which gives all that was computed from these sums";
@@ -315,7 +316,7 @@ static int search_order(ls_order_search *search, known *out, const ls_order *sta
     return out->order != NULL ? prove(out, observation, actual, copies) : LS_OK;
 }
 
-// Whether the calls are of a kind whose orders are described, and split all blocks alike.
+// Whether the order of such calls can be described, and all blocks are split in the same way.
 static bool can_search(const ls_call *const *calls, int size) {
     if (ls_collective_of(calls[0]->kind)->order == LS_ORDER_NONE) {
         return false;
@@ -328,7 +329,7 @@ static bool can_search(const ls_call *const *calls, int size) {
     return true;
 }
 
-// Finds the order of the calls that have met; *out stays NULL where none is known.
+// Finds the order of the matched calls; *out stays NULL if none is found.
 static int search_calls(ls_order_search *search, known *out, const ls_order *stated) {
     const ls_call *const *calls = search->calls;
     int size = search->size;
@@ -413,8 +414,8 @@ static const known *known_of(const ls_order_search *search, const result *r) {
     return NULL;
 }
 
-// Of several calls whose result is in a stage, as the averages of equal numbers are, any may be the
-// one that it shows.
+// Several calls may have equal results in one stage, as averages of equal numbers are: the stage
+// may show any of them.
 const char *ls_order_search_proven(const ls_order_search *search, const char *key, int rank) {
     const known *proven = NULL;
     for (const result *r = search->results; r != NULL; r = r->next) {
@@ -430,8 +431,8 @@ const char *ls_order_search_proven(const ls_order_search *search, const char *ke
     return proven != NULL ? ls_order_text(proven->order) : NULL;
 }
 
-// The order of a stage: of the first call whose result is in it, or, where data only moves there,
-// of any before it.
+// The order of a stage: that of the first call whose result is in it. If its data only moves, that
+// of any earlier call.
 static const known *order_of_stage(const ls_order_search *search, const char *stage) {
     const known *any = NULL, *own = NULL;
     for (const result *r = search->results; r != NULL; r = r->next) {
@@ -449,7 +450,7 @@ static const known *order_of_stage(const ls_order_search *search, const char *st
 
 int ls_order_search_tell(const ls_order_search *search, ls_comparison *comparison,
                          const ls_comparison *again) {
-    bool exact = true;  // all stages so far are the real run's, bit by bit
+    bool exact = true;  // all stages so far equal the real run's bit for bit
     for (int i = 0; i < again->stage_count; i++) {
         const ls_stage_result *now = &again->stages[i];
         ls_stage_result *stage =
@@ -467,7 +468,7 @@ int ls_order_search_tell(const ls_order_search *search, ls_comparison *compariso
             stage->divergence = ls_arena_strdup(comparison->arena, k->sentence);
             stage->bound_ratio = stage->bound_ratio <= 1.0 ? stage->bound_ratio : 0.0;
         } else if (exact && now->class_ == LS_CLASS_WRONG) {
-            // What comes before is equal, so that its calls had the real ones' inputs.
+            // Earlier stages are equal, so the call had the real run's inputs.
             const char *name = stage->name;
             *stage = *now;
             stage->name = name;

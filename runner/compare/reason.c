@@ -1,4 +1,4 @@
-// Looks for what turns values that are wrong into what they should be.
+// Looks for an operation that turns wrong values into the expected ones.
 #include "runner/compare/reason.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 
-#define VALUES_MAX ((size_t)1 << 24)  // of an output that is looked at
-#define OTHERS_MAX ((size_t)1 << 26)  // of all others that it is compared with
+#define VALUES_MAX ((size_t)1 << 24)  // elements of the wrong output that are examined
+#define OTHERS_MAX ((size_t)1 << 26)  // elements of all outputs that it is compared with
 
 double *ls_reason_widened(ls_arena *arena, const void *values, ls_dtype dtype, size_t count) {
     double *out = ls_arena_alloc(arena, count + 1, sizeof *out);
@@ -82,7 +82,7 @@ bool ls_reason_factor(ls_text *out, const ls_reason_values *v) {
     double factor = 0;
     size_t some = 0;
     for (size_t i = 0; i < v->count && some < 2; i++) {
-        some += v->due[i] != 0 ? 1 : 0;  // of one value all others are multiples
+        some += v->due[i] != 0 ? 1 : 0;  // all others are multiples of one value
     }
     if (some < 2 || !ls_reason_is_multiple(&factor, v->due, v->got, v->count, v->near) ||
         ls_reason_is_near(factor, 1)) {
@@ -106,7 +106,7 @@ static bool same_values(const double *a, const double *b, size_t count, double n
     return same;
 }
 
-// Rows or columns: `count` of `length` elements that are `step` apart, the first ones `apart`.
+// Rows or columns: `count` of `length` elements at distance `step`; their starts are `apart`.
 typedef struct lines {
     const char *word;
     size_t count, length, step, apart;
@@ -168,7 +168,7 @@ static void name_output(ls_text *out, const ls_stage_entry *entry, int rank) {
     ls_text_printf(out, "rank %d", rank);
 }
 
-// Whether the output has what another one should have.
+// Whether the output has the expected values of another one.
 static bool is_other(const ls_reason_output *of, const ls_reason_values *v,
                      const ls_stage_entry *entry, int rank) {
     double *other = NULL;
@@ -191,7 +191,8 @@ static bool tell_exchanged(ls_text *out, const ls_reason_output *of, const ls_re
             continue;
         }
         for (int rank = 0; rank < v->ranks && looked_at < OTHERS_MAX; rank++) {
-            // Invariant: `own` differs from its due values, and an absent array has no dimension.
+            // Invariant: `own` differs from its expected values, and an absent array has no
+            // dimension.
             if (!ls_shape_equal(&entry->ranks[rank].shape, &own->ranks[of->rank].shape)) {
                 continue;
             }
@@ -206,7 +207,7 @@ static bool tell_exchanged(ls_text *out, const ls_reason_output *of, const ls_re
     return false;
 }
 
-// Whether one fraction with small terms takes what is due of all wrong elements to what is there.
+// Whether one small fraction is the ratio of all wrong elements to the expected ones.
 static bool factor_in_field(ls_text *out, const ls_reason_values *v) {
     enum { TERM_MAX = 64 };
     uint32_t factor = 1;
@@ -222,7 +223,7 @@ static bool factor_in_field(ls_text *out, const ls_reason_values *v) {
         }
     }
     if (wrong < 2) {
-        return false;  // one number is some multiple of any other
+        return false;  // a single number is a multiple of any other
     }
     for (uint32_t below = 1; below <= TERM_MAX; below++) {
         int64_t above = ls_field_times(factor, below);

@@ -1,4 +1,4 @@
-// Holds a recording's scenario and calls against those that are simulated.
+// Compares a recording's scenario and calls with the simulated ones.
 #include "runner/compare/recorded.h"
 
 #include <limits.h>
@@ -60,7 +60,7 @@ int ls_recorded_scenario(ls_scenario **out, const ls_recording *recording, const
     return status;
 }
 
-// The first line in which the texts differ; false: in none.
+// The first line that differs; false: none.
 static bool first_difference(const char **a, int *a_length, const char **b, int *b_length) {
     for (;;) {
         size_t x = strcspn(*a, "\n"), y = strcspn(*b, "\n");
@@ -132,7 +132,7 @@ int ls_recorded_compare_calls(ls_comparison *comparison, const ls_recording *sim
     ls_recording_compare_calls(&difference, &text, simulated, recorded);
     int status = LS_OK;
     if (difference.differing > 0) {
-        // Not to be taken for a step of that name: a number tells them apart.
+        // A number distinguishes it from a step of that name.
         ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_REAL, 1, "calls");
         const char *told = ls_result_text(comparison->arena, &text);
         status = stage != NULL && told != NULL ? LS_OK : LS_ERR_MEMORY;

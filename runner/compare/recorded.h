@@ -1,13 +1,13 @@
-// What a recording says beside its outputs: the scenario that it is of, and the calls that its
-// ranks made. Both are compared with the scenario that is simulated.
+// The scenario and the calls that a recording contains beside its outputs. Both are compared with
+// the simulated scenario.
 #ifndef LS_RUNNER_COMPARE_RECORDED_H
 #define LS_RUNNER_COMPARE_RECORDED_H
 
 #include "collectives/recording.h"
 #include "runner/compare/compare.h"
 
-// Loads the scenario that the recording in `dir` holds, with the files beside it and the seed that
-// it was run with. The caller frees *out. LS_ERR_FORMAT: it holds none that can be used.
+// Loads the scenario from the recording in `dir`, with its files and its seed. The caller frees
+// *out. LS_ERR_FORMAT: it has no usable scenario.
 int ls_recorded_scenario(ls_scenario **out, const ls_recording *recording, const char *dir,
                          bool allow_outside);
 
@@ -15,12 +15,12 @@ int ls_recorded_scenario(ls_scenario **out, const ls_recording *recording, const
 int ls_recorded_check(const ls_recording *recording, const char *dir, const ls_scenario *scenario,
                       bool allow_outside);
 
-// Sees the calls that a backend completes, until ls_recorded_calls takes them.
+// Observes the calls that a backend completes, until ls_recorded_calls takes them.
 int ls_recorded_watch(ls_recording_writer **out, ls_backend *backend, const ls_scenario *scenario);
-// The calls that were seen, as a recording without outputs; frees the writer. `status`: of the run
-// that was watched; where it is not LS_OK there are none, and it is returned.
+// The observed calls, as a recording without outputs; frees the writer. `status`: of the observed
+// run; if it is not LS_OK it is returned, without calls.
 int ls_recorded_calls(ls_recording **out, ls_recording_writer *writer, int status);
-// Adds the stage "calls" where the recorded calls are not the simulated ones.
+// Adds the stage "calls" if the recorded calls differ from the simulated ones.
 int ls_recorded_compare_calls(ls_comparison *comparison, const ls_recording *simulated,
                               const ls_recording *recorded);
 

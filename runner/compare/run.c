@@ -1,5 +1,5 @@
-// Runs scenarios and puts the outcome into results: simulates, runs for real, compares. The verdict
-// is verdict.c.
+// Runs scenarios and fills in results: simulates, runs for real, compares. verdict.c gives the
+// verdict.
 #include "runner/compare/run.h"
 
 #include "base/time.h"
@@ -13,7 +13,7 @@
 #include "runner/scenario/input_file.h"
 #include "runner/scenario/proof.h"
 
-#define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
+#define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // outputs above which orders are not searched
 
 static int begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
                  const ls_run_options *given, const ls_backend_kind *backend, const char *real) {
@@ -52,8 +52,8 @@ static void note_check(ls_case_run *run) {
     }
 }
 
-// The scenario with each rank on its own thread: what is wrong with the calls, and, where defects
-// are injected, what comes of them.
+// Runs the scenario with a thread for each rank: finds wrong calls, and the effects of injected
+// defects.
 static int run_ranks(ls_case_run *run, ls_stages *stages, ls_tally *tally) {
     const ls_stage_sink sink = stages != NULL ? ls_stages_sink(stages) : (ls_stage_sink){0};
     const ls_program_ranks_options options = {
@@ -93,7 +93,7 @@ static int check_replicas(ls_case_run *run, const ls_stages *stages, const char 
     return LS_OK;
 }
 
-// Who runs next, and which calls are checked for what, is asked of ranks that make their own calls.
+// Schedules and selected checks need ranks that make their own calls.
 static bool asks_for_ranks(const ls_run_options *options) {
     return options->explore > 0 || options->schedule != LS_SCHEDULE_ROUND_ROBIN ||
            options->checks != NULL;
@@ -175,7 +175,7 @@ static int finish(ls_case_run *run, int status) {
 }
 
 // ---- The three ways -----------------------------------------------------------------------------
-// Runs on a real backend, or reads a recording, into run->real. A rank that died is a finding.
+// Runs on a real backend, or reads a recording, into run->real. A dead rank is a finding.
 static int get_real(ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {
         .scenario = run->scenario,
@@ -197,7 +197,8 @@ static int get_real(ls_case_run *run, const ls_real_source *real) {
     return found && status != LS_ERR_RANK_DIED ? LS_OK : status;
 }
 
-// The calls without their data. A finding that needs none is found or not; nothing else is judged.
+// Runs the calls without their data. Only findings that need no data are possible; nothing else is
+// judged.
 static int run_shape(ls_case_run *run) {
     const ls_scenario *scenario = run->scenario;
     if (!ls_tally_possible(scenario)) {
@@ -236,7 +237,7 @@ static int run_simulated(ls_case_run *run) {
     return run->options->keep_dir != NULL ? get_real(run, &again) : LS_OK;
 }
 
-// One draw from the field.
+// Simulates with one draw from the field.
 static int run_drawn(ls_results *results, ls_scenario *scenario, int draw,
                      const ls_run_options *options) {
     ls_case_run run;
@@ -262,8 +263,8 @@ int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
     return finish(&run, run_simulated(&run));
 }
 
-// Whether a real run is to show what the simulation found, and that alone; or the scenario injects
-// what ranks in one process cannot do, so that there is no real run.
+// Whether the real run only has to show the simulation's finding; or whether there is no real run,
+// since the scenario injects what ranks in one process cannot do.
 static bool is_about_defects(const ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {.source = *real, .options = run->options};
     return run->result.finding_count > 0 ||
@@ -271,7 +272,8 @@ static bool is_about_defects(const ls_case_run *run, const ls_real_source *real)
             ls_real_one_process(&request));
 }
 
-// What the simulation found must show in the real run, too. Without a finding, values are judged.
+// A finding of the simulation must also appear in the real run. Without a finding, values are
+// judged.
 static int plant(ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {.scenario = run->scenario,
                                      .source = *real,
@@ -308,10 +310,10 @@ int ls_run_real(ls_results *results, const ls_scenario *scenario, const ls_backe
     return finish(&run, run_real(&run, backend));
 }
 
-// Simulates again, each call in the order that the real run says it used. An order that the user
-// gave stays.
+// Simulates again with each call in the order that the real run recorded. An order of the user
+// stays.
 static int simulate_as_recorded(ls_case_run *run) {
-    // What is injected is done by ranks of their own, in one order for all.
+    // Injected defects run on ranks as threads, in one order for all.
     if (run->orders == NULL || ls_call_orders_count(run->orders) == 0 ||
         run->options->order != NULL || run->clean != NULL) {
         ls_call_orders_free(run->orders);
@@ -330,8 +332,8 @@ static int simulate_as_recorded(ls_case_run *run) {
     return status;
 }
 
-// Simulates in the orders that the search chooses, and compares that with the real run. *fits: they
-// leave replicas the same; where a sum's order is not found beside one that is, they may not.
+// Simulates in the orders that the search chooses, and compares with the real run. *fits: replicas
+// stay equal. If only some orders are found, they may not.
 static int compare_reordered(ls_comparison *again, bool *fits, ls_case_run *run) {
     ls_expectation expectation = ls_case__expectation(run);
     expectation.orders = run->search;
@@ -381,7 +383,7 @@ static int search_orders(ls_case_run *run) {
     return LS_OK;
 }
 
-// Sums that differ: looks for the orders that give exactly these bits.
+// For sums that differ: searches the orders for these bits.
 static int explain_sums(ls_case_run *run) {
     if (!any_wants_order(&run->comparison) ||
         ls_comparison_class(&run->comparison) > LS_CLASS_WRONG || run->clean != NULL ||
@@ -410,7 +412,7 @@ static int run_compared(ls_case_run *run, const ls_real_source *real) {
         const ls_expectation expectation = ls_case__expectation(run);
         LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real, &expectation,
                                "simulated", run->result.real));
-        if (run->clean == NULL && run->real_calls != NULL) {  // what is injected may change them
+        if (run->clean == NULL && run->real_calls != NULL) {  // an injected defect may change them
             LS_TRY(ls_recorded_compare_calls(&run->comparison, run->calls, run->real_calls));
         }
         LS_TRY(explain_sums(run));

@@ -1,4 +1,4 @@
-// Simulating a case: here, or spread over processes.
+// Simulates a case in this process or spread over processes.
 #include <string.h>
 
 #include "runner/compare/case_run.h"
@@ -9,7 +9,7 @@ void ls_case__add_finding(ls_case_run *run, const ls_finding *finding) {
     ls_finding *findings =
         ls_arena_alloc(run->arena, (size_t)run->result.finding_count + 1, sizeof *findings);
     if (findings == NULL) {
-        return;  // ls_results_add tells
+        return;  // ls_results_add reports it
     }
     if (run->result.finding_count > 0) {
         memcpy(findings, run->result.findings,
@@ -20,7 +20,7 @@ void ls_case__add_finding(ls_case_run *run, const ls_finding *finding) {
     run->result.finding_count += 1;
 }
 
-// The search of orders reads the buffers of calls; the bits are the same on every device.
+// The search of orders reads buffers of calls in host memory; every device gives the same bits.
 static struct ls_device *device_of(const ls_case_run *run) {
     return run->search == NULL ? run->options->device : NULL;
 }
@@ -30,7 +30,7 @@ static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
     ls_backend *backend = NULL;
     LS_TRY(ls_backend_kind_sim.open(&backend, world, device_of(run)));
     backend->order = order;
-    // Recorded orders may differ between groups, and then so do the bits of what they replicate.
+    // Recorded orders may differ between groups; then replicas may differ in bits.
     int status = run->orders != NULL || run->search != NULL
                      ? LS_OK
                      : ls_spmd_check_on(&backend->check_replicas, run->options->checks,
@@ -98,7 +98,7 @@ int ls_case__simulate(ls_case_run *run, ls_stages *simulated, ls_stages *expecte
 
 int ls_case__simulate_spread(ls_case_run *run, ls_stages *simulated) {
     ls_run_options options = *run->options;
-    options.keep_dir = NULL;  // what is kept is made for that
+    options.keep_dir = NULL;  // kept for a debugger
     const ls_real_request request = {.scenario = run->scenario,
                                      .source = {.backend = &ls_backend_kind_sim},
                                      .options = &options};

@@ -249,7 +249,7 @@ static int compare_places(const void *a, const void *b) {
     return ranks != 0 ? ranks : x->index - y->index;
 }
 
-// The stage's number in a run; a program's tensors come first. *at: the step to look at first.
+// The stage's number in a run; a program's tensors come first. *at: the step to try first.
 static int stage_number(const ls_stage_entry *entry, const ls_scenario *scenario, int *at) {
     if (!scenario->is_program) {
         return entry->step_of_tables * LS_STAGE_COUNT + entry->stage_of_tables;

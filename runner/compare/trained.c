@@ -1,5 +1,5 @@
-// What a run that trains tables shows beside its stages: the norms of all gradients and weights of
-// each step, and whether the replicas of data parallel tables are still the same.
+// Facts about a run that trains tables, beside its stages: the norms of all gradients and weights
+// of each step, and whether data parallel replicas are still equal.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool is_stage(const ls_stage_entry *entry, int step, ls_stage stage, ls_s
            entry->step_of_tables == step;
 }
 
-// Whether every rank has the whole of it: its gradients are reduced over the ranks.
+// Whether every rank holds all of it: its gradients are reduced over the ranks.
 static bool is_replica(const ls_stages *stages, int step, const ls_stage_entry *of) {
     for (int i = 0; i < ls_stages_count(stages); i++) {
         const ls_stage_entry *entry = ls_stages_at(stages, i);
@@ -81,7 +81,7 @@ static bool same(const ls_stage_entry *entry, int a, int b) {
            memcmp(x->data, y->data, x->count * ls_dtype_bytes(entry->dtype)) == 0;
 }
 
-// The first rank that holds what most ranks do.
+// The first rank with the values of the majority.
 static int majority(const ls_stage_entry *entry, int ranks) {
     int best = 0, most = 0;
     for (int a = 0; a < ranks; a++) {

@@ -1,5 +1,5 @@
-// The verdict on a case: what judges its stages, which classes its scenario lets pass, and what a
-// scenario of a known defect, or one that proves nothing, comes to.
+// The verdict on a case: the judges of its stages, the classes that its scenario allows, and the
+// expectations of scenarios with a known defect.
 #include "runner/compare/case_run.h"
 #include "runner/compare/expect.h"
 
@@ -46,8 +46,8 @@ static ls_class allowed_class(const ls_case_run *run, const ls_stage_result *sta
     }
 }
 
-// The stages of a class that the scenario's checks do not let pass, [stage_count]; debuggers stop
-// at those. *any: whether there is one.
+// Marks the stages of a class that the scenario's checks do not allow, [stage_count]; debuggers
+// stop there. *any: whether there is one.
 static const bool *find_failing(bool *any, const ls_case_run *run) {
     int count = run->comparison.stage_count;
     bool *fails = ls_arena_alloc(run->arena, (size_t)count + 1, sizeof *fails);
@@ -69,7 +69,7 @@ static const bool *find_failing(bool *any, const ls_case_run *run) {
     return fails;
 }
 
-// What injected defects that no check found did to the outputs.
+// The effect of injected defects on the outputs, if no check found them.
 static const char *harm_of(ls_case_run *run) {
     ls_comparison changes = {.arena = run->arena, .main = LS_JUDGE_REAL};
     const ls_expectation nothing = {0};
@@ -94,7 +94,7 @@ static const char *harm_of(ls_case_run *run) {
                                  (unsigned long long)differing);
 }
 
-// A scenario of a known bug passes when the bug is found, and only then. *why: what is amiss.
+// A scenario of a known bug passes if and only if the bug is found. *why: the difference.
 static bool decide(const char **why, ls_case_run *run) {
     const ls_scenario_expect *expect = &run->scenario->expect;
     ls_case_result *result = &run->result;
@@ -103,7 +103,7 @@ static bool decide(const char **why, ls_case_run *run) {
     if (result->class_ == LS_CLASS_ERROR || fails == NULL) {
         return false;
     }
-    if (run->record_only) {  // the finding takes the place of a recording
+    if (run->record_only) {  // the finding replaces a recording
         return result->finding_count == 0;
     }
     if (expect->has_finding) {
@@ -126,8 +126,8 @@ static bool decide(const char **why, ls_case_run *run) {
     return true;
 }
 
-// A stage whose bounds prove nothing, of another run's values or where no other stage proves
-// anything; NULL: there is none.
+// A stage whose bounds prove nothing: of another run's values, or if no other stage proves
+// anything. NULL: none.
 static const ls_stage_result *unproven_stage(const ls_case_run *run) {
     bool all = run->result.class_ == LS_CLASS_UNJUDGED;
     for (int i = 0; i < run->comparison.stage_count; i++) {
@@ -145,7 +145,7 @@ static void skip_unproven(ls_case_run *run) {
     ls_case_result *result = &run->result;
     const ls_stage_result *unproven = unproven_stage(run);
     if (!result->pass || run->record_only || result->finding_count > 0) {
-        return;  // the expected finding is
+        return;  // the expected finding proves something
     }
     if (result->real != NULL && run->scenario->checks.real_off) {
         result->skipped = true;

@@ -1,4 +1,4 @@
-// Values that a run may have in place of the reference's, and by what bound.
+// The values that a run may have in place of the reference's, by several rules.
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "runner/diff/diff_internal.h"
 #include "runner/diff/made.h"
 
-#define FLIPPED_MAX 0.5  // so that a gradient that is missing or negated stays wrong
+#define FLIPPED_MAX 0.5  // below 1, so that a missing or negated gradient stays wrong
 
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *p) {
     const ls_assembled *run = &p->run, *of = run->terms > 1 ? run : &p->parts;
@@ -77,7 +77,7 @@ static double half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
            largest_of(wanted, tensor);
 }
 
-// The exact sum of its parts, where the reference is a sum of them, too.
+// The exact sum of the tensor's parts, if the reference is also a sum of them.
 static int allow_parts(ls_diff_allowance *out, ls_arena *arena, const ls_diff_pair *p) {
     ls_reduction reduction;
     const ls_assembled *run = &p->run;
@@ -97,8 +97,8 @@ static int allow_parts(ls_diff_allowance *out, ls_arena *arena, const ls_diff_pa
         bounds[i] = sums[i].bound;
         overflow[i] = sums[i].overflow;
     }
-    // It says nothing of how the parts themselves were rounded: where more than their sum's order
-    // separates the two runs, it is no judge.
+    // The bound does not include the rounding of the parts. If the runs differ by more than the
+    // order of the sum, it cannot judge.
     const ls_allowance allowed = {.exact = exact, .bounds = bounds, .overflow = overflow};
     if (ratio_of(p->wanted[0], run, &allowed) <= 1.0) {
         *out = (ls_diff_allowance){
@@ -107,7 +107,7 @@ static int allow_parts(ls_diff_allowance *out, ls_arena *arena, const ls_diff_pa
     return LS_OK;
 }
 
-// So much of the largest value, whichever it is.
+// A share of the largest value.
 static int allow_share(ls_diff_allowance *out, ls_arena *arena, const ls_assembled *run,
                        const void *ref, ls_diff_basis by, double share) {
     size_t bytes = ls_dtype_bytes(run->dtype);
@@ -124,7 +124,7 @@ static int allow_share(ls_diff_allowance *out, ls_arena *arena, const ls_assembl
     return LS_OK;
 }
 
-// The larger of the ratios of all copies of the run.
+// The largest ratio over all copies of the run.
 static int ratio_of_run(double *out, const ls_diff_sides *d, const ls_diff_pair *p,
                         const ls_allowance *allowed) {
     const ls_assembled *run = &p->run;
@@ -137,8 +137,8 @@ static int ratio_of_run(double *out, const ls_diff_sides *d, const ls_diff_pair 
     return LS_OK;
 }
 
-// The result of the tensor's module for the run's own inputs. The reference must be what it gives
-// for the reference's. Where neither is, something changed both afterwards, and nothing is derived.
+// The result of the tensor's module for the run's own inputs. The reference must equal the module's
+// result for its inputs. If neither does, both were changed afterwards, and nothing is derived.
 static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p) {
     ls_made made, theirs;
     const ls_assembled *run = &p->run;
@@ -190,7 +190,7 @@ static double of_couple(const couple *of, size_t i, bool run) {
     return ls_element_to_f64(values + i * ls_dtype_bytes(of->dtype), of->dtype);
 }
 
-// *out.ref NULL: the runs have no such tensor of the sizes of `like`.
+// *out.ref NULL: no such tensor of the sizes of `like` in both runs.
 static int find_couple(couple *out, const ls_diff_sides *d, const char *name, int copy,
                        const ls_assembled *like) {
     const ls_captured *ref = ls_capture_find(d->ref, name), *run = ls_capture_find(d->run, name);
@@ -232,8 +232,9 @@ static int find_noise(bool *noisy, const ls_diff_sides *d, const ls_assembled *r
     return LS_OK;
 }
 
-// An optimizer that divides by a gradient's size, as Adam does, makes a whole step of one that is
-// rounding alone. There a parameter may differ by two steps, and so may what is computed of it.
+// An optimizer that divides by a gradient's size, as Adam does, makes a full step of a gradient
+// that is only rounding. There a parameter may differ by two steps, and so may values computed from
+// it.
 static int allow_steps(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p,
                        int copy) {
     const ls_assembled *run = &p->run;
@@ -268,8 +269,8 @@ static int allow_steps(ls_diff_allowance *out, const ls_diff_sides *d, const ls_
     return LS_OK;
 }
 
-// A ReLU passes a gradient where its input is positive. Where the input is so small that rounding
-// decides its sign, the runs' gradients may differ by as much as they have.
+// A ReLU passes a gradient if its input is positive. If rounding decides the sign of the input, the
+// runs' gradients may differ by their full size.
 static int allow_flips(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff_pair *p,
                        int copy) {
     const ls_assembled *run = &p->run;

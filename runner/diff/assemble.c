@@ -1,4 +1,4 @@
-// Puts captured tensors together.
+// Assembles captured tensors.
 #include "runner/diff/assemble.h"
 
 #include <string.h>
@@ -24,8 +24,8 @@ static const ls_capture_piece *piece_of_rank(const ls_captured *tensor, int rank
     return NULL;
 }
 
-// Ranks that say where their parts begin may overlap, and must agree there. covered [elements of
-// the whole] is set where a rank has it; block, in the whole at `at`.
+// Ranks that record offsets may overlap, and must agree there. covered [elements of the whole] is
+// set where a rank has data; block, in the whole, is at `at`.
 static int cover(size_t *covered_count, unsigned char *covered, ls_assembled *out,
                  ls_arena *scratch, const ls_assembled_piece *piece, const char *block) {
     const ls_block all = {{.ndim = out->shape.ndim}, out->shape}, *at = &piece->blocks[0];
@@ -50,7 +50,7 @@ static int cover(size_t *covered_count, unsigned char *covered, ls_assembled *ou
     return LS_OK;
 }
 
-// Fills what a piece has of its whole; *covered: elements. map: see cover(); NULL: parts are apart.
+// Copies a piece into its whole; *covered: elements. map: see cover(); NULL: pieces do not overlap.
 static int read_piece(size_t *covered, unsigned char *map, ls_assembled *out, ls_arena *scratch,
                       const ls_assembled_piece *at) {
     const ls_capture_piece *piece = piece_of_rank(out->of, at->rank);
@@ -102,7 +102,7 @@ static int read_values(ls_assembled *out, ls_arena *arena) {
             return LS_FAIL(LS_ERR_MISMATCH, "rank %d has no part of it", out->pieces[i].rank);
         }
     }
-    // No more memory than the parts that are there justify.
+    // Limits memory to the size that the existing parts justify.
     size_t held = 0, wanted = 0;
     for (int i = 0; i < out->of->piece_count; i++) {
         held += out->of->pieces[i].at->count;
@@ -178,7 +178,7 @@ int ls_assembled_cut(const void **out, ls_arena *arena, const ls_assembled *tens
                      const ls_assembled_piece *piece, const void *whole, size_t element_bytes) {
     size_t count = elements(&piece->local);
     if (piece->block_count == 1 && count == tensor->count) {
-        *out = whole;  // it has all of it
+        *out = whole;  // the piece is the whole
         return LS_OK;
     }
     const ls_block all = {{.ndim = tensor->shape.ndim}, tensor->shape};

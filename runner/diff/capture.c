@@ -25,7 +25,7 @@ static int open_file(const ls_safetensors **out, ls_capture *capture, const char
     return LS_OK;
 }
 
-// Where in the whole tensors a file's parts begin, as torch.distributed.checkpoint says it.
+// The offsets of a file's pieces in their wholes, in the form of torch.distributed.checkpoint.
 static int read_sharding(ls_capture *capture, const char *path, const ls_safetensors *file,
                          int rank) {
     const char *text = ls_safetensors_metadata(file, "DCP_SHARDING_INFO");
@@ -97,7 +97,7 @@ static int read_captured(ls_capture *capture, const char *dir) {
     return LS_OK;
 }
 
-// The files of a folder without an index, each as what one rank has.
+// The files of a folder without an index: one for each rank.
 static int read_folder(ls_capture *capture, const char *dir) {
     struct dirent **entries = NULL;
     int count = scandir(dir, &entries, is_tensors, alphasort);
@@ -127,7 +127,7 @@ static int read_folder(ls_capture *capture, const char *dir) {
     return status;
 }
 
-// The number of ranks that a capture's first index names; 0: there is none.
+// The number of ranks in a capture's first index; 0: unknown.
 static int ranks_of(int *out, const char *dir) {
     char path[PATH_MAX];
     json_t *root = NULL;
@@ -175,8 +175,8 @@ static bool is_empty(const ls_capture_piece *piece) {
     return empty;
 }
 
-// Moves the pieces without an element behind the others: TorchRec gives every rank a parameter for
-// each table. Where none has an element, or placements say how it lies, they stay.
+// Moves pieces without elements behind the others: TorchRec gives every rank a parameter for each
+// table. They stay if no piece has elements or if placements exist.
 static void set_empty_apart(ls_captured *tensor) {
     int kept = 0;
     tensor->said_count = tensor->piece_count;

@@ -43,7 +43,7 @@ static int grow(ls_capture *capture) {
     return LS_OK;
 }
 
-// The tensor of a name, made where it is new.
+// The tensor of a name; created if it is new.
 static int tensor_named(ls_captured **out, ls_capture *capture, const char *name, ls_dtype dtype) {
     const ls_captured *known = ls_capture_find(capture, name);
     if (known != NULL) {

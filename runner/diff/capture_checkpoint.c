@@ -1,4 +1,4 @@
-// A checkpoint of lockstep's as a capture: each array of a table is one tensor, whatever the plan.
+// Reads a lockstep checkpoint as a capture: each array of a table is one tensor, whatever the plan.
 #define _XOPEN_SOURCE 700
 #include <limits.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ int ls_capture__checkpoint(ls_capture *capture, const char *dir) {
     return LS_OK;
 }
 
-// A number per row belongs to a row of a shard: each of its columns gets it.
+// A number for each row belongs to a row of a shard: every column block of it gets the number.
 static int read_per_row(char *out, const ls_capture_piece *piece, const ls_plan_table *table,
                         size_t bytes) {
     for (int s = 0; s < table->shard_count; s++) {

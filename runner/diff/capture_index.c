@@ -104,7 +104,7 @@ static int read_mesh(ls_captured *tensor, const ls_capture *capture, ls_arena *a
     return LS_OK;
 }
 
-// How the tensor lies, as one rank says it.
+// The tensor's placement in one rank's index.
 static int read_placement(ls_captured *tensor, const ls_capture *capture, ls_arena *arena,
                           const json_t *entry) {
     const char *placements = json_string_value(json_object_get(entry, "placements"));
@@ -122,7 +122,7 @@ static int read_placement(ls_captured *tensor, const ls_capture *capture, ls_are
     return tensor->placements.count == tensor->mesh.ndim ? LS_OK : LS_ERR_FORMAT;
 }
 
-// Whether what another rank says of the whole's sizes, the placements and the mesh's is the same.
+// Whether another rank's sizes of the whole, placements and mesh sizes are equal.
 static bool lies_alike(const ls_captured *a, const ls_captured *b) {
     if (a->has_shape != b->has_shape || a->has_placements != b->has_placements ||
         (a->has_shape && !ls_shape_equal(&a->shape, &b->shape))) {
@@ -136,7 +136,7 @@ static bool lies_alike(const ls_captured *a, const ls_captured *b) {
                     ls_placements_equal(&a->placements, &b->placements, a->mesh.ndim, a->mesh.dim));
 }
 
-// The ranks of a mesh that another rank names: one that is known, or one of other ranks alone.
+// The ranks of a mesh in another rank's index: a known mesh, or one of disjoint ranks.
 static bool add_mesh(ls_captured *tensor, const ls_captured *said, int size, int room) {
     for (int m = 0; m < tensor->mesh_count; m++) {
         if (memcmp(tensor->mesh_ranks + m * size, said->mesh_ranks,
@@ -160,7 +160,7 @@ static bool add_mesh(ls_captured *tensor, const ls_captured *said, int size, int
     return true;
 }
 
-// What a rank after the first says of how the tensor lies, if anything.
+// Adds the placement in the index of a rank after the first.
 static int read_other(ls_captured *tensor, ls_capture *capture, const json_t *entry, int rank) {
     if (json_object_get(entry, "placements") == NULL && json_object_get(entry, "shape") == NULL) {
         return LS_OK;
@@ -185,7 +185,8 @@ static int read_other(ls_captured *tensor, ls_capture *capture, const json_t *en
     return status;
 }
 
-// Whether a tensor's values are of a prime field. Floats of one rank may be integers of another.
+// Whether a tensor's values are in a prime field. One rank may have floats where another has
+// integers.
 static int read_field(ls_captured *tensor, ls_capture *capture, const char *path,
                       const json_t *entry, ls_dtype dtype) {
     json_int_t modulus = json_integer_value(json_object_get(entry, "modulus"));
@@ -203,7 +204,7 @@ static int read_field(ls_captured *tensor, ls_capture *capture, const char *path
     return ls_arena_failed(capture->arena) ? LS_ERR_MEMORY : LS_OK;
 }
 
-// listed [tensors of the file]: which of them the index names.
+// listed [tensors of the file]: the tensors that the index names.
 static int read_entry(ls_capture *capture, const char *path, const json_t *entry, int rank,
                       const ls_safetensors *file, bool *listed) {
     const char *name = json_string_value(json_object_get(entry, "name"));

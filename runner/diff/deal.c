@@ -1,4 +1,4 @@
-// Finds how a batch was dealt to the ranks, by the rows of a step's first input.
+// Finds the distribution of a batch to the ranks from the rows of a step's first input.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static bool is_turned(const size_t *rows, const ls_assembled *run, const ls_asse
     return same;
 }
 
-// Row i of part p is row i * parts + p of the batch; ranks that share a part count once.
+// Row i of part p is row i * parts + p of the batch; ranks with the same part count once.
 static bool deal_in_turns(size_t *rows, const ls_assembled *run) {
     size_t parts = (size_t)(run->piece_count / run->copies), part = 0, at = 0;
     for (int p = 0; p < run->piece_count; p++) {

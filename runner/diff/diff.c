@@ -1,5 +1,5 @@
-// Compares captures tensor by tensor. The comparison itself is that of all runs (compare.h): here a
-// tensor becomes what each rank must have, with what is allowed of it.
+// Compares captures tensor by tensor, with compare.h. This file computes the expected value of each
+// rank and the allowed difference.
 #include "runner/diff/diff.h"
 
 #include <fnmatch.h>
@@ -12,12 +12,12 @@
 #include "runner/diff/field.h"
 
 #define SEARCH_ELEMENTS_MAX                                                                        \
-    (UINT64_C(1) << 30)  // of inputs, in all searches for the orders of sums
+    (UINT64_C(1) << 30)  // limit on input elements of all searches for summation orders
 
 typedef struct diff {
     ls_diff_sides sides;
     ls_comparison comparison;
-    bool wrong;       // one was found
+    bool wrong;       // an order was found
     uint64_t search;  // elements that searches may still fold
     ls_diff_drift drift;
     ls_omitted *omitted;
@@ -34,7 +34,7 @@ static const char *name_of(const diff *d, const ls_captured *tensor) {
     return name;
 }
 
-// Names of tensors are stages; a name that no stage can have says so.
+// Names of tensors become stage names; a name that is no valid stage name is reported.
 static ls_stage_output output_of(const char *stage, const ls_assembled *run,
                                  const ls_assembled_piece *piece, const void *data) {
     return (ls_stage_output){.stage = stage,
@@ -43,7 +43,8 @@ static ls_stage_output output_of(const char *stage, const ls_assembled *run,
                              .dtype = run->dtype,
                              .shape = piece->local,
                              .data = data,
-                             .in_room = true};  // in memory of the sides, until all is compared
+                             .in_room = true};  // borrowed from both sides until the end of the
+                                                // comparison
 }
 
 static int emit(ls_stages *to, const ls_stage_output *output) {
@@ -86,7 +87,7 @@ static int emit_piece(ls_stages *const stages[STAGES], const diff *d, const char
     return emit(stages[RUN], &output);
 }
 
-// Whether every rank has the reference's bits; *elements: that the ranks have.
+// Whether every rank has the reference's bits; *elements: the number on these ranks.
 static int is_same(bool *out, uint64_t *elements, const diff *d, const ls_diff_pair *p) {
     const ls_assembled *run = &p->run;
     *out = true;
@@ -104,7 +105,7 @@ static int is_same(bool *out, uint64_t *elements, const diff *d, const ls_diff_p
     return LS_OK;
 }
 
-// The verdict of one copy holds for all.
+// All copies share the verdict of one copy.
 static int count_copies(diff *d, const char *name, int copies) {
     ls_stage_result *stage = ls_comparison__stage(&d->comparison, LS_JUDGE_REAL, 0, name);
     if (stage == NULL) {
@@ -147,7 +148,7 @@ static int compare_values(diff *d, const char *stage, const ls_diff_pair *p,
     return status;
 }
 
-// Where in the whole the first wrong element is, and why it may be so.
+// The place in the whole of the first wrong element, and a possible reason.
 static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
                    const ls_diff_allowance *allowed) {
     const ls_assembled *run = &p->run;
@@ -185,8 +186,7 @@ static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
     return stage->divergence != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// A sum within its bound: whether the reference is the sum of the same parts in an order that the
-// search finds, bit by bit.
+// For a sum within its bound: searches an order of the same parts that gives the reference's bits.
 static int find_order(diff *d, ls_stage_result *stage, const ls_diff_pair *p) {
     ls_reduction reduction;
     if (!ls_diff__is_sum(&reduction, p)) {
@@ -207,8 +207,8 @@ static int find_order(diff *d, ls_stage_result *stage, const ls_diff_pair *p) {
     return stage->class_ != LS_CLASS_REORDERED || stage->order != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// A tensor without a bound that proves anything is unjudged, unless all bits are the same or it is
-// plainly another.
+// A tensor without a bound that proves anything is unjudged, unless all bits are equal or it is
+// clearly different.
 static int settle(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
                   const ls_diff_allowance *allowed) {
     const char *opaque = p->run.of->opaque != NULL ? p->run.of->opaque : p->ref_of->opaque;
@@ -271,7 +271,7 @@ static int omit(diff *d, const char *name, const char *why) {
     return added->name != NULL && added->why != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// How often a module was called in a step, by the names of its calls.
+// The number of calls of a module in a step, from the names of its calls.
 static int calls_of(const diff *d, const ls_capture *of, const char *name) {
     const char *end = strstr(name, " (call ");
     end = end != NULL ? end : strstr(name, " [");
@@ -325,7 +325,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     }
     if (same) {
         ls_stage_result_compared(stage, elements);
-        // Without elements, too.
+        // An empty tensor counts, too.
         stage->class_ = p->run.of->modulus > 0 ? LS_CLASS_PROVED : LS_CLASS_BIT_EXACT;
         stage->order = parts ? "parts of a sum" : NULL;
         stage->order = other_call ? "the module's calls in another order" : stage->order;
@@ -357,7 +357,7 @@ static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *ru
 }
 
 // ---- All ----------------------------------------------------------------------------------------
-// Why a tensor of the reference is not compared; NULL: it is.
+// The reason why a tensor of the reference is not compared; NULL: it is compared.
 static const char *reason_to_omit(const diff *d, const ls_captured *ref, const ls_captured *run) {
     for (size_t i = 0; i < d->sides.options->ignored_count; i++) {
         if (fnmatch(d->sides.options->ignored[i], ref->name, 0) == 0) {
@@ -420,7 +420,7 @@ static int compare_all(diff *d) {
     return LS_OK;
 }
 
-// How many tensors were not judged, or in part. NULL: all were.
+// Reports how many tensors were not judged or judged in part. NULL: all were judged.
 static int count_unjudged(const char **out, const ls_comparison *comparison) {
     int whole = 0, part = 0;
     *out = NULL;

@@ -1,5 +1,4 @@
-// Shared by the files of diff: a tensor of both captures, assembled, and what the run may have in
-// place of the reference's values.
+// Shared by the files of diff: an assembled pair of tensors, and the values that the run may have.
 #ifndef LS_RUNNER_DIFF_INTERNAL_H
 #define LS_RUNNER_DIFF_INTERNAL_H
 
@@ -7,19 +6,18 @@
 #include "runner/diff/assemble.h"
 #include "runner/diff/diff.h"
 
-// How far an optimizer took parameters apart where their gradients were rounding alone, and the
-// largest value of a parameter. Tensors computed of them differ in proportion.
+// The distance that an optimizer moved parameters apart whose gradients were only rounding, and the
+// largest parameter. Tensors computed from them differ in proportion.
 typedef struct ls_diff_drift {
     double apart, largest;
-    // Of the step `step`: the share of its largest value by which an activation's gradient differs
-    // where rounding changed the sign of the activation. Gradients computed of it differ by as
-    // much.
+    // Of step `step`: the share of its largest value by which an activation's gradient differs
+    // where rounding changed the activation's sign. Gradients computed from it differ as much.
     double flipped;
     size_t step;
 } ls_diff_drift;
 
 typedef struct ls_diff_sides {
-    ls_arena *arena;  // of the tensor at hand
+    ls_arena *arena;  // of the current tensor
     const ls_capture *ref;
     ls_capture *run;
     const ls_diff_options *options;
@@ -33,17 +31,17 @@ typedef struct ls_diff_pair {
     ls_assembled ref, run, parts;
     bool has_parts;
     const void **wanted;  // [run.copies] the reference's value for each copy
-    bool same;            // all copies should be alike
-    bool alike;           // and are, bit by bit: one is judged for all
+    bool same;            // all copies should be equal
+    bool alike;           // all copies are equal bit for bit: one is judged for all
 } ls_diff_pair;
 
-// The judge of a tensor with differing bits.
+// The rule that judges a tensor with differing bits.
 typedef enum ls_diff_basis {
     BASIS_MOVED,      // every bit counts
-    BASIS_MADE,       // the bound of what it was computed of
+    BASIS_MADE,       // the bound of the operation that computed it
     BASIS_PARTS,      // the bound of a sum of known parts
     BASIS_TOLERANCE,  // the user's tolerance
-    BASIS_NONE,       // nothing: half of the digits
+    BASIS_NONE,       // none: half of the digits
 } ls_diff_basis;
 
 // The allowed value in place of the reference's.
@@ -52,35 +50,37 @@ typedef struct ls_diff_allowance {
     double *exact, *bounds;  // [count]; NULL: every bit counts
     unsigned char *overflow;
     bool vacuous;         // the bound proves nothing
-    const char *refuted;  // why the reference itself is wrong; NULL: it is not
+    const char *refuted;  // the reason why the reference itself is wrong; NULL: it is not
 } ls_diff_allowance;
 
-// Fills shape, copies, terms and pieces of *out, as ls_assemble() does before it reads values.
+// Fills in shape, copies, terms and pieces of *out, as ls_assemble() does before it reads values.
 // (place.c)
 int ls_diff__place(ls_assembled *out, ls_arena *arena, const ls_shape *like);
-// Assembles a tensor of both sides. *why: they cannot be compared; NULL: they can. (pair.c)
+// Assembles a tensor of both sides. *why: the reason why they cannot be compared; NULL: they can.
+// (pair.c)
 int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
                   const ls_captured *ref, const ls_captured *run);
-// Why a pair is not compared; NULL: it is. `unlike`: the sides cannot be assembled alike. (pair.c)
+// The reason why a pair is not compared; NULL: it is. `unlike`: the sides cannot be assembled in
+// the same way. (pair.c)
 const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair,
                             const ls_captured *ref, const ls_captured *run, bool unlike);
-// Whether a tensor is an activation of the model as a whole, by its name. (pair.c)
+// Whether a tensor is an activation of the whole model, by its name. (pair.c)
 bool ls_diff__is_root(const ls_captured *tensor);
-// Whether the reference has an activation in another call of the module in the step: stages of a
-// pipeline compute again, or alternate between the forward and the backward. (pair.c)
+// Whether the reference has the activation in another call of the module in the step: pipeline
+// stages recompute, or alternate between forward and backward. (pair.c)
 bool ls_diff__is_other_call(const ls_diff_sides *sides, const ls_diff_pair *pair);
 // The allowed value in copy `copy`. (allow.c)
 int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                    int copy);
-// The sum that a partial tensor is, or a gradient whose parts are known. False: it is none.
+// The sum that a partial tensor or a gradient with known parts is. False: it is not a sum.
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *pair);
 
-// The step in *step of a tensor whose name begins with one ("step 12 "), and how long that is;
-// 0: it is of none. (deal.c)
+// Reads the step of a tensor from its name ("step 12 ..."); returns the length of that prefix, 0:
+// none. (deal.c)
 size_t ls_diff__step(size_t *step, const char *name);
-// Whether a step's first input has the reference's rows in another order: the step's batch was
-// dealt to the ranks otherwise than in blocks. Then all tensors of the step in `run` say so, in
-// `keep`, and the pair is to be made anew. (deal.c)
+// Whether a step's first input has the reference's rows in another order, so that the batch was not
+// distributed in blocks. Then records it in all tensors of the step in `run`, in `keep`; the pair
+// must be assembled again. (deal.c)
 int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
                   const ls_capture *ref, const ls_diff_pair *pair);
 

@@ -1,4 +1,4 @@
-// Looks for what turns one run's tensor into the other's.
+// Looks for an operation that turns one run's tensor into the other's.
 #include "runner/diff/explain.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "runner/compare/reason.h"
 #include "runner/diff/field.h"
 
-#define WEIGHTS_MAX 16  // of ranks' parts that are weighed against each other
+#define WEIGHTS_MAX 16  // limit on the ranks' parts in a combination
 
 typedef struct vectors {
     double *ref;
@@ -18,12 +18,12 @@ typedef struct vectors {
     int part_ranks[WEIGHTS_MAX];
     int parts;
     size_t count;
-    double near;  // what is equal up to rounding differs by less, in parts of the largest value
+    double near;  // tolerance for equality up to rounding, relative to the largest value
     int ranks;
 } vectors;
 
 // ---- Of one copy --------------------------------------------------------------------------------
-// All of it, or each rank's shard, is a multiple.
+// The whole tensor, or each rank's shard, is a multiple.
 static bool explain_factors(ls_text *out, ls_arena *arena, const vectors *v,
                             const ls_reason_values *values, const ls_assembled *run) {
     double factor = 0;
@@ -61,7 +61,7 @@ static bool explain_factors(ls_text *out, ls_arena *arena, const vectors *v,
     return all && any;
 }
 
-// A rank's shard is what the reference has in another rank's place.
+// A rank's shard is the reference's shard of another rank.
 static bool explain_swapped(ls_text *out, ls_arena *arena, const vectors *v,
                             const ls_assembled *run) {
     for (int i = 0; i < run->piece_count; i++) {
@@ -94,7 +94,7 @@ static bool explain_swapped(ls_text *out, ls_arena *arena, const vectors *v,
 }
 
 // ---- Of several ---------------------------------------------------------------------------------
-// Solves the normal equations of vectors^T w = target; false where they do not determine it.
+// Solves the normal equations of vectors^T w = target; false if they are singular.
 static bool weigh(double *weights, double *const *at, int n, const double *target, size_t count,
                   double near) {
     double m[WEIGHTS_MAX][WEIGHTS_MAX + 1] = {{0}}, sizes[WEIGHTS_MAX];
@@ -148,7 +148,7 @@ static bool all_near(const double *weights, int n, double value) {
     return all;
 }
 
-// Whether the reference is so many times the sum of what the ranks have.
+// Whether the reference is a multiple of the sum of the ranks' values.
 static bool is_sum(const vectors *v, double *const *at, int n, double times) {
     double most = ls_reason_largest(v->ref, v->count);
     for (size_t e = 0; e < v->count; e++) {
@@ -210,7 +210,7 @@ static bool explain_unreduced(ls_text *out, const vectors *v, const int *ranks) 
     return true;
 }
 
-// What was added up is not what should have been. differ: the copies do; rank: of the first.
+// A sum has wrong terms. differ: the copies do; rank: of the first.
 static bool explain_sum(ls_text *out, const vectors *v, bool differ, int rank) {
     double due[WEIGHTS_MAX], given[WEIGHTS_MAX];
     int n = v->parts, left_out = -1, used = 0, own = 0;
@@ -239,7 +239,7 @@ static bool explain_sum(ls_text *out, const vectors *v, bool differ, int rank) {
 }
 
 // ---- Of other tensors ---------------------------------------------------------------------------
-// *out [count]: the reference's values of a tensor, or the run's first copy; NULL: there are none.
+// *out [count]: the reference's values of a tensor, or the run's first copy; NULL: none.
 static int load(double **out, const ls_diff_sides *sides, const ls_capture *of, const char *name,
                 const ls_assembled *like) {
     const ls_captured *tensor = ls_capture_find(of, name);
@@ -261,7 +261,7 @@ static int load(double **out, const ls_diff_sides *sides, const ls_capture *of, 
     return *out != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// Whether all rows of the run are off by the same vector; offset [width] gets it.
+// Whether all rows of the run are off by the same vector, stored in offset [width].
 static bool is_offset(double *offset, const vectors *v, size_t width) {
     double most = ls_reason_largest(v->ref, v->count);
     for (size_t i = 0; i < width; i++) {
@@ -274,7 +274,7 @@ static bool is_offset(double *offset, const vectors *v, size_t width) {
     return same;
 }
 
-// A bias that was added once too often, or not at all.
+// A bias that was added too often, or not at all.
 static bool explain_bias(ls_text *out, const vectors *v, const ls_diff_sides *sides,
                          const ls_assembled *run) {
     size_t width = run->shape.ndim > 1 ? (size_t)run->shape.dim[run->shape.ndim - 1] : 0;
@@ -299,7 +299,7 @@ static bool explain_bias(ls_text *out, const vectors *v, const ls_diff_sides *si
     return false;
 }
 
-// An update that is so many times the reference's.
+// An update that is a multiple of the reference's.
 static bool explain_update(ls_text *out, const vectors *v, const ls_diff_sides *sides,
                            const ls_diff_pair *pair) {
     static const char *const word = " parameter ";
@@ -353,7 +353,7 @@ static bool fill(vectors *v, ls_arena *arena, const void *ref, const ls_assemble
     return made;
 }
 
-// Fills ranks_of [WEIGHTS_MAX] with a rank of each copy, and makes the wrong copy the first.
+// Fills ranks_of [WEIGHTS_MAX] with one rank of each copy; the wrong copy comes first.
 static void put_first(vectors *v, int ranks_of[WEIGHTS_MAX], const ls_assembled *run, int copy) {
     for (int i = 0; i < run->piece_count; i++) {
         if (run->pieces[i].copy < WEIGHTS_MAX) {

@@ -1,11 +1,11 @@
-// Why a tensor of exact arithmetic differs from the reference's: what is equal is equal to the last
-// digit, so that a factor or an addend is no guess of rounding.
+// Explains differences of exact tensors. Equality is exact here, so a factor or an addend is not a
+// guess.
 #include <string.h>
 
 #include "runner/diff/field.h"
 
-#define SIDES_MAX  16   // copies or parts that are weighed against each other
-#define FACTOR_MAX 256  // of the numerator and the denominator of a factor that is named
+#define SIDES_MAX  16                   // limit on copies or parts in a combination
+#define FACTOR_MAX 256                  // limit on numerator and denominator of a named factor
 #define KNOWN_MAX  (UINT64_C(1) << 24)  // elements of tensors in which an addend is sought
 
 typedef struct numbers {
@@ -30,7 +30,7 @@ static uint64_t inverse(uint64_t a, uint64_t p) {
     return result;
 }
 
-// *factor: b is so many times a, which is not 0 everywhere.
+// *factor: b is a multiple of a, which is not all 0.
 static bool is_multiple(uint64_t *factor, const int64_t *a, const int64_t *b, size_t count,
                         uint64_t p) {
     size_t first = 0;
@@ -49,7 +49,7 @@ static bool is_multiple(uint64_t *factor, const int64_t *a, const int64_t *b, si
     return true;
 }
 
-// A factor as a small fraction; false: it is none.
+// A factor as a small fraction; false: it is not one.
 static bool as_fraction(int64_t *above, int64_t *below, uint64_t factor, uint64_t p) {
     for (int64_t b = 1; b <= FACTOR_MAX; b++) {
         uint64_t a = times(factor, (uint64_t)b, p);
@@ -108,7 +108,7 @@ static bool cut(const int64_t **out, ls_arena *arena, const ls_assembled *run,
     return true;
 }
 
-// Each rank's shard is a multiple of its own, or what the reference has in another rank's place.
+// Each rank's shard is a multiple, or the reference's shard of another rank.
 static bool explain_shards(ls_text *out, ls_arena *arena, const numbers *v,
                            const ls_assembled *run) {
     ls_text text = {0};
@@ -150,7 +150,7 @@ static bool explain_shards(ls_text *out, ls_arena *arena, const numbers *v,
 }
 
 // ---- Of several ---------------------------------------------------------------------------------
-// Solves the combination of the sides that is `target`; false: none is, or several are.
+// Solves for the combination of the sides that gives `target`; false: there is none, or several.
 static bool weigh(uint64_t *weights, const numbers *v, const int64_t *target) {
     uint64_t m[SIDES_MAX][SIDES_MAX + 1];
     int rank = 0;
@@ -206,7 +206,7 @@ static bool put_weights(ls_text *out, const numbers *v, const uint64_t *weights)
     return true;
 }
 
-// The parts that were added up, with the weights that they have and should have.
+// Reports the parts of the sum with their weights and the expected weights.
 static bool explain_sum(ls_text *out, const numbers *v) {
     uint64_t due[SIDES_MAX] = {0}, given[SIDES_MAX] = {0};
     ls_text text = {0};
@@ -228,7 +228,7 @@ static bool explain_sum(ls_text *out, const numbers *v) {
     return found;
 }
 
-// Whether the reference is so many times the sum of the sides.
+// Whether the reference is a multiple of the sum of the sides.
 static bool sums_to_due(const numbers *v, uint64_t factor) {
     bool same = true;
     for (size_t i = 0; same && i < v->count; i++) {
@@ -241,7 +241,7 @@ static bool sums_to_due(const numbers *v, uint64_t factor) {
     return same;
 }
 
-// Copies that should have been reduced, or of which some are the reference.
+// Copies that should have been reduced, or some of which equal the reference.
 static bool explain_copies(ls_text *out, const numbers *v) {
     uint64_t due[SIDES_MAX] = {0};
     int right = 0, differ = 0;
@@ -278,7 +278,7 @@ static bool explain_copies(ls_text *out, const numbers *v) {
 }
 
 // ---- Of other tensors ---------------------------------------------------------------------------
-// Whether the difference is so many times `known`, which may be one row for all rows.
+// Whether the difference is a multiple of `known`, which may be one row for all rows.
 static bool is_addend(uint64_t *factor, const numbers *v, const int64_t *off, const int64_t *known,
                       size_t width) {
     if (!is_multiple(factor, known, off, width, v->p)) {
@@ -292,7 +292,7 @@ static bool is_addend(uint64_t *factor, const numbers *v, const int64_t *off, co
     return *factor != 0;
 }
 
-// A tensor that was added once too often or not at all.
+// A tensor that was added too often or not at all.
 static bool explain_addend(ls_text *out, const ls_diff_sides *sides, const numbers *v,
                            const ls_assembled *run) {
     int64_t *off = ls_arena_alloc(sides->arena, v->count + 1, sizeof *off);
@@ -329,7 +329,7 @@ static bool explain_addend(ls_text *out, const ls_diff_sides *sides, const numbe
     return false;
 }
 
-// A row that the reference has elsewhere; dims: of the tensor that count the rows.
+// A row that the reference has elsewhere; dims: the leading dimensions that count rows.
 static bool explain_rows(ls_text *out, const numbers *v, const ls_assembled *run, int dims) {
     size_t rows = run->shape.ndim > dims ? 1 : 0;
     for (int d = 0; d < dims && rows > 0; d++) {

@@ -1,4 +1,4 @@
-// Linear and embedding layers, forward and backward, in f64 of their own inputs.
+// Linear and embedding layers, forward and backward, in f64 from the tensors' own inputs.
 #include "runner/diff/made.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 
-// A tensor's values, seen as rows. Ranks hold rows, or columns; an owner is a piece's index.
+// A tensor's values as rows. Ranks hold rows or columns; an owner is a piece's index.
 typedef struct matrix {
     double *at;         // [rows, columns]
     int *row_owner;     // [rows]
@@ -26,8 +26,8 @@ typedef struct expectation {
     ls_arena *arena;
     matrix input, weight, bias, gradient;
     double *exact;
-    double *sizes;  // the magnitudes of all products, added up
-    double *parts;  // the magnitudes of the ranks' parts of the sum
+    double *sizes;  // the sum of the magnitudes of all products
+    double *parts;  // the sum of the magnitudes of the ranks' parts
     double *bounds;
     ls_dtype narrow;  // the coarsest type of operands and result
     int ranks;
@@ -65,7 +65,7 @@ static void set_owners(matrix *out, const ls_assembled *whole) {
     }
 }
 
-// *out.at NULL: it is not there, or not the same on all ranks.
+// *out.at NULL: missing, or not equal on all ranks.
 static int load(matrix *out, const expectation *e, const char *name) {
     const ls_captured *tensor = ls_capture_find(e->capture, name);
     const ls_captured *other = ls_capture_find(e->other, name);
@@ -120,7 +120,7 @@ static void narrow(matrix *operand, ls_dtype to) {
 }
 
 // ---- Products -----------------------------------------------------------------------------------
-// Where a row's and a term's elements are.
+// Locates the elements of a row and a term.
 typedef struct operand {
     const double *at;
     size_t row, term;
@@ -129,7 +129,7 @@ typedef struct operand {
 // The terms of a sum in the order of the ranks that add them up.
 typedef struct terms {
     size_t *order;  // [count]
-    bool *last;     // [count] the last of a rank
+    bool *last;     // [count] the last term of a rank
     size_t count;
     int ranks;
 } terms;
@@ -203,7 +203,7 @@ static bool too_many(size_t m, size_t n, size_t k) {
 }
 
 // ---- Bounds -------------------------------------------------------------------------------------
-// roundings: to the type of the result, of values no larger than the ranks' parts together.
+// roundings: to the type of the result, of values no larger than the sum of the ranks' parts.
 static void finish(expectation *e, ls_made *out, size_t terms_of_sum, int roundings) {
     ls_dtype dtype = e->narrow;
     ls_dtype in = e->how->wide && is_narrower(dtype, LS_F32) ? LS_F32 : dtype;
@@ -241,7 +241,7 @@ static int linear(bool *known, expectation *e, ls_made *out) {
     return LS_OK;
 }
 
-// Of the ranks' own rounding, their sum, and the two ways to make a mean of it.
+// The rounding of the ranks' parts, their sum, and the two ways to compute a mean.
 static int gradient_roundings(const expectation *e) {
     return e->ranks > 1 ? e->ranks + 2 : 1;
 }
@@ -276,7 +276,7 @@ static int linear_bias(bool *known, expectation *e, ls_made *out) {
     return LS_OK;
 }
 
-// A convolution's: its gradient [batch, channels, ...] has them in the second dimension.
+// In a convolution the gradient [batch, channels, ...] has the channels in its second dimension.
 static int channel_bias(bool *known, expectation *e, ls_made *out) {
     matrix from = e->gradient, *to = &e->gradient;
     size_t channels = e->tensor->count;
@@ -300,7 +300,7 @@ static int channel_bias(bool *known, expectation *e, ls_made *out) {
     return linear_bias(known, e, out);
 }
 
-// The row of `rows` that an id names; rows where it names none.
+// The row of `rows` for an id; rows if the id is out of range.
 static size_t row_named(double id, size_t rows) {
     return id >= 0 && id < (double)rows ? (size_t)id : rows;
 }
@@ -323,7 +323,7 @@ static int embedding(bool *known, expectation *e, ls_made *out) {
     return LS_OK;
 }
 
-// The kernel adds rows up in the table's own type, one after another.
+// The kernel sums rows in the table's type, one after another.
 static int embedding_weight(bool *known, expectation *e, ls_made *out) {
     const matrix *ids = &e->input, *gradient = &e->gradient;
     size_t width = gradient->columns, rows = width > 0 ? e->tensor->count / width : 0;

@@ -1,5 +1,5 @@
-// A tensor's expected values: what its module gives for inputs that the same run had, exactly, and
-// how far rounding can take the result from that.
+// A tensor's expected values: the exact result of its module for inputs of the same run, with the
+// bound of its rounding.
 #ifndef LS_RUNNER_DIFF_MADE_H
 #define LS_RUNNER_DIFF_MADE_H
 
@@ -8,12 +8,12 @@
 typedef struct ls_made {
     double *exact, *bounds;   // [count of the tensor]; NULL: nothing is derived
     unsigned char *overflow;  // [count], of ls_overflow
-    bool firm;  // the arithmetic is known; else the bound allows for the coarsest there is
+    bool firm;                // the arithmetic is known; else the bound assumes the coarsest
 } ls_made;
 
-// Expects `tensor`, computed as `how` says of inputs in `capture`, in `arena`. Derives nothing
-// where `how` does not say how it was computed, the capture lacks the inputs, or there are too many
-// products (LS_MADE_PRODUCTS_MAX). other: a capture whose tensors tell the sizes of wholes.
+// Computes the expected values of `tensor` from inputs in `capture` by `how`, in `arena`. Derives
+// nothing if `how` is unknown, inputs are missing, or there are too many products
+// (LS_MADE_PRODUCTS_MAX). other: a capture with the sizes of wholes.
 #define LS_MADE_PRODUCTS_MAX ((size_t)1 << 31)
 int ls_made_expect(ls_made *out, ls_arena *arena, const ls_capture *capture,
                    const ls_capture *other, const ls_captured *how, const ls_assembled *tensor);

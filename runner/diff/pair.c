@@ -1,4 +1,4 @@
-// A tensor of both captures, assembled, where its ranks agree about it.
+// Assembles a tensor of both captures, if its ranks agree about it.
 #include <string.h>
 
 #include "runner/diff/diff_internal.h"
@@ -20,8 +20,8 @@ static bool has_rank(const ls_captured *tensor, int rank) {
     return found;
 }
 
-// Whether `rank` has a tensor that `other` lacks, as where each has a stage of a pipeline, or
-// experts of its own.
+// Whether `rank` has a tensor that `other` lacks, as ranks of different pipeline stages or with
+// different experts do.
 static bool has_own(const ls_diff_sides *d, const ls_capture *of, int rank, int other) {
     char *known = &d->alone[of == d->run][rank * of->ranks + other];
     for (size_t i = 0; *known == 0 && i < of->count; i++) {
@@ -35,7 +35,7 @@ static bool has_own(const ls_diff_sides *d, const ls_capture *of, int rank, int 
     return *known > 0;
 }
 
-// A rank that lacks a tensor, although nothing sets it apart from one that has it; -1: none.
+// A rank that lacks a tensor for no visible reason; -1: none.
 static int lacking_rank(const ls_diff_sides *d, const ls_capture *of, const ls_captured *tensor) {
     if (tensor->optional || tensor->has_placements || tensor->pieces[0].placed) {
         return -1;
@@ -48,7 +48,7 @@ static int lacking_rank(const ls_diff_sides *d, const ls_capture *of, const ls_c
     return -1;
 }
 
-// The reference's value for each copy of the run. Its own ranks must agree, or be as many as the
+// The reference's value for each copy of the run. Its copies must agree, or be as many as the
 // run's.
 static int find_wanted(ls_diff_pair *p, const char **why, const ls_diff_sides *d) {
     const ls_assembled *ref = &p->ref, *run = &p->run;
@@ -83,7 +83,7 @@ static int find_wanted(ls_diff_pair *p, const char **why, const ls_diff_sides *d
     return LS_OK;
 }
 
-// Both, assembled; *why: they cannot be.
+// Assembles both; *why: the reason why that is impossible.
 static int assemble_both(ls_diff_pair *p, const char **why, const ls_diff_sides *d,
                          const ls_captured *run) {
     const ls_captured *ref = p->ref_of;
@@ -123,8 +123,8 @@ static int assemble_both(ls_diff_pair *p, const char **why, const ls_diff_sides 
     return find_wanted(p, why, d);
 }
 
-// A linear layer whose input is cut along what it adds up gives each rank a part of the sum. Fills
-// in *placed, a copy of `run` that says so, and *ranks [of the run].
+// A linear layer whose input is sharded along the contracted dimension gives each rank a term of
+// the sum. Fills in *placed, a copy of `run` with that placement, and *ranks [of the run].
 static bool is_part(ls_captured *placed, int *ranks, const ls_diff_sides *d, const ls_captured *ref,
                     const ls_captured *run) {
     const ls_captured *input = ls_capture_find(d->run, run->input);
@@ -165,8 +165,8 @@ bool ls_diff__is_root(const ls_captured *tensor) {
     return tensor->optional && found;
 }
 
-// Whether two ranks share no parameter or buffer, and each has some: a model is then a stage of a
-// pipeline, and its input and output are others than the whole model's.
+// Whether two ranks share no parameter or buffer, and both have some. Then the model is a pipeline
+// stage, whose input and output differ from the whole model's.
 static bool has_stages(const ls_diff_sides *d, const ls_captured *run) {
     for (int i = 1; i < run->piece_count; i++) {
         int first = run->pieces[0].rank, other = run->pieces[i].rank;
@@ -202,7 +202,7 @@ static size_t length_without_call(const char *name) {
     return call != NULL ? (size_t)(call - name) : strlen(name);
 }
 
-// Whether all copies of the run's tensor have the values of one of the reference.
+// Whether all copies of the run's tensor equal one of the reference.
 static bool has_value(const ls_diff_sides *d, const ls_assembled *run, const ls_captured *ref) {
     ls_assembled other;
     const void *due = NULL, *got = NULL;

@@ -1,4 +1,4 @@
-// Finds where in the whole each rank's part of a captured tensor is.
+// Finds the place of each rank's part in the whole of a captured tensor.
 #include <string.h>
 
 #include "runner/diff/diff_internal.h"
@@ -10,8 +10,8 @@ static int set_blocks(ls_assembled_piece *piece, ls_arena *arena, const ls_block
     if (kept == NULL || within == NULL) {
         return LS_ERR_MEMORY;
     }
-    // Blocks come in the order of the whole; in what the rank has they follow one another along
-    // each dimension.
+    // Blocks are in the order of the whole; in the piece they follow one another along each
+    // dimension.
     for (size_t b = 0; b < count; b++) {
         within[b].size = blocks[b].size;
         within[b].offset.ndim = blocks[b].offset.ndim;
@@ -39,7 +39,7 @@ static int set_block(ls_assembled_piece *piece, ls_arena *arena, const ls_shape 
     return set_blocks(piece, arena, &(ls_block){*offset, *size}, 1);
 }
 
-// Rows [start, start + size) of the ranks' rows, each where the batch has it.
+// Rows [start, start + size) of the ranks' rows, each at its index in the batch.
 static int set_dealt(ls_assembled_piece *piece, ls_arena *arena, const ls_deal *deal,
                      const ls_shape *whole, int64_t start, const ls_shape *size) {
     int64_t unit = whole->dim[0] / (int64_t)deal->count;
@@ -63,7 +63,7 @@ static int set_dealt(ls_assembled_piece *piece, ls_arena *arena, const ls_deal *
     return LS_OK;
 }
 
-// Whether the rows of each rank are whole samples of the batch that was dealt.
+// Whether the rows of each rank are whole samples of the distributed batch.
 static bool is_dealt(const ls_captured *tensor, const ls_shape *whole, int dim) {
     bool fits = tensor->deal != NULL && dim == 0 && whole->dim[0] > 0 &&
                 whole->dim[0] % (int64_t)tensor->deal->count == 0;
@@ -74,8 +74,8 @@ static bool is_dealt(const ls_captured *tensor, const ls_shape *whole, int dim) 
     return fits;
 }
 
-// The numbers of a rank's copy and term: its coordinates in the mesh dimensions that replicate, and
-// in those that are partial.
+// The numbers of a rank's copy and term: its coordinates in the replicated and in the partial mesh
+// dimensions.
 static void number_piece(ls_assembled_piece *piece, const ls_captured *tensor, int index) {
     int at[LS_MESH_DIMS_MAX];
     ls_mesh_coordinates(at, &tensor->mesh, index);
@@ -89,7 +89,7 @@ static void number_piece(ls_assembled_piece *piece, const ls_captured *tensor, i
     }
 }
 
-// The whole's sizes where nothing says them, of even shards.
+// The sizes of the whole if unknown, assuming even shards.
 static int whole_of(ls_shape *out, const ls_captured *tensor) {
     *out = tensor->pieces[0].size;
     for (int d = 0; d < tensor->mesh.ndim; d++) {
@@ -109,7 +109,7 @@ static int whole_of(ls_shape *out, const ls_captured *tensor) {
     return LS_OK;
 }
 
-// A rank that is in no mesh of a tensor has nothing of it.
+// A rank outside of all meshes of a tensor holds nothing of it.
 static int check_meshes(const ls_captured *tensor, int size) {
     for (int p = 0; p < tensor->piece_count; p++) {
         const ls_capture_piece *piece = &tensor->pieces[p];
@@ -124,8 +124,8 @@ static int check_meshes(const ls_captured *tensor, int size) {
     return LS_OK;
 }
 
-// A tensor on several meshes has a part of the batch on each where the other run's whole is as many
-// times longer in one dimension: the meshes are then one mesh, whose first dimension shards it.
+// A tensor on several meshes has a part of the batch on each if the other run's whole is larger by
+// that factor in one dimension. Then the meshes act as one mesh whose first dimension shards it.
 static int join_meshes(const ls_captured **out, ls_arena *arena, const ls_captured *tensor,
                        const ls_shape *whole, const ls_shape *like) {
     int dim = -1, differing = 0, ndim = tensor->mesh.ndim;
@@ -223,7 +223,8 @@ static int place_by_offsets(ls_assembled *out, ls_arena *arena) {
     return LS_OK;
 }
 
-// The one dimension in which ranks' sizes add up to the whole's; -1: all have the whole's sizes.
+// The only dimension in which the ranks' sizes add up to the whole's; -1: all ranks have the
+// whole's sizes.
 static bool sharded_dim(int *out, const ls_captured *tensor, const ls_shape *whole) {
     int64_t total = 0;
     bool same = true;
@@ -247,8 +248,8 @@ static bool sharded_dim(int *out, const ls_captured *tensor, const ls_shape *who
     return same || (*out >= 0 && total == whole->dim[*out]);
 }
 
-// Equal blocks that tile the whole, each on as many ranks as any other: how many there are, and the
-// one dimension that they cut; -1: they cut several. 0: the parts are no such blocks.
+// For equal blocks that tile the whole, each on equally many ranks: the number of blocks, and the
+// only dimension that they cut (-1: several). 0: the parts are not such blocks.
 static int count_blocks(int *dim, const ls_captured *tensor, const ls_shape *whole) {
     const ls_shape *part = &tensor->pieces[0].size;
     int64_t blocks = 1;
@@ -272,8 +273,8 @@ static int count_blocks(int *dim, const ls_captured *tensor, const ls_shape *who
     return cut > 0 && tensor->piece_count % blocks == 0 ? (int)blocks : 0;
 }
 
-// Which block each part is where parts of one block have equal values: in a mesh of ranks, row by
-// row, part i is block i / stride % blocks. 0: no stride fits; -1: several do.
+// The block of each part, if parts of one block have equal values: in a row-major mesh of ranks,
+// part i is block i / stride % blocks. 0: no stride fits; -1: several do.
 static int find_stride(int *out, ls_arena *arena, const ls_captured *tensor, int blocks) {
     int count = tensor->piece_count, copies = count / blocks, fits = 0;
     size_t bytes = tensor->pieces[0].at->count * ls_dtype_bytes(tensor->dtype);
@@ -305,8 +306,8 @@ static int find_stride(int *out, ls_arena *arena, const ls_captured *tensor, int
     return LS_OK;
 }
 
-// Where each rank's part is: along `dim`, or all of it. A part that `stride` ranks in turn have is
-// one of `blocks`; stride 0: each rank has the next.
+// The place of each rank's part: along `dim`, or the whole. A part that `stride` consecutive ranks
+// hold is one of `blocks`; stride 0: each rank has the next.
 static int place_along(ls_assembled *out, ls_arena *arena, int dim, int blocks, int stride) {
     const ls_captured *tensor = out->of;
     int64_t start = 0;

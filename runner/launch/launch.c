@@ -1,6 +1,6 @@
-// Starts mpiexec, gives its ranks runs, watches them, and cleans up after them. Linux: pidfds tell
-// which rank died first (mpiexec kills the others right after), and the parent-death signal takes
-// mpiexec down with us.
+// Starts mpiexec, assigns runs to its ranks, watches them, and cleans up. Linux: pidfds show which
+// rank died first, since mpiexec kills the others right after; the parent-death signal ends mpiexec
+// with this process.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,10 +22,10 @@
 #include "process/processes.h"
 
 #define POLL_MS          20
-#define POLL_STARTING_MS 2  // until every rank has said that it lives
+#define POLL_STARTING_MS 2  // until every rank has announced itself
 #define PATH_BYTES       LS_LAUNCH_PATH_BYTES
 
-// The rank whose reaper says that a signal ended it (the earliest, of several). False: none does.
+// The rank whose reaper reports a signal, the earliest of several. False: none.
 static bool read_deaths(const ls_watch *watch, ls_launch_result *result) {
     struct timespec first = {0};
     for (int r = 0; r < watch->ranks; r++) {
@@ -97,7 +97,7 @@ static int start_child(ls_watch *watch, const char *const *argv) {
     return LS_OK;
 }
 
-// Looks for ranks that have said that they live; whether all have.
+// Reads the announcements of ranks; returns whether all have announced themselves.
 static bool find_new_ranks(ls_watch *watch) {
     bool all = true;
     for (int r = 0; r < watch->ranks; r++) {
@@ -133,7 +133,7 @@ static bool rank_is_gone(const ls_watched_rank *rank, short events) {
     return kill(rank->pid, 0) != 0 && errno == ESRCH;
 }
 
-// Whether every rank has said that it is done, as far as this process knows.
+// Whether every rank has reported its end, as far as this process has read.
 static bool all_done(ls_watch *watch) {
     char told[64];
     while (read(watch->said, told, sizeof told) > 0) {
@@ -146,8 +146,8 @@ static bool all_done(ls_watch *watch) {
     return done;
 }
 
-// Waits a little for output, a word or a death; notes the first rank that died before it was done.
-// Whether all ranks have said that they live.
+// Waits briefly for output, a report or a death; records the first rank that died before it was
+// done. Returns whether all ranks have announced themselves.
 static bool poll_once(ls_watch *watch, struct pollfd *fds, ls_launch_result *result) {
     bool all = find_new_ranks(watch);
     int wait_ms = all ? POLL_MS : POLL_STARTING_MS;
@@ -174,7 +174,7 @@ static bool poll_once(ls_watch *watch, struct pollfd *fds, ls_launch_result *res
     return all;
 }
 
-// The signal that mpiexec says ended the first process: "... (signal 9)".
+// The signal that ended the first process, from mpiexec's output: "... (signal 9)".
 static int signal_in_output(const char *output) {
     const char *at = strstr(output, "EXIT STRING:");
     const char *mark = at != NULL ? strstr(at, "(signal ") : NULL;
@@ -182,7 +182,7 @@ static int signal_in_output(const char *output) {
     return number > 0 && number < 65 ? (int)number : 0;
 }
 
-// Whether what started a rank's process was gone before that: the ranks may have ended by it.
+// Whether the parent of a rank's process ended first: the rank may have ended because of that.
 static bool launcher_is_gone(const ls_watch *watch, const ls_launch_result *result) {
     char path[PATH_BYTES];
     for (int r = 0; r < watch->ranks; r++) {
@@ -199,11 +199,11 @@ static bool launcher_is_gone(const ls_watch *watch, const ls_launch_result *resu
     return false;
 }
 
-// How mpiexec ended, or the one process of all ranks.
+// How mpiexec ended, or the single process of all ranks.
 static void note_end(ls_watch *watch, ls_launch_result *result, int status) {
     struct pollfd output = {.fd = watch->output, .events = POLLIN};
     while (watch->output >= 0 && poll(&output, 1, 0) > 0) {
-        drain_output(watch, &result->output);  // its last words
+        drain_output(watch, &result->output);  // its last output
     }
     (void)find_new_ranks(watch);
     bool of_ranks = false;
@@ -211,7 +211,7 @@ static void note_end(ls_watch *watch, ls_launch_result *result, int status) {
         of_ranks = of_ranks || watch->rank[r].pid == watch->child;
     }
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    // Where what it starts ranks through has ended before it, mpiexec fails by SIGPIPE.
+    // If the process through which it starts ranks has ended, mpiexec fails by SIGPIPE.
     const bool fails = signal == SIGPIPE && !of_ranks;
     result->exit_code = fails ? 1 : 128 + signal;
     if (WIFEXITED(status)) {
@@ -223,7 +223,7 @@ static void note_end(ls_watch *watch, ls_launch_result *result, int status) {
     watch->child = 0;
 }
 
-// Ends what is left of the run.
+// Ends all remaining processes of the run.
 static void end_everything(ls_watch *watch) {
     if (watch->child != 0) {
         ls_child_end(watch->child, true, NULL);
@@ -231,20 +231,21 @@ static void end_everything(ls_watch *watch) {
     ls_processes_end(watch->home);
 }
 
-// Which rank died, if one did, and of what.
+// The rank that died, if any, and the signal.
 static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
     for (int r = 0; r < watch->ranks; r++) {
         result->started += watch->rank[r].pid != 0 ? 1 : 0;
     }
     if (result->died_rank != LS_RANK_NONE) {
         int of_output = signal_in_output(ls_text_string(&result->output));
-        int of_code = result->exit_code - 128;  // the ranks' one process, or mpiexec's word
+        int of_code = result->exit_code - 128;  // from the single process of all ranks, or from
+                                                // mpiexec's output
         result->died_signal = of_code > 0 && of_code < 65 ? of_code : 0;
         if (of_output != 0) {
             result->died_signal = of_output;
         }
     }
-    // A rank's reaper knows better; but a launcher that is killed takes ranks with it.
+    // A rank's reaper is more reliable; but a launcher that is killed takes its ranks with it.
     if (read_deaths(watch, result) && !watch->killed) {
         result->launcher_died = false;
     }
@@ -256,12 +257,14 @@ static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
                            ls_launch__place(watch->dir, result->died_rank).state == LS_PLACE_DIED;
 }
 
-// Watches until the run is done or has failed: then everything is ended. Whether it is done.
+// Watches until the run is done or has failed; in that case ends everything. Returns whether it is
+// done.
 static bool watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_result *result,
                             double deadline_seconds) {
     double start = ls_time_now();
-    // mpiexec ends the other ranks within milliseconds of a death: to see which came first, this
-    // process must run at once when it wakes. Where that is not allowed nothing changes.
+    // mpiexec ends the other ranks within milliseconds of a death. To see which came first, this
+    // process must run at once when it wakes. Without the permission for that priority nothing
+    // changes.
     int nice_before = getpriority(PRIO_PROCESS, 0);
     (void)setpriority(PRIO_PROCESS, 0, -20);
     bool running = true, done = false;
@@ -302,12 +305,12 @@ struct ls_process_set {
     ls_watch watch;
     char home[PATH_MAX];
     int processes;
-    int *runs;   // [processes] where each hears of its runs
+    int *runs;   // [processes] one for each process, which receives its runs there
     bool ready;  // every process waits for a run
 };
 
 static int make_pipe(int *out, const char *path) {
-    // Open in both directions: nobody waits for the other end, and a write finds it there.
+    // Open in both directions: no open blocks, and a write stays in the pipe until it is read.
     *out = mkfifo(path, 0600) == 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
     return *out >= 0 ? LS_OK
                      : LS_FAIL(ls_status_of_errno(errno), "cannot make \"%s\": %s", path,
@@ -384,7 +387,7 @@ int ls_process_set_start(ls_process_set **out, const char *const *argv, int proc
 
 static int tell_processes(const ls_process_set *set, const ls_launch_run *run) {
     for (int p = 0; p < set->processes; p++) {
-        // One at a time is in the pipe, which holds more.
+        // Only one is in the pipe at a time, which has room for more.
         if (write(set->runs[p], run, sizeof *run) != (ssize_t)sizeof *run) {
             return LS_FAIL(LS_ERR_BACKEND, "cannot tell process %d of a run: %s", p,
                            strerror(errno));
@@ -442,7 +445,7 @@ bool ls_process_set_ready(const ls_process_set *set) {
     return set->ready;
 }
 
-// Waits for processes that have nothing to do any more.
+// Waits for processes that have received the end of their runs.
 static int wait_for_end(ls_process_set *set, double deadline_seconds) {
     ls_watch *watch = &set->watch;
     ls_text output = {0};

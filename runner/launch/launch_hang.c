@@ -1,6 +1,6 @@
-// Runs that do not go on. Ranks say where they are in a page each, a file of the watched directory
-// that they have mapped: telling costs them no call of the system. The launcher holds that against
-// where the simulation says that they stay, and tells what it sees where a deadline passed.
+// Runs that hang. Each rank writes its place to a page that it has mapped from a file of the
+// watched directory, which costs no system call. The launcher compares the pages with the places
+// where the simulation stays, and reports the differences after a deadline.
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 #include "runner/launch/launch_internal.h"
 #include "process/processes.h"
 
-#define LOOK_SECONDS    0.5   // between looks for stopped processes
-#define STOPPED_SECONDS 10.0  // a launcher that is stopped before all ranks have started
-#define SEEN_MAX        8     // ranks that are reported one by one
+#define LOOK_SECONDS    0.5   // between checks for stopped processes
+#define STOPPED_SECONDS 10.0  // for a launcher that is stopped before all ranks have started
+#define SEEN_MAX        8     // ranks that are listed individually
 
 // ---- The ranks' side ----------------------------------------------------------------------------
 int ls_launch_place_open(void **page, const char *watch_dir, int rank) {
@@ -45,7 +45,8 @@ void ls_launch_place_close(void *page) {
     }
 }
 
-// A reader may see half of it; nobody believes what has not stayed the same for long.
+// A reader may see half of a write. Safe because only a place that has not changed for a while is
+// used.
 void ls_launch_place(void *page, const ls_place *place) {
     memcpy(page, place, sizeof *place);
 }
@@ -83,7 +84,7 @@ static void begin_quiet(ls_watch *watch, double now) {
     }
 }
 
-// A place is never come to twice, so a rank that is in it now has been since `quiet_since`.
+// A rank enters a place only once. If it is there now, it has been there since `quiet_since`.
 static bool looked_enough(const ls_watch *watch) {
     for (int r = 0; r < watch->ranks; r++) {
         ls_process process;

@@ -8,7 +8,7 @@
 #include "runner/launch/launch.h"
 
 #define LS_LAUNCH_PATH_BYTES 4096
-#define LS_LAUNCH_SAID       "said"  // the pipe on which ranks say that they are done
+#define LS_LAUNCH_SAID       "said"  // the pipe on which ranks report their end
 
 // out [LS_LAUNCH_PATH_BYTES] = "DIR/rank_R.SUFFIX"; false: too long.
 bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix);
@@ -19,34 +19,34 @@ typedef struct ls_watched_rank {
     pid_t pid;                  // 0: not announced yet
     int fd;                     // its pidfd, or -1
     bool gone;                  // the process has ended
-    pid_t reaper, launcher;     // its parent, and what started that; 0: none
-    double cpu_seconds_before;  // it had run for so long when it was last seen to come to its place
+    pid_t reaper, launcher;     // its parent and grandparent; 0: none
+    double cpu_seconds_before;  // its CPU time when it was last seen to enter its place
 } ls_watched_rank;
 
 typedef struct ls_watch {
-    const char *home;  // of the processes, whatever they run
-    const char *dir;   // where the ranks of this run leave their marks
+    const char *home;  // of the processes, across runs
+    const char *dir;   // directory of the marks of this run's ranks
     int ranks;
     ls_watched_rank *rank;
     int output;   // read end of the pipe; -1 at end of file
-    int said;     // a byte for each rank that is done
+    int said;     // one byte for each rank that is done
     bool told;    // there was one in this run
     pid_t child;  // mpiexec; 0: it has ended
     bool killed;  // by a signal
     const ls_launch_hang *hang;
-    double quiet_since;    // seconds; 0: not every rank is in its place
-    double stopped_since;  // seconds; 0: no process is stopped, as far as was looked at
-    double looked;         // seconds; when that was
+    double quiet_since;    // seconds; 0: some rank is not in its place
+    double stopped_since;  // seconds; 0: no process was stopped at the last check
+    double looked;         // seconds; time of that check
 } ls_watch;
 
 // ---- launch_hang.c: what is seen of a run that does not go on ----------------------------------
 // Whether the run hangs as expected. Call often.
 bool ls_launch__hangs(ls_watch *watch);
-// Whether a process has been stopped for long while not all ranks have started: they never will.
+// Whether a process has been stopped for too long before all ranks have started.
 bool ls_launch__never_starts(ls_watch *watch);
-// Differences from the expected state, each with "; " behind it.
+// The differences from the expected state, each with "; " after it.
 void ls_launch__see(ls_text *out, const ls_watch *watch);
-// The rank's last word.
+// The rank's last announced place.
 ls_place ls_launch__place(const char *dir, int rank);
 
 #endif

@@ -1,5 +1,5 @@
-// The launched processes' side: saying that a rank lives and that it is done, taking runs, and the
-// process that outlives a rank to tell its death.
+// The side of launched processes: announcing a rank and its end, receiving runs, and the reaper,
+// which reports the death of its rank.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,11 @@
 
 #define PATH_BYTES LS_LAUNCH_PATH_BYTES
 
-// Of a launched process: what started the one that keeps it; and whether that was gone even before,
-// so that another's child it is.
+// In a launched process: its reaper's parent; and whether that had ended before, so that the reaper
+// was re-parented.
 static pid_t launcher;
 static bool adopted;
-static int runs = -1, said = -1;  // where runs come from, and where the end of one is reported
+static int runs = -1, said = -1;  // pipes for receiving runs and for reporting their end
 
 static int write_mark(const char *dir, int rank, const char *suffix) {
     char path[PATH_BYTES];
@@ -88,19 +88,19 @@ bool ls_launch_next(ls_launch_run *out) {
 // ---- Reports of a death -------------------------------------------------------------------------
 
 static void wake(int number) {
-    (void)number;  // waitpid returns
+    (void)number;  // interrupts waitpid
 }
 
-// Whether what started this process is gone. It closes its files before it is: what they do to the
-// rank is not the rank's doing.
+// Whether the reaper's parent is gone. A process closes its files before it disappears; the effects
+// of that on the rank are not the rank's own failure.
 static bool orphaned(void) {
     ls_process process;
     return getppid() != launcher || !ls_process_read(&process, launcher) || process.ending;
 }
 
-// Waits for the rank; *status is how it ended. False: what had started it went first.
+// Waits for the rank; *status is its exit status. False: the reaper's parent ended first.
 static bool wait_for(pid_t child, int *status) {
-    // Without SA_RESTART: waitpid is to return.
+    // Without SA_RESTART, so that waitpid returns.
     (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = wake}, NULL);
     (void)prctl(PR_SET_PDEATHSIG, SIGUSR1);
     bool alone = orphaned();
@@ -123,12 +123,12 @@ void ls_launch_keep(const char *watch_dir) {
     if (child == 0) {
         return;
     }
-    // What others do without the rank may end this process, too: it is to tell of the death first.
+    // Other processes may end this one when the rank is gone: it must report the death first.
     (void)setpriority(PRIO_PROCESS, 0, -20);
     int status = 0, rank = (int)strtol(number, NULL, 10);
     if (!wait_for(child, &status)) {
         (void)write_mark(watch_dir, rank, "orphaned");
-        _exit(127);  // and the rank with it
+        _exit(127);  // and ends the rank with it
     }
     if (!WIFSIGNALED(status)) {
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
@@ -139,7 +139,7 @@ void ls_launch_keep(const char *watch_dir) {
         fprintf(file, "%d\n", WTERMSIG(status));
         (void)fclose(file);
     }
-    // The same signal ends this process, so that mpiexec sees what happened.
+    // Ends this process by the same signal, for mpiexec.
     (void)signal(WTERMSIG(status), SIG_DFL);
     (void)raise(WTERMSIG(status));
     _exit(128 + WTERMSIG(status));

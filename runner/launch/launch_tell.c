@@ -1,5 +1,5 @@
-// What launched processes tell the one that launched them, in files of the watched directory: a
-// finding, an error, that there are too few GPUs. Their output may be lost when they are ended.
+// Reports of launched processes in files of the watched directory: a finding, an error, or too few
+// GPUs. Their output may be lost when they are ended.
 #define _XOPEN_SOURCE 700
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix) {
 }
 
 // ---- Findings of launched processes -------------------------------------------------------------
-// rank_R.finding: the finding's name, its ranks, where, then the text.
+// rank_R.finding: the finding's name, its ranks, its place, then the text.
 void ls_launch_tell_finding(const char *watch_dir, int rank, const ls_finding *finding) {
     char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
     if (!ls_launch__mark(path, watch_dir, rank, "finding")) {
@@ -36,7 +36,7 @@ void ls_launch_tell_finding(const char *watch_dir, int rank, const ls_finding *f
     }
 }
 
-// Of ranks [0, rank_count); of others it is no finding of this run.
+// Ranks in [0, rank_count); otherwise the file is not from this run.
 static bool parse_finding(ls_finding *out, FILE *file, int rank_count, ls_arena *arena) {
     char name[128], ranks[512], where[LS_LAUNCH_PATH_BYTES], text[LS_ERROR_TEXT_MAX + 1] = "";
     if (fgets(name, sizeof name, file) == NULL || fgets(ranks, sizeof ranks, file) == NULL ||
@@ -82,7 +82,7 @@ bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_are
 }
 
 // ---- Errors of launched processes ---------------------------------------------------------------
-// rank_R.error: the code, and the text in one line; appears whole.
+// rank_R.error: the code, and the text in one line; written atomically.
 static void tell(const char *watch_dir, int rank, const char *suffix) {
     char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
     if (!ls_launch__mark(path, watch_dir, rank, suffix)) {
@@ -107,7 +107,7 @@ void ls_launch_tell_too_few(const char *watch_dir, int rank) {
     tell(watch_dir, rank, "too_few");
 }
 
-// Reads what `rank` reported; when it reported it goes to *when. False: nothing.
+// Reads the report of `rank`; its time goes to *when. False: none.
 static bool read_told(int *code, char *text, size_t text_bytes, struct timespec *when,
                       const char *watch_dir, int rank, const char *suffix) {
     char path[LS_LAUNCH_PATH_BYTES];

@@ -1,4 +1,4 @@
-// Defects that a scenario injects, in a real run.
+// Judges real runs of scenarios that inject defects.
 #include "runner/launch/planted.h"
 
 #include <string.h>
@@ -6,9 +6,9 @@
 #include "runner/program/program.h"
 
 typedef struct outcome {
-    bool found;  // a rank reported a finding, or died of what was injected
+    bool found;  // a rank reported a finding, or died of the injected defect
     ls_finding finding;
-    bool hung;  // every rank where the simulation says that it stays
+    bool hung;  // every rank stays where the simulation stays
 } outcome;
 
 static bool are(const int *ranks, int count, const ls_finding *of) {
@@ -16,13 +16,13 @@ static bool are(const int *ranks, int count, const ls_finding *of) {
            (count == 0 || memcmp(ranks, of->ranks, (size_t)count * sizeof *ranks) == 0);
 }
 
-// A real call asks nobody but its members.
+// A real call checks only its members.
 static bool same_ranks(const ls_finding *simulated, const ls_finding *real) {
     return are(simulated->ranks, simulated->rank_count, real) ||
            (simulated->others != NULL && are(simulated->others, simulated->other_count, real));
 }
 
-// What no rank that waits can tell from a slow machine: a real run hangs.
+// Findings that a waiting rank cannot distinguish from a slow machine: the real run hangs.
 static bool hangs(ls_finding_id id) {
     switch (id) {
     case LS_FINDING_DEADLOCK_CYCLE:
@@ -48,8 +48,8 @@ static bool disagreement(ls_finding_id id) {
            id == LS_FINDING_P2P_COUNT_MISMATCH || id == LS_FINDING_P2P_DTYPE_MISMATCH;
 }
 
-// A real run ends at the first call that does not fit; the simulation goes on and sees that a call
-// was left out, doubled or moved.
+// A real run ends at the first call that does not match. The simulation continues and finds that a
+// call was skipped, repeated or moved.
 static bool seen_from_first_call(ls_finding_id simulated, ls_finding_id real) {
     bool looked_ahead =
         simulated == LS_FINDING_MISSING_RANK || simulated == LS_FINDING_EXTRA_CALL ||
@@ -67,8 +67,8 @@ static bool names(const ls_finding *finding, int rank) {
     return false;
 }
 
-// A rank that waited out its deadline names the rank that did not come: one of those at fault, or,
-// where some make a call too many, one of those that do not make it.
+// A rank that waited until its deadline names the absent rank: one of those at fault, or, if some
+// make an extra call, one of those that do not.
 static bool seen_from_deadline(const ls_finding *simulated, const ls_finding *real) {
     bool waited = real->id == LS_FINDING_MISSING_RANK ||
                   real->id == LS_FINDING_P2P_UNMATCHED_SEND ||
@@ -82,7 +82,7 @@ static bool seen_from_deadline(const ls_finding *simulated, const ls_finding *re
     return waited && real->rank_count > 0 && hangs(simulated->id);
 }
 
-// A process that ends early knows of itself alone; several may.
+// A process that ends early reports only itself; several may.
 static bool seen_by_itself(const ls_finding *simulated, const ls_finding *real) {
     bool among = simulated->id == LS_FINDING_RANK_EXITED_EARLY && real->id == simulated->id;
     for (int i = 0; i < real->rank_count; i++) {
@@ -102,7 +102,7 @@ bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *
     return false;
 }
 
-// The finding that says where the simulated ranks stay without end; NULL: the simulation ends.
+// The finding of simulated ranks that stay in a call; NULL: the simulation ends.
 static const ls_finding *simulated_hang(const ls_finding *findings, int count) {
     for (int i = 0; i < count; i++) {
         if (findings[i].places != NULL) {
@@ -116,7 +116,7 @@ static int run(outcome *out, const ls_real_request *request, const ls_finding *f
                ls_arena *arena) {
     const ls_finding *hang = simulated_hang(findings, count);
     ls_run_options options = *request->options;
-    options.keep_dir = NULL;  // a defect leaves nothing to compare with
+    options.keep_dir = NULL;  // a defect leaves nothing to compare
     ls_real_request own = *request;
     own.options = &options;
     own.own_calls = true;
@@ -130,7 +130,7 @@ static int run(outcome *out, const ls_real_request *request, const ls_finding *f
     }
     int status = ls_real_run(NULL, &own, arena, &out->finding, &out->found);
     if (status == LS_ERR_RANK_DIED) {
-        return status;  // nobody injected that
+        return status;  // no defect of the scenario does that
     }
     out->hung = status == LS_ERR_DEADLOCK;
     return out->found || out->hung ? LS_OK : status;
@@ -140,7 +140,7 @@ static const char *name_of(const ls_finding *findings, int count) {
     return count > 0 ? ls_finding_name(findings[0].id) : "nothing";
 }
 
-// The real run ended as a good one does.
+// The real run ended without an error.
 static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *findings, int count,
                         ls_arena *arena) {
     const char *name = name_of(findings, count);

@@ -1,4 +1,4 @@
-// Which processes wait for which runs, and how they are started.
+// Assigns runs to waiting processes, and starts processes.
 #define _XOPEN_SOURCE 700
 #include "runner/launch/process_pool.h"
 
@@ -9,8 +9,8 @@
 
 #include "runner/scenario/scenario.h"
 
-// The command that starts them: mpiexec with a process per rank, or for NCCL one process with a
-// thread per rank.
+// The command that starts them: mpiexec with a process for each rank, or for NCCL one process with
+// a thread for each rank.
 typedef struct command {
     char program[PATH_MAX];
     char processes[16];
@@ -22,7 +22,7 @@ static int make_command(command *out, const ls_real_request *request, int proces
     const ls_run_options *options = request->options;
     const ls_backend_kind *backend = request->source.backend, *starts = backend;
     bool threads = ls_real_one_process(request);
-    if (ls_real_spread(request) > 0) {  // a simulation whose processes are MPI's
+    if (ls_real_spread(request) > 0) {  // a simulation that is spread over MPI processes
         starts = &ls_backend_kind_mpi;
     }
     if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
@@ -51,7 +51,7 @@ static int start(struct ls_kept_set *kept, const ls_real_request *request, int p
     LS_TRY(ls_reaper_make(&kept->reaper, NULL));
     int status = make_command(&started, request, processes, kept->reaper.dir);
     if (status == LS_OK) {
-        // The first process of a spread simulation hands its runs on to the others.
+        // The first process of a spread simulation passes its runs on to the others.
         int hear = ls_real_spread(request) > 0 ? 1 : processes;
         status = ls_process_set_start(&kept->set, started.argv, hear, kept->reaper.dir);
     }

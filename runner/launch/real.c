@@ -1,5 +1,5 @@
-// Starts the processes of a real run, waits for them under a deadline, and reads the recording that
-// they leave; or reads one made earlier.
+// Starts the processes of a real run, waits for them under a deadline, and reads their recording;
+// or reads an earlier recording.
 #define _XOPEN_SOURCE 700
 #include "runner/launch/real.h"
 
@@ -20,13 +20,13 @@
 #include "runner/scenario/scenario_files.h"
 #include "runner/scenario/stage_names.h"
 
-#define OUTPUT_LINES_MAX 12  // of what a failed run printed
+#define OUTPUT_LINES_MAX 12  // of a failed run's output
 
 // The temporary directory of one real run: the recording being made and the ranks' marks.
 struct scratch {
     char recording[PATH_MAX];
     char marks[PATH_MAX];
-    ls_reaper reaper;  // removes the directory, however this process ends
+    ls_reaper reaper;  // removes the directory when this process ends, in whatever way
 };
 
 static int fill(char out[PATH_MAX], const char *path, const char *below) {
@@ -42,7 +42,7 @@ static int make_dir(const char *path) {
     return LS_OK;
 }
 
-// A recording that is kept is made beside its place, so that publishing it is one rename.
+// A recording that is kept is written beside its final path, so that publishing it is one rename.
 static int scratch_create(struct scratch *scratch, const char *keep_dir) {
     LS_TRY(ls_reaper_make(&scratch->reaper, keep_dir));
     int status = fill(scratch->recording, scratch->reaper.dir, "/recording");
@@ -55,7 +55,7 @@ static int scratch_create(struct scratch *scratch, const char *keep_dir) {
     return status;
 }
 
-// The last lines of what a run printed, for the error.
+// The last lines of a run's output, for the error.
 static const char *last_lines(const ls_text *output) {
     const char *start = ls_text_string(output);
     const char *at = start + output->length;
@@ -100,8 +100,8 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
                         launched->died_rank, "%s", text);
 }
 
-// The meaning of a finished launch. A rank that ended with an error of its own said why; a
-// simulation that is spread fails as any does.
+// The status of a finished launch. A rank that ended with an error reported it; a spread simulation
+// fails like any simulation.
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
                         const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
     const char *name = name_of(request);
@@ -115,8 +115,8 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
                        launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
                        last_lines(&launched->output));
     }
-    // A rank that says why it ends takes the others and the launcher with it, but one that a signal
-    // ended before.
+    // A rank that ends with a report takes the others and the launcher with it, unless a signal
+    // ended one before.
     char told[LS_ERROR_TEXT_MAX];
     int code = LS_OK;
     if (launched->exit_code != 0 && ls_launch_error(&code, told, sizeof told, marks,
@@ -153,11 +153,11 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
     return LS_OK;
 }
 
-// Runs it on processes of `process pool`, which stay for the next run unless something is amiss:
-// what is injected may leave messages behind.
+// Runs it on processes of `process pool`. They stay for the next run unless the run failed or
+// injected defects, which may leave messages behind.
 static int run_on(ls_launch_result *launched, ls_process_pool *pool, const struct scratch *scratch,
                   const ls_real_request *request) {
-    // Who started this decides about paths outside the scenario's folder, and has checked them.
+    // The starting process has checked paths outside of the scenario's folder.
     ls_launch_run run = {.seed = request->scenario->seed,
                          .deadline_seconds = request->options->deadline_seconds,
                          .own_calls = request->own_calls};
@@ -249,7 +249,7 @@ static int read_imported(ls_stages *stages, const ls_real_request *request) {
     return imported->read(imported->arg, &sink);
 }
 
-// The wanted parts of the recording.
+// Reads the requested parts of the recording.
 static int take(ls_stages *stages, const ls_recording *recording, const ls_real_request *request) {
     if (request->orders != NULL) {
         LS_TRY(ls_call_orders_create(request->orders, recording));
@@ -263,7 +263,7 @@ static int take(ls_stages *stages, const ls_recording *recording, const ls_real_
     return ls_stages_arrange(stages, request->scenario);
 }
 
-// `foreign`: it was not made just now from this scenario.
+// `foreign`: it was not made by this command from this scenario.
 static int read_recording(ls_stages *stages, const char *dir, const ls_real_request *request,
                           bool foreign) {
     ls_recording *recording = NULL;
@@ -288,7 +288,8 @@ static bool is_recording(const char *dir) {
     return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
 }
 
-// A directory of recordings holds one per scenario, by the scenario's name; it may also be one.
+// A directory of recordings has one for each scenario, by its name; it may also be a single
+// recording.
 static int read_existing(ls_stages *stages, const char *dir, const ls_real_request *request) {
     if (is_recording(dir)) {
         return read_recording(stages, dir, request, true);
@@ -298,8 +299,8 @@ static int read_existing(ls_stages *stages, const char *dir, const ls_real_reque
     return read_recording(stages, path, request, true);
 }
 
-// A recording is replaced by one of the same scenario's name alone: names that differ may come to
-// the same folder.
+// A recording replaces only one of the same scenario name: different names may map to the same
+// folder.
 static int check_place(const char *dir, const ls_scenario *scenario) {
     ls_recording *earlier = NULL;
     if (!is_recording(dir)) {
@@ -340,7 +341,7 @@ void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
     (void)snprintf(out, out_bytes, "%s/%s", dir, length > 0 ? name : "scenario");
 }
 
-// The recording that was made gets the files that its scenario reads, and moves to its place.
+// Copies the files that the scenario reads into the recording and moves it to its final path.
 static int keep(const struct scratch *scratch, const ls_scenario *scenario, const char *dir) {
     char inputs[PATH_MAX];
     int length = snprintf(inputs, sizeof inputs, "%s/" LS_RECORDING_INPUTS, scratch->recording);

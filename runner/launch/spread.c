@@ -1,4 +1,4 @@
-// Runs of one process, and runs that are spread over processes.
+// Runs in a single process, and runs that are spread over processes.
 #define _XOPEN_SOURCE 700
 
 #include "runner/launch/real.h"

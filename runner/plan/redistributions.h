@@ -4,9 +4,9 @@
 
 #include "runner/program/redistribute.h"
 
-// Runs the scenario in the simulator and lists what its redistribute steps and its operands that
-// are brought together take. *stopped: what ended the program early, or why it cannot run here, in
-// `arena`; NULL: nothing. LS_ERR_MEMORY.
+// Runs the scenario in the simulator and lists the redistributions of its redistribute steps and of
+// operands. *stopped: the reason why the program ended early or cannot run here, in `arena`; NULL:
+// none. LS_ERR_MEMORY.
 int ls_redistributions_of(ls_redistributions *out, const char **stopped,
                           const ls_scenario *scenario, ls_arena *arena);
 

@@ -1,5 +1,5 @@
-// Builds the plan of a scenario: tables as their keys cut and place them, and the planner's choice
-// for everything that is left open.
+// Builds the plan of a scenario: the shards that its keys give, and the planner's choice for the
+// rest.
 #include "runner/plan/scenario_plan.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #define PLAN_NODES_MAX 20000
 #define PLAN_GAP       0.01
 
-// Whether nothing is left to choose: places are given, or the type leaves no choice.
+// Whether nothing is left to choose: the ranks are given, or the type determines them.
 static bool is_fixed(const ls_scenario_table *table) {
     const ls_scenario_sharding *sharding = &table->sharding;
     return sharding->plan != NULL || sharding->ranks.count > 0 || sharding->host >= 0 ||
@@ -25,7 +25,7 @@ static ls_plan_shard *copy_shards(ls_arena *arena, const ls_plan_table *table) {
     return ls_arena_copy(arena, table->shards, (size_t)table->shard_count * sizeof *table->shards);
 }
 
-// Takes the planner's choice for the tables that are not fixed.
+// Applies the planner's choice to the tables that are not fixed.
 static int take(ls_plan *out, const ls_scenario *scenario, ls_arena *arena, const ls_plan *chosen) {
     for (int i = 0; i < scenario->table_count; i++) {
         if (is_fixed(&scenario->tables[i])) {
@@ -42,7 +42,7 @@ static int take(ls_plan *out, const ls_scenario *scenario, ls_arena *arena, cons
     return LS_OK;
 }
 
-// Plans all tables, the fixed ones where they lie, so that their load counts.
+// Plans all tables; the fixed ones keep their place, so that their load counts.
 static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena) {
     ls_planner_table *tables;
     bool cut = false;
@@ -52,7 +52,7 @@ static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena
     int found = ls_scenario_machine(&topology, &errors, scenario, NULL);
     ls_text_free(&errors);
     LS_TRY(found);
-    // A limit on nodes and none on time: every process of a real run must find the same plan.
+    // A limit on nodes instead of time: every process of a real run must find the same plan.
     const ls_planner_options options = {
         .nodes_max = PLAN_NODES_MAX, .gap_goal = PLAN_GAP, .seed = scenario->seed};
     ls_planner_problem *problem;

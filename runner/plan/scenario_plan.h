@@ -1,16 +1,16 @@
-// From a scenario's `sharding:` keys to a plan: which rank holds which block of which table. Tables
-// without a sharding are cut and placed by the planner (for ranks of `machine:`, from the ids that
-// the scenario generates; the same on every machine), those with a type but no places are placed by
-// it, and both around the load of those whose places are given.
+// Derives a plan, the rank of each block of each table, from a scenario's `sharding:` keys. The
+// planner shards and places tables without a sharding, for the ranks of `machine:` and the ids that
+// the scenario generates, with the same result on every machine. It places tables that have a type
+// but no ranks. Both take the load of the fixed tables into account.
 #ifndef LS_RUNNER_PLAN_SCENARIO_PLAN_H
 #define LS_RUNNER_PLAN_SCENARIO_PLAN_H
 
 #include "planner/plan.h"
 #include "runner/scenario/scenario.h"
 
-// *out lives in `arena` and borrows names from the scenario. LS_ERR_INVALID names the table and
-// where it stands in the file; the plan is not yet checked (ls_plan_check), since a scenario may
-// hold a broken one on purpose.
+// *out is in `arena` and borrows names from the scenario. LS_ERR_INVALID names the table and its
+// place in the file. The plan is not checked yet (ls_plan_check), since a scenario may contain a
+// broken one on purpose.
 int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena);
 
 #endif

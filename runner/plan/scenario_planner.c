@@ -8,7 +8,7 @@
 #include "runner/scenario/inputs.h"
 #include "runner/scenario/scenario_layout.h"
 
-// Ids of a feature of the first rank that are looked at even where there is no time for all.
+// Ids of a feature of the first rank that are read even after the deadline.
 #define IDS_ALWAYS 128
 
 typedef struct measured {
@@ -37,7 +37,7 @@ static int append(ls_id_list *list, const int64_t *values, size_t count) {
     return LS_OK;
 }
 
-// *cut: not all ids of a feature were looked at, because it is late.
+// *cut: the deadline passed before all ids of a feature were read.
 static int measure_rank(measured *m, bool *cut, const ls_scenario *scenario, int rank,
                         double deadline) {
     const ls_scenario_inputs *inputs = &scenario->inputs;
@@ -56,7 +56,7 @@ static int measure_rank(measured *m, bool *cut, const ls_scenario *scenario, int
     return LS_OK;
 }
 
-// As the planner's table calls it.
+// The table's name in the planner.
 static const char *optimizer_name(const ls_scenario *scenario, int table) {
     if (!ls_scenario_runs(scenario, LS_TABLES_UPDATE)) {
         return "none";
@@ -79,7 +79,7 @@ static int copy_ranks(const int **out, int *count, const ls_int_list *from, ls_a
     return LS_OK;
 }
 
-// The key's values are kept: blocks as they are cut, or the type and the kernel alone.
+// Keeps the key's values: the blocks as given, or only the type and the kernel.
 static int set_constraints(ls_planner_table *out, const ls_scenario *scenario,
                            const ls_scenario_table *table, ls_arena *arena) {
     const ls_scenario_sharding *sharding = &table->sharding;
@@ -145,7 +145,7 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     return out->layout != NULL ? ls_scenario_layout_check(out->layout, scenario, table) : LS_OK;
 }
 
-// The first rank always, and each other while there is time for one like those before.
+// The first rank always, and others while another one of the same duration fits.
 static int measure(measured *m, bool *cut, const ls_scenario *scenario, double deadline) {
     int most =
         scenario->ranks < LS_PLANNER_SAMPLED_RANKS ? scenario->ranks : LS_PLANNER_SAMPLED_RANKS;

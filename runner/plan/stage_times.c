@@ -1,4 +1,4 @@
-// Has the steps of a plan timed, and puts the times beside what was predicted. The file is in
+// Measures the steps of a plan and compares the times with the predicted ones. The file is in
 // stage_times_file.c.
 #include "runner/plan/stage_times.h"
 
@@ -15,7 +15,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Of column `column` of seconds [LS_STAGE_TIMES_SAMPLES][columns].
+// The median of column `column` of seconds [LS_STAGE_TIMES_SAMPLES][columns].
 static ls_stage_time summarise(const double *seconds, int columns, int column) {
     double own[LS_STAGE_TIMES_SAMPLES];
     for (int i = 0; i < LS_STAGE_TIMES_SAMPLES; i++) {

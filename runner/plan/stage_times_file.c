@@ -149,7 +149,7 @@ static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_work_t
     } else if (name != NULL && strcmp(name, "input_dist") != 0) {
         ls_yaml_error(source, stage, "expected input_dist, output_dist or gradients");
     }
-    // Memory for all ranks only where the file has as many entries.
+    // Allocates for all ranks only if the file has as many entries.
     const ls_yaml_node *bytes = per_rank(source, node, "sent_bytes", ranks);
     const ls_yaml_node *times = per_rank(source, node, "per_rank", ranks);
     if (bytes == NULL || times == NULL) {
@@ -200,7 +200,7 @@ static int read_steps(ls_yaml_reader *source, const ls_yaml_node *root, ls_stage
     return LS_OK;
 }
 
-// A text of the file, kept; "" where it is missing.
+// A text from the file, copied; "" if it is missing.
 static const char *kept_text(ls_yaml_reader *source, const ls_yaml_node *root, const char *key,
                              ls_arena *arena) {
     const char *text = ls_yaml_word(source, ls_yaml_member(source, root, key, true));

@@ -1,4 +1,4 @@
-// Times the steps of a plan in the simulator, on the CPU.
+// Times the steps of a plan in the simulator.
 #include <stdlib.h>
 
 #include "backends/kinds.h"
@@ -118,7 +118,7 @@ static int time_lookups(const ls_work *steps, int rank, double *samples, ls_aren
 }
 
 // ---- Updates ------------------------------------------------------------------------------------
-// The first update is the simulator's; those that are timed go on from there.
+// The first update is the simulator's; the timed ones continue from there.
 static int time_shards(const ls_work_shard *shards, int count, double *samples, int stride) {
     for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES; i++) {
         double began = ls_time_now();

@@ -10,7 +10,7 @@
 #define CELL           22   // pixels
 #define TITLE_MAX      100  // bytes of a title that are drawn
 
-// How many ranks share a row and column of the drawing.
+// The number of ranks that share a row and column of the drawing.
 static int ranks_a_cell(int ranks, int most) {
     return (ranks + most - 1) / most;
 }
@@ -75,7 +75,7 @@ void ls_traffic_svg(ls_text *out, const char *title, const uint64_t *bytes, int 
             most = here > most ? here : most;
         }
     }
-    // Letters of 12 pixels are about 7 wide; a title that is longer than the matrix widens it.
+    // Letters of 12 pixels are about 7 wide; a longer title widens the drawing.
     size_t letters = strlen(title) < TITLE_MAX ? strlen(title) : TITLE_MAX;
     int width = 80 + 7 * (int)(letters + 60);
     ls_text_printf(out,

@@ -1,4 +1,4 @@
-// Runs a plan in the simulator and counts what its collectives move.
+// Runs a plan in the simulator and counts the bytes of its collectives.
 #include "runner/plan/validate.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "embedding/stages.h"
 
 static const struct {
-    const char *name, *purpose;  // as it is reported; of its calls
+    const char *name, *purpose;  // its name in reports; the name of its calls
     size_t offset;               // of the stage in ls_traffic_rank
 } stages[] = {
 #define STAGE(reported, purpose, member)                                                           \
@@ -33,7 +33,7 @@ static const ls_traffic_stage *stage_of(const ls_traffic_rank *rank, int stage) 
 
 // ---- Planned bytes ------------------------------------------------------------------------------
 
-// Ids as the source rank sends them: clamped or wrapped where the scenario says so.
+// Ids as the source rank sends them: clamped or wrapped if the scenario says so.
 static int settle(int64_t *out, int64_t id, int64_t rows, ls_id_policy policy) {
     if (id >= 0 && id < rows) {
         *out = id;
@@ -144,7 +144,7 @@ static void see_call(void *arg, const ls_call *call) {
         s++;
     }
     if (s == STAGE_COUNT) {
-        return;  // max_norm's exchange of norms
+        return;  // the exchange of norms for max_norm
     }
     ls_traffic_rank *mine = &w->ranks[call->rank].simulated;
     ls_traffic_stage *stage = (ls_traffic_stage *)(void *)((char *)mine + stages[s].offset);

@@ -1,4 +1,5 @@
-// Watches a run in the simulator and keeps what its collectives and lookups were given and gave.
+// Observes a run in the simulator and records the inputs and results of its collectives and
+// lookups.
 #include "runner/plan/work.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ typedef struct watch {
     ls_arena *arena;
     int group_room, collective_room, lookup_room;
     int *comm_ids;  // [group_room] of each group, in the simulator
-    int status;     // of the observers, which return nothing
+    int status;     // of the observers, which cannot return it
     ls_update_watch updates;
 } watch;
 
@@ -64,7 +65,7 @@ static int find_group(int *out, watch *w, const ls_comm *comm) {
     return group->ranks != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// An embedding's call says what it is for: "input_dist sizes".
+// An embedding's call names its purpose: "input_dist sizes".
 static void name_collective(ls_work_collective *out, const ls_call *call) {
     const char *what = call->purpose != NULL ? strchr(call->purpose, ' ') : NULL;
     LS_ASSERT(what != NULL);
@@ -85,7 +86,7 @@ static int copy_counts(const size_t **counts, int size, ls_arena *arena) {
     return LS_OK;
 }
 
-// A call as it is before its data moves. `recv` follows when it is done.
+// A call before its data moves. `recv` follows when it is complete.
 static int keep_call(ls_work_collective *out, int member, const ls_call *from, ls_arena *arena) {
     ls_call *call = &out->calls[member];
     ls_call_extent extent;
@@ -295,8 +296,8 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
 }
 
 // ---- Checking -----------------------------------------------------------------------------------
-// Any order of a sum of n terms is within (n - 1) u / (1 - (n - 1) u) of the sum of their
-// magnitudes; the simulator's own order as well, so two results are within twice that.
+// Any order of a sum of n terms is within (n - 1) u / (1 - (n - 1) u) times the sum of their
+// magnitudes. The simulator's order is, too, so two results are within twice that.
 static int check_sums(const ls_work_collective *collective, int member, const void *got) {
     const ls_call *call = &collective->calls[member];
     bool blocks = ls_collective_of(call->kind)->send.form == LS_SIDE_BLOCKS;

@@ -1,7 +1,7 @@
-// The work of one training step of a planned scenario (or its forward pass alone): its collectives
-// with the buffers that they send and what comes out, its lookups with their ids, its updates with
-// the gradients that arrive. Captured from the first step of a run in the simulator, so that the
-// same work can be done and timed elsewhere, and checked.
+// The work of one training step of a planned scenario, or of its forward pass: collectives with
+// their buffers, lookups with their ids, updates with the gradients that arrive. Recorded from the
+// first step of a run in the simulator, so that the same work can be executed, timed and checked
+// elsewhere.
 #ifndef LS_RUNNER_PLAN_WORK_H
 #define LS_RUNNER_PLAN_WORK_H
 
@@ -15,11 +15,11 @@ typedef enum ls_work_stage {
     LS_WORK_INPUT_DIST,
     LS_WORK_LOOKUP,
     LS_WORK_OUTPUT_DIST,
-    LS_WORK_GRADIENTS,  // all that backward sends
+    LS_WORK_GRADIENTS,  // all communication of backward
     LS_WORK_UPDATE,     // gradients summed by row, and the optimizer's step
     LS_WORK_STAGE_COUNT
 } ls_work_stage;
-#define LS_WORK_FORWARD_STAGES 3  // the first ones: what a scenario without an update has
+#define LS_WORK_FORWARD_STAGES 3  // those of a scenario without an update
 const char *ls_work_stage_name(ls_work_stage stage);
 
 // One collective of a group of ranks.
@@ -29,8 +29,8 @@ typedef struct ls_work_collective {
         *what;  // "sizes", "batches", "lengths", "ids", "weights", "reduce", "outputs", "gradients"
     int group;  // index into ls_work.groups
     int size;   // members
-    ls_call *calls;  // [size] by member: `send` and counts are copies, `recv` is what came out,
-                     // `comm` NULL
+    ls_call *calls;  // [size] by member: `send` and counts are copies, `recv` is the result, `comm`
+                     // is NULL
     size_t *send_bytes, *recv_bytes;  // [size]
 } ls_work_collective;
 
@@ -45,7 +45,7 @@ typedef struct ls_work_lookup {
     int64_t bags, id_count;
     const int64_t *ids, *offsets;  // [id_count] rows of the shard; [bags + 1]
     const float *weights;          // [id_count] or NULL
-    const void *values;  // [bags or id_count, columns] as the simulator found them; MAX: NULL
+    const void *values;            // [bags or id_count, columns], the simulator's result; MAX: NULL
 } ls_work_lookup;
 
 // One shard's part of the update: occurrences of its rows, all features together.
@@ -66,7 +66,7 @@ typedef struct ls_work_update {
     const void *dense;           // data parallel: of sum_dtype, reduced over ranks, for each of
     int64_t *dense_rows;         // [dense_count]; NULL: for every row
     size_t dense_count;
-    const void *weights;  // [rows, columns] as the simulator left them
+    const void *weights;  // [rows, columns] after the simulator's update
 } ls_work_update;
 
 typedef struct ls_work_group {
@@ -79,28 +79,28 @@ typedef struct ls_work {
     int ranks;
     ls_work_group *groups;
     ls_work_collective *collectives;  // in the order in which they ran
-    ls_work_lookup *lookups;          // by group of tables and rank, as they ran
+    ls_work_lookup *lookups;          // by group of tables and rank, in execution order
     ls_work_update *updates;          // likewise
     int group_count, collective_count, lookup_count, update_count;
     int stage_count;  // LS_WORK_STAGE_COUNT, or LS_WORK_FORWARD_STAGES
 } ls_work;
 
-// Runs the scenario's first step with `plan` in the simulator: all of it where the scenario updates
-// its weights, else its forward pass. Everything lives in `arena`; the
-// scenario is borrowed. LS_ERR_INVALID for a program; LS_ERR_UNSUPPORTED for a table with max_norm.
+// Runs the scenario's first step with `plan` in the simulator: the whole step if the scenario
+// updates its weights, else the forward pass. Everything is in `arena`; the scenario is borrowed.
+// LS_ERR_INVALID for a program; LS_ERR_UNSUPPORTED for a table with max_norm.
 int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan,
                     ls_arena *arena);
 
 // Fills `out` [rows, columns] with the weights of a shard of a table before the step.
 int ls_work_weights(void *out, const ls_work *steps, int table, const ls_plan_shard *block);
 
-// An update to be done again on a device, with all its arrays there.
+// An update that is repeated on a device, with all its arrays there.
 enum { LS_WORK_SHARD_ARRAYS = 16 };
 typedef struct ls_work_shard {
     ls_device *device;
     const ls_work_update *update;
-    void *weights, *states[2];  // as before the step; then as the updates leave them
-    int64_t *ids, *row_of;      // what arrives: as of ls_work_update
+    void *weights, *states[2];  // before the step; later as the updates leave them
+    int64_t *ids, *row_of;      // gradients that arrive, as in ls_work_update
     float *scales;
     void *arrived, *dense;
     int64_t *dense_rows;
@@ -111,18 +111,18 @@ typedef struct ls_work_shard {
     int array_count;
 } ls_work_shard;
 
-// Also after a failure ls_work_shard_close frees what there is.
+// After a failure, too, ls_work_shard_close frees all memory.
 int ls_work_shard_open(ls_work_shard *out, ls_device *device, const ls_work *steps,
                        const ls_work_update *update);
 void ls_work_shard_close(ls_work_shard *shard);
 int ls_work_shard_update(const ls_work_shard *shard);
-// Whether the shard's weights have the simulator's bits, after one update. LS_ERR_FINDING.
+// Whether the shard's weights have the simulator's bits after one update. LS_ERR_FINDING.
 int ls_work_shard_check(const ls_work_shard *shard);
 
-// Whether `got` is what member `member` must receive: the same bits; of a sum, within the rounding
-// of any order. LS_ERR_FINDING names stage, rank and element.
+// Whether `got` is the result of member `member`: equal bits; for a sum, within the rounding of any
+// order. LS_ERR_FINDING names stage, rank and element.
 int ls_work_check_collective(const ls_work_collective *collective, int member, const void *got);
-// The same for a lookup's results: the same bits.
+// The same for a lookup's result: equal bits.
 int ls_work_check_lookup(const ls_work_lookup *lookup, const void *got);
 
 #endif

@@ -1,4 +1,4 @@
-// Watching a run's updates, for work.c.
+// Observes a run's updates, for work.c.
 #ifndef LS_RUNNER_PLAN_WORK_INTERNAL_H
 #define LS_RUNNER_PLAN_WORK_INTERNAL_H
 
@@ -21,9 +21,9 @@ typedef struct ls_update_watch {
 } ls_update_watch;
 
 int ls_work__see_update(ls_update_watch *w, const ls_stage_output *output);
-// Puts what was seen together, once the run is over.
+// Assembles the observations after the run.
 int ls_work__join_updates(ls_update_watch *w);
-// Shard number of the field's label, or, without one, the only shard of the table on the rank.
+// The shard number in the field's label, or, without one, the only shard of the table on the rank.
 int ls_work__shard(const ls_plan_table *table, int rank, const char *field);
 
 #endif

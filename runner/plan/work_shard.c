@@ -1,5 +1,5 @@
-// A captured update done again, on any device: its arrays in the device's memory, the kernels of a
-// training step, and the comparison with what the simulator's weights became.
+// Repeats a recorded update on any device: its arrays in the device's memory, the kernels of a
+// training step, and the comparison with the simulator's weights.
 #include <math.h>
 #include "runner/scenario/inputs.h"
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "runner/plan/work.h"
 
-// In the dense form a table that is not data parallel has its gradients spread over all its rows.
+// In the dense form, a table that is not data parallel has gradients for all its rows.
 static bool spreads(const ls_work_update *update) {
     return update->optimizer->form == LS_OPTIMIZER_DENSE && update->dense == NULL;
 }
@@ -18,7 +18,7 @@ static size_t row_bytes_of(const ls_work_update *update) {
     return (size_t)update->block.columns * ls_dtype_bytes(update->sum_dtype);
 }
 
-// At least one byte: an array that is empty has an address, too.
+// At least one byte: an empty array needs an address, too.
 static int alloc_array(ls_work_shard *shard, void **out, size_t count, size_t element_bytes,
                        const void *host) {
     size_t bytes;
@@ -112,7 +112,7 @@ void ls_work_shard_close(ls_work_shard *shard) {
     shard->array_count = 0;
 }
 
-// Which rows the optimizer steps, and with what.
+// The rows that the optimizer steps, with their gradients.
 static int choose_rows(ls_row_update *out, const ls_work_shard *shard, size_t unique) {
     const ls_work_update *update = shard->update;
     ls_device *device = shard->device;
@@ -177,7 +177,7 @@ int ls_work_shard_check(const ls_work_shard *shard) {
     return status;
 }
 
-// Shard number `label` of the table, or, without one, the only shard that the rank holds.
+// Shard number `label` of the table, or, without one, the only shard on the rank.
 int ls_work__shard(const ls_plan_table *table, int rank, const char *field) {
     const char *label = strchr(field, '[');
     if (label != NULL) {

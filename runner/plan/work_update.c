@@ -1,4 +1,5 @@
-// The updates of a captured step: what arrives for each shard, and what its weights become.
+// The updates of a recorded step: the gradients that arrive for each shard, and the resulting
+// weights.
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ static ls_work_update *find_update(const ls_work *steps, int rank, int table, in
     return NULL;
 }
 
-// The update of a shard that the run tells of: found, or new.
+// The update of a shard; created if it is new.
 static int update_of(ls_work_update **out, ls_update_watch *w, const ls_stage_output *output) {
     ls_work *steps = w->steps;
     int table = table_of(steps, output);
@@ -170,7 +171,7 @@ static void append(ls_work_update *out, const ls_work_lookup *lookup, const ls_a
     out->row_count += rows;
 }
 
-// The factor of all gradients: from the one sum of squares that the ranks reduced.
+// The factor of all gradients, from the sum of squares that the ranks reduced.
 static double clip_factor(const ls_work *steps) {
     for (int i = 0; i < steps->collective_count; i++) {
         const ls_work_collective *collective = &steps->collectives[i];
@@ -214,7 +215,7 @@ static int join(ls_update_watch *w, ls_work_update *update) {
     return LS_OK;
 }
 
-// The rows of a data parallel table that any rank's batch touched, of the fused form: their part of
+// The rows of a data parallel table that any rank's batch touched, in the fused form: their part of
 // the reduced gradients.
 static int keep_touched(ls_update_watch *w, ls_work_update *update) {
     const ls_work *steps = w->steps;

@@ -1,4 +1,4 @@
-// The call that a member of a group makes in a step, and what some ranks do differently.
+// The call of a group's member in a step, with the exceptions of some ranks.
 #include "runner/program/program.h"
 
 static const size_t *to_sizes(ls_arena *arena, const ls_int_list *list) {
@@ -20,7 +20,7 @@ static int set_counts(ls_arena *arena, ls_call *call, int member, const ls_int_l
     }
     const ls_collective *collective = ls_collective_of(call->kind);
     if (ls_collective_has_splits(collective)) {
-        call->send_counts = sizes;  // what it sends; what it receives is as before
+        call->send_counts = sizes;  // its send buffer; the receive buffer stays
         size_t *even = ls_arena_alloc(arena, (size_t)counts->count, sizeof *even);
         if (even == NULL) {
             return LS_ERR_MEMORY;
@@ -83,7 +83,7 @@ static int apply(ls_made_call *made, ls_arena *arena, int member) {
     call->op = ls_node_has(&except->node, "op") ? except->op : call->op;
     call->root = ls_node_has(&except->node, "root") ? except->root : call->root;
     LS_TRY(set_counts(arena, call, member, &except->counts));
-    if (!except->swap) {  // the step's own call, made at another time
+    if (!except->swap) {  // the step's call, at another time
         call->line = except->node.mark.line;
     }
     made->times = except->repeat ? 2 : 1;

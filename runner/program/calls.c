@@ -1,7 +1,6 @@
 // Steps on buffers: collectives and messages. A process that holds ranks makes their calls
-// together; a rank that runs as a thread makes its own, with its own memory, and does differently
-// what it is excepted for. The calls, the contents of their buffers and the reports are the
-// same.
+// together. A rank that runs as a thread makes its own calls on its own memory, with its
+// exceptions. Both use the same calls, contents of buffers and reports.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +23,8 @@ static bool runs(const ls_program *program, int rank) {
 }
 
 // ---- Memory -------------------------------------------------------------------------------------
-// A rank's memory is watched and lies on the host; a process takes what the backend's calls accept.
+// A rank's memory is watched and is in host memory; a process uses memory that the backend's calls
+// accept.
 static int allocate(const ls_program *program, void **out, size_t bytes, const ls_call *call,
                     const char *what) {
     ls_backend *backend = program->backend;
@@ -76,8 +76,8 @@ static int read_back(void *out, const ls_made_call *made, size_t bytes) {
 }
 
 // ---- Buffers ------------------------------------------------------------------------------------
-// In place as NCCL means it: one buffer, the smaller side being the rank's own block of the larger.
-// shift: elements that the result starts behind what is sent instead.
+// In place as NCCL defines it: one buffer, whose smaller side is the rank's own block of the
+// larger. shift: elements between the starts of the two sides.
 static int place_in_one(const ls_program *program, ls_made_call *made, size_t shift) {
     ls_call *call = &made->call;
     size_t element = ls_dtype_bytes(call->dtype), send = 0, recv = 0;
@@ -151,7 +151,7 @@ static int fill(const ls_program *program, const ls_scenario_step *step, ls_made
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
-// The next one of the step; *out NULL: the rank leaves it out.
+// The next call of the step; *out NULL: the rank skips it.
 static int add(ls_made_call **out, const ls_program *program, const ls_scenario_step *step,
                const ls_comm *comm, int member) {
     ls_step_calls *calls = calls_of(program, step);
@@ -217,8 +217,8 @@ static int add_messages(const ls_program *program, const ls_scenario_step *step)
     return LS_OK;
 }
 
-// The group's communicators: a rank is in one of them, or in none; *own: one that was made for this
-// step alone.
+// The group's communicators: a rank is in one of them, or in none; *own: one that was created for
+// this step only.
 static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm **own) {
     const ls_step_calls *calls = calls_of(program, step);
     const ls_int_list *ranks = &step->call.ranks;
@@ -236,7 +236,7 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
         for (int i = 0; i < ranks->count; i++) {
             members[i] = (int)ranks->at[i];
         }
-        char subset[LS_COMM_NAME_BYTES];  // the name that ranks use which make it themselves
+        char subset[LS_COMM_NAME_BYTES];  // the name that ranks use for a communicator of their own
         ls_comm_subset_name(subset, program->all);
         LS_TRY(ls_comm_create(own, program->backend, members, ranks->count,
                               program->execution->shape_only ? subset : step->name));
@@ -280,7 +280,7 @@ static int post_range(const ls_program *program, ls_step_calls *calls, int first
     return LS_OK;
 }
 
-// Message by message from the last to the first; the ends of one stay in their order.
+// Messages from the last to the first; the two ends of one stay in order.
 static int post_reversed(const ls_program *program, ls_step_calls *calls, bool async) {
     for (int end = calls->count; end > 0;) {
         int first = end - 1;
@@ -293,7 +293,7 @@ static int post_reversed(const ls_program *program, ls_step_calls *calls, bool a
     return LS_OK;
 }
 
-// As the rank makes them: messages as one group, unless each is waited for by itself.
+// As the rank makes them: messages as one group, unless each is waited for separately.
 static int post(const ls_program *program, const ls_scenario_step *step, ls_step_calls *calls) {
     const char *file = program->scenario->file;
     const ls_scenario_except *except = ls_program__except(program, step);
@@ -385,7 +385,7 @@ static int run_step(ls_program *program, const ls_scenario_step *step, ls_comm *
     return ls_program__emit_received(program, step);
 }
 
-// The ends of a step's messages that are made here.
+// The ends of a step's messages on this process's ranks.
 static int count_ends(const ls_program *program, const ls_scenario_step *step) {
     int count = 0;
     for (int i = 0; i < step->call.pairs.count; i++) {
@@ -405,7 +405,7 @@ int ls_program__call_step(ls_program *program, const ls_scenario_step *step) {
         return LS_ERR_MEMORY;
     }
     int status = run_step(program, step, &own);
-    if (program->self == NULL) {  // a rank's buffers may be waited for, read and written later
+    if (program->self == NULL) {  // a rank may wait for, read and write its buffers later
         free_step(program, calls);
     }
     ls_comm_free(own);
@@ -430,8 +430,8 @@ static int open_group(const ls_program *program, const ls_scenario_step *step, l
 
 int ls_program__open_comms(ls_program *program) {
     const ls_scenario *scenario = program->scenario;
-    // What tensors move along is opened by all processes together: before a defect can keep one
-    // from it, or the others would wait where the simulated ones do not.
+    // All processes open the communicators of tensors together, before a defect can keep one away.
+    // Otherwise the others would wait where the simulated ones do not.
     for (int axis = 0; axis < scenario->mesh.ndim && scenario->tensor_count > 0; axis++) {
         ls_rank_comm *opened = NULL;
         LS_TRY(ls_rank_axis(&opened, program->self, axis));

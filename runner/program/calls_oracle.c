@@ -1,5 +1,5 @@
-// The expected results of the calls of a step on buffers: the collective's plain reference on what
-// was sent, and for sums of floats their exact values with a bound.
+// The expected results of a step's calls on buffers: the collective's plain reference on the sent
+// data, and for sums of floats their exact values with a bound.
 #include <stdio.h>
 #include <string.h>
 #include <math.h>
@@ -19,7 +19,7 @@ struct allowed {
     unsigned char *overflow;
 };
 
-// What all members' inputs come to in any order, as far as they go into the call's result.
+// The sum of all members' inputs in any order, for the elements of the call's result.
 static int allow_sums(struct allowed *out, const ls_program *program, const ls_made_call *made,
                       const ls_made_call *const *members) {
     const ls_call *call = &made->call;
@@ -54,7 +54,7 @@ static int allow_sums(struct allowed *out, const ls_program *program, const ls_m
     };
     LS_TRY(ls_bound_reduction(elements, &reduction, 0, count));
     for (size_t i = 0; i < count; i++) {
-        // The exact value as one double lies `lo` beside itself.
+        // The remainder `lo` of an exact value beside its double.
         out->exact[i] = elements[i].hi + elements[i].lo;
         out->bounds[i] = elements[i].bound > 0 ? elements[i].bound + fabs(elements[i].lo) : 0.0;
         out->overflow[i] = elements[i].overflow;
@@ -62,7 +62,7 @@ static int allow_sums(struct allowed *out, const ls_program *program, const ls_m
     return LS_OK;
 }
 
-// What a call must receive: `data`; allowed: where floats are reduced, what they may be.
+// The expected result of a call: `data`; allowed: the bound, if floats are reduced.
 static int emit_expected(const ls_program *program, const ls_scenario_step *step, int index,
                          const void *data, const struct allowed *allowed) {
     const ls_step_calls *calls = &program->calls[step - program->scenario->steps];
@@ -81,7 +81,7 @@ static int emit_expected(const ls_program *program, const ls_scenario_step *step
                                                        .overflow = allowed->overflow});
 }
 
-// The expected results of a group's members, by the collective's plain reference, for the calls
+// The expected results of a group's members, from the collective's plain reference, for the calls
 // [first, first + size) of one communicator.
 static int expect_group(const ls_program *program, const ls_scenario_step *step, int first,
                         int size) {
@@ -120,7 +120,7 @@ static int expect_group(const ls_program *program, const ls_scenario_step *step,
     return LS_OK;
 }
 
-// A received message must be what its sender sent: sends and receives stand in pairs.
+// A received message must equal the sent one: sends and receives are in pairs.
 static int expect_messages(const ls_program *program, const ls_scenario_step *step) {
     const ls_step_calls *calls = &program->calls[step - program->scenario->steps];
     for (int i = 0; i + 1 < calls->count; i += 2) {

@@ -1,6 +1,6 @@
-// Ranks that have the same part in every step call alike: of calls without data, one of them shows
-// what all would. Which these are is derived from the program; it runs in the one interpreter there
-// is, on a backend that takes the calls of those that it holds for all (backends/classes.h).
+// Ranks with the same part in every step make the same calls: without data, one of them represents
+// all. These classes are derived from the program. They run in the same interpreter, on a backend
+// that completes the calls of its representatives for all (backends/classes.h).
 #include <string.h>
 
 #include "backends/classes.h"
@@ -29,12 +29,11 @@ static bool is_waited_for_twice(const ls_scenario *scenario, int wait) {
     return false;
 }
 
-// Collectives that all make in the order of the program, and that meet in this order, each waited
-// for once: nothing can be wrong with them but what the check of a call, and of those that it
-// meets, shows.
+// Collectives that all ranks make in program order and wait for once: they can only be wrong in a
+// way that the check of a single matched call finds.
 bool ls_program__is_plain(const ls_scenario *scenario) {
     bool plain = ls_tally_possible(scenario) && !ls_scenario_plants(scenario);
-    const ls_step_call *open = NULL;  // all calls that are not waited for yet are of its group
+    const ls_step_call *open = NULL;  // all incomplete calls are of its group
     int open_count = 0;
     for (int i = 0; i < scenario->step_count && plain; i++) {
         const ls_scenario_step *step = &scenario->steps[i];
@@ -52,7 +51,7 @@ bool ls_program__is_plain(const ls_scenario *scenario) {
 }
 
 // ---- Which ranks --------------------------------------------------------------------------------
-// A class that a step has made of another: those of it with this part.
+// A new class: the ranks of a class with this part in the step.
 typedef struct split {
     int64_t part;
     int class_;
@@ -65,8 +64,8 @@ typedef struct classes {
     int *held;  // [count] the lowest rank of each, ascending
     int count;
     int *member;    // [ranks] in the step's group; -1: none
-    split **parts;  // [LS_PROGRAM_CLASSES_MAX] that a class has in the step
-    split *splits;  // [split_count] what these point to
+    split **parts;  // [LS_PROGRAM_CLASSES_MAX] of a class in the step
+    split *splits;  // [split_count] its elements
     int split_count;
 } classes;
 
@@ -85,7 +84,7 @@ static void find_members(classes *all, const ls_step_call *call) {
     }
 }
 
-// Equal where two ranks' calls in the step are: what a call says beside who makes it.
+// Equal for two ranks if their calls in the step are: everything in a call except its rank.
 static int64_t part_of(const ls_scenario_step *step, int member) {
     const ls_step_call *call = &step->call;
     if (member < 0 || call->splits.count > 0 || call->factors.count > 0) {
@@ -96,14 +95,14 @@ static int64_t part_of(const ls_scenario_step *step, int member) {
     return 2 * block + (has_root && member == call->root ? 1 : 0);
 }
 
-// The class of those of class `of` with this part; -1: too many.
+// The class of the ranks of `of` with this part; -1: too many classes.
 static int class_of(classes *all, int of, int64_t part) {
     split *at = all->parts[of];
     while (at != NULL && at->part != part) {
         at = at->next;
     }
     if (at == NULL) {
-        bool first = all->parts[of] == NULL;  // stays the class
+        bool first = all->parts[of] == NULL;  // keeps the class
         if (!first && all->count == LS_PROGRAM_CLASSES_MAX) {
             return -1;
         }
@@ -129,7 +128,7 @@ static void number(classes *all, int *numbers) {
     }
 }
 
-// Classes by what they do up to each step. False: too many.
+// Splits the classes by each step in turn. False: too many classes.
 static bool divide(classes *all) {
     all->count = 1;
     for (int i = 0; i < all->scenario->step_count; i++) {

@@ -1,5 +1,5 @@
-// Executes a scenario with tables: makes the plan and the module, and takes it through the training
-// steps. Programs are program.c.
+// Executes a scenario with tables: creates the plan and the module, and runs the training steps.
+// Programs are in program.c.
 #include "runner/program/execute.h"
 
 #include <inttypes.h>
@@ -19,10 +19,10 @@ typedef struct run {
     ls_tables tables;
     ls_embedding *module;
     int step;
-    ls_arena *arena;  // of what is found
+    ls_arena *arena;  // of the finding
     ls_finding *finding;
     bool *found;
-    int filled;  // the table whose weights were asked for last; -1: none
+    int filled;  // the table whose weights were filled last; -1: none
 } run;
 
 static int fill_block(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
@@ -33,7 +33,7 @@ static int fill_block(void *arg, int table, int rank, int64_t row, int64_t rows,
     return ls_inputs_weights(out, r->execution->scenario, table, row, rows, column, columns);
 }
 
-// Weights that cannot be quantised are those of the table that was filled last.
+// An error of quantisation concerns the table that was filled last.
 static int tell_place(const run *r, int status) {
     const ls_scenario *scenario = r->execution->scenario;
     if (status != LS_ERR_INVALID || r->filled < 0) {
@@ -45,7 +45,7 @@ static int tell_place(const run *r, int status) {
                                    : status;
 }
 
-// Faults of training are the ranks' own, which then run as threads of a program.
+// Faults of training belong to ranks, which then run as threads of a program.
 static bool is_planted(void *arg, ls_fault_type fault, int rank) {
     const run *r = arg;
     LS_ASSERT(rank == ls_rank_id(r->execution->self));
@@ -99,8 +99,8 @@ static bool is_replica(const run *r, int table) {
     return false;
 }
 
-// Data parallel tables are replicas: every update must leave the same on all ranks. Ranks that run
-// by themselves find out among each other; otherwise what the update left is compared.
+// Data parallel tables are replicas: every update must leave the same values on all ranks. Ranks
+// that run as threads check each other; otherwise the values after the update are compared.
 static int check_replicas(const run *r) {
     const ls_execution *execution = r->execution;
     const ls_scenario *scenario = execution->scenario;
@@ -118,7 +118,7 @@ static int check_replicas(const run *r) {
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
-// Names the stages of a step, where there are several.
+// The prefix of a step's stages, if there are several steps.
 static int emit_of_step(void *arg, const ls_stage_output *output) {
     const run *r = arg;
     char stage[LS_STAGE_KEY_MAX];
@@ -154,7 +154,7 @@ typedef struct batch {
     ls_embedding_pass *pass;
 } batch;
 
-// Feeds step `step`, and has its input_dist begin.
+// Feeds step `step` and starts its input_dist.
 static int begin(run *r, batch *out, int step) {
     const ls_world *world = r->execution->backend->world;
     LS_TRY(ls_tables__feed(&out->feed, &r->tables, step, ls_world_held(world),
@@ -169,7 +169,7 @@ static void batch_free(batch *b) {
     *b = (batch){0};
 }
 
-// *next: the batch of this step where the one before has begun it; then gets the next step's.
+// *next: the batch of this step if the previous step has started it; then receives the next step's.
 static int run_step(run *r, batch *next, int steps) {
     const ls_execution *execution = r->execution;
     const ls_world *world = execution->backend->world;
@@ -203,8 +203,8 @@ static int run_step(run *r, batch *next, int steps) {
     return status;
 }
 
-// Tables and states get the values of the scenario's checkpoint. A forward pass that is only
-// counted needs no values.
+// Tables and states start from the scenario's checkpoint. A forward pass that is only counted needs
+// no values.
 static int start_from_checkpoint(const run *r) {
     const ls_execution *execution = r->execution;
     const ls_scenario *scenario = execution->scenario;

@@ -1,5 +1,5 @@
-// Executing a scenario on a backend: every stage's outputs go to a sink. The same code runs in the
-// simulator (all ranks held), under MPI and under NCCL; nothing here compares or reports.
+// Executes a scenario on a backend; a sink receives every stage's outputs. The same code runs in
+// the simulator (all ranks held), under MPI and under NCCL; nothing here compares or reports.
 #ifndef LS_RUNNER_PROGRAM_EXECUTE_H
 #define LS_RUNNER_PROGRAM_EXECUTE_H
 
@@ -13,17 +13,18 @@ typedef struct ls_execution {
     ls_backend *backend;        // its world has the scenario's mesh and seed
     const ls_stage_sink *sink;  // every stage output; with several training steps the stages'
                                 // names begin with "step0.", ...
-    const ls_plan *plan;        // scenarios with tables: instead of their own; NULL: their own
+    const ls_plan *plan;        // scenarios with tables: replaces theirs; NULL: theirs
     const ls_stage_sink
-        *expected;           // programs: gets what each stage must give, by plain code; NULL:
-                             // not wanted. Needs a backend that holds every rank.
-    const char *checkpoint;  // tables: saved there after the last step; NULL: not
-    bool one_step;           // tables: the first step alone, its stages under their plain names
-    bool forward_only;  // likewise, and of it the forward pass as plans count it: without max_norm
-    ls_rank *self;      // the rank that runs it as a thread of an SPMD program, on a backend that
-                        // holds this rank (NULL for programs without tensors); NULL: it is none
-    struct ls_redistributions *redistributions;  // lists them there; NULL: not
-    bool shape_only;  // calls without data: buffers are addresses alone, see ls_spmd_options
+        *expected;           // programs: receives the expected value of each stage, from plain
+                             // code; NULL: not wanted. Needs a backend that holds every rank.
+    const char *checkpoint;  // tables: saved there after the last step; NULL: not saved
+    bool one_step;           // tables: only the first step, its stages without the step in their
+                             // names
+    bool forward_only;       // likewise, only its forward pass as plans count it: without max_norm
+    ls_rank *self;  // the rank that runs it as a thread of an SPMD program, on a backend that
+                    // holds this rank (NULL for programs without tensors); NULL: none
+    struct ls_redistributions *redistributions;  // receives a list of them; NULL: not wanted
+    bool shape_only;  // calls without data: buffers are only addresses, see ls_spmd_options
 } ls_execution;
 
 // Runs the scenario. LS_ERR_FINDING: a check found a defect (*finding says which; its texts live in
@@ -31,16 +32,16 @@ typedef struct ls_execution {
 int ls_execute(const ls_execution *execution, ls_arena *arena, ls_finding *finding, bool *found);
 
 // The oracles of a scenario with tables, one for each step, for all ranks, with the inputs that
-// they judge by.
+// they use.
 typedef struct ls_scenario_oracle ls_scenario_oracle;
 
-// *out lives in `arena`; free what it owns first.
+// *out is in `arena`; free what it owns first.
 int ls_execute_oracle(ls_scenario_oracle **out, const ls_scenario *scenario, ls_arena *arena);
 void ls_execute_oracle_free(ls_scenario_oracle *oracle);  // NULL is allowed
 const ls_scenario *ls_execute_oracle_scenario(const ls_scenario_oracle *oracle);
 int ls_execute_oracle_steps(const ls_scenario_oracle *oracle);
 const ls_oracle *ls_execute_oracle_step(const ls_scenario_oracle *oracle, int step);
-// The oracle of the step that a run's output is of; its stage becomes what the oracle calls it.
+// The oracle of the step of a run's output; replaces its stage by the oracle's name.
 const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, ls_stage_output *output);
 
 // ---- Shared by the files that execute -----------------------------------------------------------

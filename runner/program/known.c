@@ -1,4 +1,4 @@
-// What is known of a tensor.
+// Expected values of a tensor.
 #include "runner/program/program_oracle_internal.h"
 
 bool ls_known__is_partial(const ls_placements *placements, int d) {

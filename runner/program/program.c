@@ -1,5 +1,5 @@
-// Runs a scenario's program: its tensors, then its steps in order. One interpreter for a process
-// that holds all ranks, some, or one, and for a rank that runs as a thread.
+// Runs a scenario's program: its tensors, then its steps in order. One interpreter serves a process
+// that holds any number of ranks, and a rank that runs as a thread.
 #include "runner/program/program.h"
 
 #include "collectives/check.h"
@@ -7,7 +7,7 @@
 #include "runner/hooks.h"
 #include "runner/steps/step.h"
 
-// A rank whose program has no tensors has no backend of its own.
+// A rank of a program without tensors has no backend.
 static int open_program(ls_program *program, const ls_execution *execution, ls_arena *arena) {
     const ls_scenario *scenario = execution->scenario;
     ls_backend *backend = execution->backend;
@@ -45,7 +45,7 @@ static void close_program(ls_program *program) {
     ls_comm_free(program->all);
 }
 
-// What a check of the step found where no rank has a thread.
+// The finding of a step's check outside of ranks' threads.
 static void stop_at_finding(const ls_program *program) {
     ls_finding finding;
     if (program->self == NULL && ls_check_last()->found &&

@@ -1,4 +1,4 @@
-// Arrays of the oracle of programs: moving their elements, and arithmetic on them.
+// Arrays of the oracle of programs: element movement and arithmetic.
 #include "runner/program/program_cells.h"
 
 #include <math.h>
@@ -224,16 +224,16 @@ int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_d
 
 // Terms being folded.
 typedef struct terms {
-    double value, bound;     // bound: what the terms bring along
-    double magnitude;        // the sum of the sizes of the finite ones, with their bounds
-    double up, down;         // of those above and of those below zero
-    double low, high;        // the least and the greatest finite one
-    double growth, reach;    // prod: of the sizes, and of those above 1
-    double total, product;   // of what the terms are made of
+    double value, bound;     // bound: the sum of the terms' bounds
+    double magnitude;        // the sum of the magnitudes of the finite terms, with their bounds
+    double up, down;         // the sums of the positive and of the negative terms
+    double low, high;        // the least and the greatest finite term
+    double growth, reach;    // prod: of the magnitudes, and of those above 1
+    double total, product;   // the vacuous bits of the terms
     double largest;          //
-    bool zero;               // prod: one may be zero
-    unsigned char overflow;  // the ways in which one may be infinite that its value does not tell
-    unsigned char any, all;  // the ways in which one is or may be, and in which all are or may be
+    bool zero;               // prod: a term may be zero
+    unsigned char overflow;  // the ways in which a term may be infinite while its value is finite
+    unsigned char any, all;  // overflow of any term, and of all terms
     size_t count;
 } terms;
 
@@ -278,7 +278,7 @@ static void add_term(terms *t, double value, double bound, unsigned char overflo
     }
 }
 
-// No rounding; but a term that went to infinity the other way, or to NaN, leaves it to the others.
+// No rounding. But if a term went to infinity the other way or to NaN, the others decide.
 static void finish_extreme(double *bound, unsigned char *overflow, const terms *t, ls_op op) {
     unsigned char towards = op == LS_MAX ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN;
     unsigned char away = (unsigned char)(EITHER & ~towards);
@@ -297,7 +297,7 @@ static void finish_product(double *bound, unsigned char *overflow, const terms *
     double reach = t->reach + ls_bound_roundings(dtype, t->count - 1, t->reach);
     unsigned char own = ls_bound_overflow(dtype, reach, reach);
     if (t->overflow != 0 || ((own | t->any) != 0 && t->zero)) {
-        *overflow = EITHER;  // which sign it has, and whether it was times zero, is not known
+        *overflow = EITHER;  // the sign, and a product with zero, are unknown
     } else if (own != 0) {
         *overflow = t->value > 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN;
     }
@@ -308,7 +308,7 @@ static void finish_sum(double *value, double *bound, unsigned char *overflow, co
     size_t adds = t->count - 1;
     *overflow = t->any | ls_bound_overflow(dtype, t->up + ls_bound_roundings(dtype, adds, t->up),
                                            t->down + ls_bound_roundings(dtype, adds, t->down));
-    // A mean is divided at the end, or every term is multiplied by the rounded reciprocal before.
+    // A mean is divided at the end, or every term is multiplied by the rounded reciprocal first.
     size_t roundings = mean ? adds + 2 : adds;
     double n = mean ? (double)t->count : 1.0;
     *value /= n;
@@ -330,7 +330,7 @@ static int fold_integers(void *out, const ls_cell *in, int count, ls_dtype dtype
     return LS_OK;
 }
 
-// Of a sum, twice the mean of its terms.
+// Of a sum: twice the mean of its terms.
 static double size_of(const terms *t, ls_op op) {
     double n = (double)t->count,
            of_each = op == LS_AVG ? 2.0 * t->total / (n * n) : 2.0 * t->total / n;
@@ -423,7 +423,7 @@ int ls_cells__scale(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype
     return ls_cells__reduce(out, arena, both, members, 2, dtype, LS_PROD);
 }
 
-// All terms are one rank's: not each of them need show.
+// All terms may be one rank's: not each of them need be visible.
 static void size_of_line(ls_cells *out, size_t to, const ls_cell *in, size_t count, ls_op op) {
     double squares = 0;
     if (out->exact == NULL || count == 1 || (op != LS_SUM && op != LS_AVG)) {

@@ -1,44 +1,43 @@
-// Arrays of the oracle of programs, and plain arithmetic on them: f64 with the distance that
-// rounding in the tensor's type can take each element, in any order of a sum. Integers are exact.
-// New arrays are in the arena. Private to program_oracle*.c.
+// Arrays of the oracle of programs and plain arithmetic on them: f64 with the distance that
+// rounding in the tensor's type can cause, in any order of a sum. Integers are exact. New arrays
+// are in the arena. Private to program_oracle*.c.
 #ifndef LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
 #define LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
 
 #include "runner/program/program_oracle.h"
 
-// To be computed: floats without bits.
+// An array for computed values: floats without bits.
 int ls_cells__new(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype dtype);
-// To be moved into: with bits, which the caller fills by ls_cells__copy or ls_cells__paste.
+// An array for moved values: with bits; fill it by ls_cells__copy or ls_cells__paste.
 int ls_cells__room(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype dtype);
 // data: dense, of shape and dtype.
 int ls_cells__of(ls_cells *out, ls_arena *arena, const void *data, const ls_shape *shape,
                  ls_dtype dtype);
 void ls_cells__set(ls_cells *cells, size_t index, ls_dtype dtype, double value);
-// All elements become what a partial value of `op` holds that changes nothing.
+// Sets all elements to the neutral value of a partial `op`.
 int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op);
-// Floats: takes over the exact values of `from`, and the bounds grow by how far they lie apart; but
-// not where one of both is not finite, since sums of parts need not be infinite where the whole is.
+// Floats: takes the exact values of `from` and widens the bounds by the distance. Keeps an element
+// if either is not finite, since sums of parts need not be infinite where the whole is.
 void ls_cells__take_exact(ls_cells *cells, const ls_cells *from);
 
 // ---- Moving -------------------------------------------------------------------------------------
-// to[at] = from[index], which has bits where `to` has.
+// to[at] = from[index]; both have bits.
 void ls_cells__copy(ls_cells *to, size_t at, const ls_cells *from, size_t index, ls_dtype dtype);
-// The element of a whole tensor of `shape` that is element `index` of a block of it.
+// The index in a whole tensor of `shape` of element `index` of a block.
 size_t ls_cells__global(const ls_shape *shape, const ls_block *block, size_t index);
 int ls_cells__cut(ls_cells *out, ls_arena *arena, const ls_cells *whole, const ls_block *block,
                   ls_dtype dtype);
 void ls_cells__paste(ls_cells *whole, const ls_cells *part, const ls_block *block, ls_dtype dtype);
 int ls_cells__narrow(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, int64_t start,
                      int64_t length, ls_dtype dtype);
-// Part `index` of `count` along dim, as torch.chunk cuts.
+// Part `index` of `count` along dim, as in torch.chunk.
 int ls_cells__chunk(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, int count,
                     int index, ls_dtype dtype);
-// cells[which[0]], cells[which[1]], ... [count] one after another along dim.
+// Joins cells[which[0]], cells[which[1]], ... [count] along dim.
 int ls_cells__join(ls_cells *out, ls_arena *arena, const ls_cells *cells, const int *which,
                    int count, int dim, ls_dtype dtype);
-// The elements of an operand that those of block `want` of a result meet: aligned at the last
-// dimensions, a dimension of size 1 standing for all. `in` is block `own` of the operand, of
-// `shape`.
+// The elements of an operand for block `want` of a result, by broadcasting: dimensions align at the
+// last one, and size 1 repeats. `in` is block `own` of the operand, of `shape`.
 int ls_cells__meet(ls_cells *out, ls_arena *arena, const ls_cells *in, const ls_block *own,
                    const ls_shape *shape, const ls_block *want, ls_dtype dtype);
 int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype);
@@ -49,8 +48,8 @@ typedef struct ls_cell {
     size_t index;
 } ls_cell;
 
-// out[to] = op over in [count], of which out[to] may be one.
-// Its size is that of a term from each rank.
+// out[to] = op over in [count]; out[to] may be one of them. Its size is the size of a term of each
+// rank.
 int ls_cells__fold(ls_cells *out, size_t to, const ls_cell *in, int count, ls_dtype dtype,
                    ls_op op);
 // The same for whole arrays of one shape.
@@ -60,7 +59,7 @@ int ls_cells__elementwise(ls_cells *out, ls_arena *arena, const ls_cells *a, con
                           ls_dtype dtype, ls_op op);
 int ls_cells__scale(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype,
                     double factor);
-// Folds one dimension, which disappears; of no elements: what changes nothing.
+// Folds one dimension, which disappears; without elements: the neutral value.
 int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
                        ls_op op);
 // Every float divided by a count, with one rounding.
@@ -68,11 +67,10 @@ void ls_cells__divide(ls_cells *cells, ls_dtype dtype, int64_t count);
 // ---- program_cells_math.c -----------------------------------------------------------------------
 int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
                      ls_dtype dtype);
-// Every element converted. *known false: a float that was computed may round to either of two
-// integers.
+// Converts every element. *known false: a computed float may round to either of two integers.
 int ls_cells__cast(ls_cells *out, bool *known, ls_arena *arena, const ls_cells *in, ls_dtype from,
                    ls_dtype to);
-// Elements for which `drops` says so become 0, the others are divided by 1 - p.
+// Sets elements to 0 by `drops` and divides the others by 1 - p.
 typedef bool (*ls_cells_drops)(void *arg, size_t index);
 int ls_cells__drop(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype, double p,
                    ls_cells_drops drops, void *arg);
@@ -88,15 +86,15 @@ typedef struct ls_cells_loss {
 } ls_cells_loss;
 int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells_loss *loss,
                             ls_dtype dtype);
-// out []: the losses' sum, over that of the weights of the targets that count if it is a mean.
+// out []: the sum of the losses; for a mean divided by the weights of the targets that count.
 int ls_cells__sum_losses(ls_cells *out, ls_arena *arena, const ls_cells *losses,
                          const ls_cells_loss *loss, bool mean, ls_dtype dtype);
 // The p-norm along dim, which disappears.
 int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, double p,
                    ls_dtype dtype);
 
-// Rows of weight [rows, columns] that ids (i64) name and whose p-norm is above max_norm, times
-// max_norm / (norm + eps).
+// Scales rows of weight [rows, columns] by max_norm / (norm + eps) if ids (i64) name them and their
+// p-norm exceeds max_norm.
 int ls_cells__renormalise(ls_cells *out, ls_arena *arena, const ls_cells *weight,
                           const ls_cells *ids, double max_norm, double p, double eps,
                           ls_dtype dtype);

@@ -1,6 +1,6 @@
 // Arrays of the oracle of programs: products, casts, dropout, softmax, cross entropy, norms and
-// rows scaled to a norm, of whole arrays, plain in f64, with the distance that a sharded one may
-// come to.
+// rows scaled to a norm, of whole arrays, plain in f64, with the possible distance of a sharded
+// computation.
 #include "runner/program/program_cells.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 #include "orders/bound.h"
 
 #define F64_STEPS                                                                                  \
-    16  // roundings of f64 on the way of a value, functions of the C library among them
+    16  // roundings of f64 in a value's computation, including functions of the C library
 #define EITHER ((unsigned char)(LS_OVERFLOW_UP | LS_OVERFLOW_DOWN))
 
-// A value known within `error`, to be rounded to the type once.
+// Rounds a value with `error` once to the type.
 static void set_rounded(ls_cells *out, size_t i, ls_dtype dtype, double value, double error) {
     double reach = fabs(value) + error;
     out->exact[i] = value;
@@ -161,16 +161,16 @@ static size_t at(const line *of, size_t k) {
     return of->first + k * of->stride;
 }
 
-// The terms of a line's softmax. A rank rounds each power and adds them up in the type; the
-// logarithm of a sum of powers moves by no more than the largest of its terms does.
+// The terms of a line's softmax. A rank rounds each power and sums them in the type; the logarithm
+// of a sum of powers moves by at most the largest change of a term.
 typedef struct normaliser {
     double largest, sum;
-    double brought;          // how far the logarithm of the sum moves with its terms
+    double brought;          // change of the logarithm of the sum with its terms
     double error;            // of the sum
-    unsigned char overflow;  // of all, where a value may be infinite: NaN, then
+    unsigned char overflow;  // of all, if a value may be infinite: then NaN
 } normaliser;
 
-// Of the sum of powers of the line's values, each `bounds` of its bounds further up.
+// The sum of the powers of the line's values, each shifted by `bounds` of its bounds.
 static double logarithm_of_sum(const line *of, double bounds) {
     double largest = -(double)INFINITY, sum = 0;
     for (size_t k = 0; k < of->length; k++) {
@@ -195,7 +195,7 @@ static normaliser normalise(const line *of, ls_dtype dtype) {
     for (size_t k = 0; k < of->length; k++) {
         n.sum += exp(of->of->exact[at(of, k)] - n.largest);
     }
-    // No further than the largest bound, and less where that is of a term that adds little.
+    // At most the largest bound; less if that bound belongs to a term that adds little.
     double up = logarithm_of_sum(of, 1), down = logarithm_of_sum(of, -1);
     double between = fmax(up - n.largest - log(n.sum), n.largest + log(n.sum) - down) +
                      ls_bound_roundings(LS_F64, of->length + F64_STEPS, fabs(up) + fabs(down));
@@ -215,8 +215,7 @@ static ls_shape without(const ls_shape *shape, int dim) {
     return out;
 }
 
-// The error of a logarithm of the sum, with that of the values themselves; the largest is kept
-// rounded, too.
+// The error of a logarithm of the sum, including that of the values; the largest is rounded, too.
 static double logarithm_error(const normaliser *n, double bound) {
     double relative = n->error / n->sum;
     return bound + n->brought + (relative < 1 ? -log1p(-relative) : (double)INFINITY) +
@@ -246,7 +245,7 @@ int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int di
 }
 
 // ---- Cross entropy ------------------------------------------------------------------------------
-// A number and how far off it may be.
+// A number with its error.
 typedef struct about {
     double value, error;
 } about;
@@ -262,8 +261,8 @@ static about product(about a, about b) {
                    fabs(a.value) * b.error + fabs(b.value) * a.error + a.error * b.error};
 }
 
-// The sum of w[c] (-log p[c]): ranks add up w[c] (x[c] - largest), each rounding what it has and
-// the sums of all, and have the rest in f64.
+// The sum of w[c] (-log p[c]): ranks sum w[c] (x[c] - largest), rounding their terms and all sums,
+// and compute the rest in f64.
 static about of_all_classes(const ls_cells_loss *loss, const line *of, const normaliser *n,
                             ls_dtype dtype) {
     about sum = {0, 0};
@@ -349,7 +348,7 @@ int ls_cells__sum_losses(ls_cells *out, ls_arena *arena, const ls_cells *losses,
 }
 
 // ---- Norms --------------------------------------------------------------------------------------
-// A norm moves by no more than the norm of what its terms move.
+// A norm changes by at most the norm of the changes of its terms.
 int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, double p,
                    ls_dtype dtype) {
     ls_shape lines = without(&in->shape, dim);
@@ -380,8 +379,8 @@ int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, 
     return LS_OK;
 }
 
-// One row in place. The norm and the factor are rounded to the type that is computed in, the
-// product to that and to the row's own.
+// One row in place. The norm and the factor are rounded to the compute type, the product to that
+// type and to the row's.
 static void scale_row(ls_cells *out, size_t row, double max_norm, double p, double eps,
                       ls_dtype dtype) {
     size_t columns = (size_t)out->shape.dim[1];

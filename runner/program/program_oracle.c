@@ -1,6 +1,6 @@
-// The oracle of programs: what each step must make of its operands. The arithmetic on arrays is
-// program_cells.c; here is which arrays meet: those of one rank, the whole ones, or those of the
-// ranks of a fiber.
+// The oracle of programs: the expected result of each step. program_cells.c has the arithmetic;
+// this file selects the arrays: those of one rank, the whole ones, or those of the ranks of a
+// fiber.
 #include "runner/program/program_oracle_internal.h"
 
 #include "runner/steps/step.h"
@@ -16,7 +16,7 @@ static ls_program_oracle begin(ls_arena *arena, const ls_scenario_step *step,
 }
 
 // ---- Shards -------------------------------------------------------------------------------------
-// What `rank` holds: its own array, or its block of the whole.
+// The array of `rank`: its own, or its block of the whole.
 static int shard_of(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *of,
                     int rank) {
     if (of->known.ranks != NULL) {
@@ -94,8 +94,8 @@ int ls_known__full(ls_cells *out, bool *known, ls_arena *arena, const ls_known_t
 }
 
 // ---- Collectives on shards ----------------------------------------------------------------------
-// What the members of a fiber share: the reduction, the joined parts, the root's; nothing where
-// each makes its own.
+// A result that the members of a fiber share: the reduction, the concatenation, the root's array;
+// none if each computes its own.
 static int shared_by(ls_cells *shared, const ls_program_oracle *o, const ls_cells *shards,
                      const int *fiber, int size) {
     const ls_collective *collective = ls_collective_of(ls_step_call_kind(o->step->kind));
@@ -162,8 +162,8 @@ static int call_fibers(ls_known *out, const ls_program_oracle *o, const ls_known
 }
 
 // ---- Operations on shards -----------------------------------------------------------------------
-// A result that is placed: the whole follows from the shards. summed: what they add up to; NULL:
-// that is not asked.
+// A result with placements: derives the whole from the shards. summed: their sum; NULL: not
+// requested.
 static int whole_of_shards(ls_known *out, const ls_program_oracle *o, const ls_local_tensor *made,
                            const ls_cells *summed) {
     const ls_placements *placements = ls_local_tensor_placements(made);
@@ -201,7 +201,7 @@ static ls_block whole_block(const ls_shape *shape) {
     return (ls_block){.offset = {.ndim = shape->ndim}, .size = *shape};
 }
 
-// An operand of an elementwise step as the result's block `want` meets it.
+// An operand of an elementwise step, broadcast to the result's block `want`.
 static int meet(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *in, int rank,
                 const ls_block *want, bool placed) {
     ls_cells cells;
@@ -217,7 +217,8 @@ static int meet(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor
                           placed ? ls_local_tensor_shape(in->tensor) : &own.size, &part, o->dtype);
 }
 
-// Rank by rank, and on the whole tensors where all of them are known and the result is placed.
+// Computes rank by rank, and on the whole tensors if all of them are known and the result has
+// placements.
 int ls_known__operate(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                       const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     const ls_program_oracle begun = begin(arena, step, made), *o = &begun;
@@ -282,7 +283,7 @@ int ls_known__collective(ls_known *out, ls_arena *arena, const ls_scenario_step 
     ls_cells *summed = collective->reduces && collective->replicates ? in->known.whole : NULL;
     LS_TRY(call_fibers(out, &o, in));
     if (placements != NULL && ls_placements_any_partial(placements)) {
-        out->whole = summed;  // along another dimension it is still to be summed up
+        out->whole = summed;  // along another dimension it is still partial
     }
     return whole_of_shards(out, &o, made, summed);
 }

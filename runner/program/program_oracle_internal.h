@@ -19,12 +19,11 @@ bool ls_known__any_split(const ls_placements *placements);
 ls_cells *ls_known__new_ranks(const ls_program_oracle *o);
 bool ls_known__is_known(const ls_known *known);
 
-// Rank 0 along a partial dimension holds the values and the others what changes nothing; avg has
-// no such value: all hold them.
+// Rank 0 along a partial dimension holds the values, the others hold the neutral value; avg has
+// none: all hold the values.
 int ls_known__make_partial(ls_cells *cells, const ls_program_oracle *o,
                            const ls_placements *placements, int rank);
-// The whole of a tensor with partial values: what it is worth unsharded, with the bound of what the
-// ranks hold and sum up.
+// The whole of a tensor with partial values, with the bound of the sum over ranks.
 int ls_known__resolve_whole(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *of);
 // The result of a redistribution of a tensor.
 int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_tensor *of);

@@ -1,8 +1,7 @@
-// The oracle of programs: partial values, what they are worth and what redistributing makes of
-// them.
+// The oracle of programs: partial values, their sums, and their redistribution.
 #include "runner/program/program_oracle_internal.h"
 
-// Whether values partial along mesh dimension d are still so under `to` (NULL: they are not).
+// Whether values partial along mesh dimension d stay partial under `to` (NULL: they do not).
 static bool stays_partial(const ls_placements *from, const ls_placements *to, int d) {
     return to != NULL && ls_known__is_partial(to, d) && to->at[d].op == from->at[d].op;
 }
@@ -33,8 +32,8 @@ static bool covers(const ls_block *block, const int64_t *at, size_t *index) {
     return true;
 }
 
-// The first rank that holds the element and stands at `coordinates` in the dimensions that stay
-// partial and at 0 in those that are resolved.
+// The first rank that holds the element at `coordinates` in the dimensions that stay partial and at
+// 0 in those that are resolved.
 static int find_source(const ls_program_oracle *o, const resolved *r, const int64_t *at,
                        const int *coordinates, size_t *index) {
     for (int rank = 0; rank < o->ranks; rank++) {
@@ -53,7 +52,7 @@ static int find_source(const ls_program_oracle *o, const resolved *r, const int6
     return -1;
 }
 
-// The value of one element with the dimensions of `r` resolved, one by one, the last first.
+// The value of one element with the dimensions of `r` resolved, from the last to the first.
 static int resolve(ls_cells *out, size_t to, const ls_program_oracle *o, const resolved *r,
                    const ls_cells *ranks, const int64_t *at, const int *coordinates) {
     size_t index = 0;
@@ -107,7 +106,7 @@ static int open_resolved(resolved *r, const ls_program_oracle *o, const ls_known
     return ls_cells__new(&r->values, o->arena, &LS_SHAPE(r->count), o->dtype);
 }
 
-// Elements of `block`, resolved, as a rank at `coordinates` holds them.
+// The resolved elements of `block` on a rank at `coordinates`.
 static int resolve_block(ls_cells *out, const ls_program_oracle *o, const resolved *r,
                          const ls_cells *ranks, const ls_block *block, const int *coordinates) {
     LS_TRY(ls_cells__new(out, o->arena, &block->size, o->dtype));
@@ -147,7 +146,7 @@ int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_te
         (ls_placements_any_partial(to) && ls_known__any_split(to))) {
         return LS_OK;
     }
-    if (!ls_placements_any_partial(from)) {  // it does not matter who held what
+    if (!ls_placements_any_partial(from)) {  // it does not matter which rank held a value
         from = &everywhere;
         in.known.ranks = NULL;
     }
@@ -166,7 +165,7 @@ int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_te
         return LS_ERR_MEMORY;
     }
     LS_TRY(open_resolved(&r, o, &in, from, to));
-    ls_placements fresh = *to;  // those that become partial now
+    ls_placements fresh = *to;  // the dimensions that become partial now
     for (int d = 0; d < fresh.count; d++) {
         if (ls_known__is_partial(from, d) && stays_partial(from, to, d)) {
             fresh.at[d] = LS_REPLICATE;

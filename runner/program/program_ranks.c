@@ -1,7 +1,6 @@
-// A scenario as an SPMD program: every rank runs its stages or steps on its own thread, makes its
-// own calls, and does differently what it is excepted for. So bugs show as they would in the ranks'
-// own code: with the ranks at fault and the line of the step. Tables and tensors run as they do
-// elsewhere, on a backend that holds the one rank.
+// A scenario as an SPMD program: every rank runs its stages or steps in a thread, makes its own
+// calls, and applies its exceptions. So a bug appears as in the ranks' own code, with the ranks at
+// fault and the line of the step. Tables and tensors are on a backend that holds only this rank.
 #include "runner/program/program.h"
 
 static bool has_tensors(const ls_scenario *scenario) {
@@ -12,7 +11,7 @@ static bool has_tensors(const ls_scenario *scenario) {
     return has;
 }
 
-// The line where calls of tables and tensors are made, but for those of a step.
+// The line of the calls of tables and tensors outside of steps.
 static int first_line(const ls_scenario *scenario) {
     if (scenario->is_program) {
         return scenario->tensor_count > 0 ? scenario->tensors[0].node.mark.line : 1;
@@ -53,7 +52,8 @@ int ls_program__rank_main(ls_rank *self, void *arg) {
         shared->error = *ls_error_last();
         shared->error.code = status;
         if (status != LS_ERR_FINDING || shared->error.rank == LS_RANK_NONE) {
-            shared->error.rank = ls_rank_id(self);  // else it names whom this rank met
+            shared->error.rank = ls_rank_id(self);  // else it names the ranks that this rank
+                                                    // matched with
         }
     }
     ls_backend_free(own);

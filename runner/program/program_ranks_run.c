@@ -1,5 +1,5 @@
-// Runs a program's ranks as an SPMD program, and takes its findings over. Each rank's program is in
-// program_ranks.c.
+// Runs a program's ranks as an SPMD program, and converts its findings. program_ranks.c has the
+// program of each rank.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "runner/trace/trace.h"
 
 #define LOOKAHEAD_MAX 64
-#define STACK_BYTES   ((size_t)1 << 20)  // of a rank: it may run modules
-#define THREADS_MAX   1024               // ranks; more are fibers
+#define STACK_BYTES   ((size_t)1 << 20)  // stack of a rank that may run modules
+#define THREADS_MAX   1024               // limit on ranks as threads; more are fibers
 
 bool ls_program_has_ranks(const ls_scenario *scenario) {
     for (int i = 0; scenario->is_program && i < scenario->step_count; i++) {
@@ -70,8 +70,8 @@ const ls_fault *ls_program__faults(const ls_scenario *scenario, ls_arena *arena)
     return faults;
 }
 
-// What a rank's own failure is a sign of, where defects are injected: memory that was not there is
-// one only where it was to be missing.
+// The finding that a rank's failure implies under injected defects. Missing memory implies one only
+// if its absence was injected.
 static bool by_plan(const ls_scenario *scenario, int status) {
     bool missing_memory = false;
     for (int i = 0; i < scenario->fault_count; i++) {
@@ -109,16 +109,16 @@ static bool only_buffers(const ls_scenario *scenario) {
     return scenario->is_program && scenario->tensor_count == 0;
 }
 
-// Of buffers alone, what follows a mismatch does not depend on what is received.
+// With buffers only, the consequences of a mismatch do not depend on received data.
 static int lookahead_of(const ls_scenario *scenario) {
     int steps = scenario->step_count < LOOKAHEAD_MAX ? scenario->step_count : LOOKAHEAD_MAX;
     return only_buffers(scenario) ? steps : 0;
 }
 
-// A scenario means nothing but what it says: what a program may mean is looked for, too.
+// A scenario states its program's intent exactly; hints about the intent are off.
 #define STRICT "all,collective.redundant_reduce,buffer.uninitialised,value.*,replica.*"
 
-// Nothing can be touched while it is in flight, and no buffer needs pages of its own.
+// Nothing is accessed while in flight, so no buffer needs separate pages.
 #define IN_TURN ",-buffer.use_before_wait"
 
 static bool has_asynchronous(const ls_scenario *scenario) {
@@ -131,7 +131,7 @@ static bool has_asynchronous(const ls_scenario *scenario) {
     return false;
 }
 
-// Tables and tensors are checked by their values, NaN and sums of sums and all.
+// Tables and tensors are checked by their values, including NaN.
 static const char *checks_of(const ls_scenario *scenario, bool hashed) {
     if (!only_buffers(scenario)) {
         return STRICT ",-buffer.modified_in_flight,-value.*,-collective.redundant_reduce";
@@ -215,7 +215,7 @@ int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_ar
     }
     for (int i = 0; i < tries && !done && out->finding_count == 0 && status == LS_OK; i++) {
         ls_program_ranks_options each = *options;
-        each.sink = i == 0 ? options->sink : NULL;  // the values are the same under all schedules
+        each.sink = i == 0 ? options->sink : NULL;  // the values are equal under all schedules
         out->seed = scenario->seed + (uint64_t)i;
         status = run_once(out, scenario, arena, &each, order);
     }
@@ -224,8 +224,8 @@ int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_ar
 }
 
 // ---- The ranks of one process -------------------------------------------------------------------
-// As a failed check of this thread, which is how processes tell what they found. The site's file
-// can only be the scenario's.
+// Reports it as a failed check of this thread, as processes do. The site's file can only be the
+// scenario's.
 static int tell(const ls_finding *finding, const ls_scenario *scenario) {
     ls_check_failure failure = {.found = true, .id = finding->id, .file = ""};
     const char *line = strrchr(finding->where, ':');

@@ -1,5 +1,4 @@
-// Redistributes along the path that a step asks for, and lists what each redistribution of a
-// program takes.
+// Redistributes along a step's path, and lists the redistributions of a program.
 #include "runner/program/redistribute.h"
 
 #include <string.h>
@@ -24,7 +23,7 @@ static ls_placement placed(const ls_reshard_placement *planned) {
     return planned->kind == LS_RESHARD_PARTIAL ? LS_PARTIAL(planned->op) : LS_REPLICATE;
 }
 
-// Whether the planner knows such layouts: even cuts, one mesh dimension after another.
+// Whether the planner supports such layouts: even shards, one mesh dimension after another.
 static bool plannable(const ls_placements *placements) {
     for (int i = 0; placements != NULL && i < placements->count; i++) {
         const ls_placement *at = &placements->at[i];

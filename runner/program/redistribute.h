@@ -1,5 +1,5 @@
-// The redistributions of a program: the collectives that each takes along each path, and their cost
-// by PyTorch's model (planner/redistribute.h).
+// The redistributions of a program: the collectives of each along each path, and their cost by
+// PyTorch's model (planner/redistribute.h).
 #ifndef LS_RUNNER_PROGRAM_REDISTRIBUTE_H
 #define LS_RUNNER_PROGRAM_REDISTRIBUTE_H
 
@@ -13,21 +13,21 @@ typedef struct ls_redistribution {
     ls_dtype dtype;              //
     ls_placements from, to;      //
     ls_redistribute_path taken;  //
-    bool priced;  // else a layout has listed blocks, sizes, strides or turns: no plans
+    bool priced;  // false: a layout has listed blocks, sizes, strides or turns: no plans
     ls_reshard_plan plans[LS_PATH_COUNT];
     bool possible[LS_PATH_COUNT];  // DTensor makes no partial values of a shard
 } ls_redistribution;
 
 typedef struct ls_redistributions {
     ls_arena *arena;        // of `at`
-    ls_redistribution *at;  // [count] in the order in which they run
+    ls_redistribution *at;  // [count] in execution order
     int count, room;
 } ls_redistributions;
 
 struct ls_program;
-// Redistributes `in`, named `tensor`, as the step says, and lists it where the execution asks for
-// that. *out is the caller's to free. Errors: as ls_tensor_redistribute; LS_ERR_UNSUPPORTED: the
-// step's path cannot be taken.
+// Redistributes `in`, named `tensor`, as the step says, and lists it if the execution requests it.
+// The caller frees *out. Errors: as ls_tensor_redistribute; LS_ERR_UNSUPPORTED: the step's path is
+// not possible.
 int ls_program__redistribute(ls_local_tensor **out, struct ls_program *program,
                              const ls_scenario_step *step, const char *tensor,
                              const ls_local_tensor *in, const ls_placements *to);

@@ -1,5 +1,5 @@
-// The ranks that one process holds: executes the scenario, in a process that the runner started for
-// a real run or in the simulator, and writes this process's part of the recording.
+// Executes the scenario for the ranks of one process, in a process of a real run or in the
+// simulator, and writes this process's part of the recording.
 #include "runner/program/run_rank.h"
 
 #include "base/file.h"
@@ -23,7 +23,7 @@ int ls_run_rank(const ls_rank_run *run, ls_arena *arena, ls_finding *finding, bo
     char *text = NULL;
     size_t bytes = 0;
     *found = false;
-    // For the manifest: a recording says what it was made from.
+    // The manifest of a recording names its source.
     int status = ls_file_read(&text, &bytes, arena, scenario->file, LS_SCENARIO_BYTES_MAX);
     const ls_recording_info info = {
         .name = scenario->name,

@@ -1,4 +1,4 @@
-// A scenario's tables, their plan and training, and what each step feeds in. See tables.h.
+// A scenario's tables, their plan and training, and the inputs of each step. See tables.h.
 #include "runner/program/tables.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *
     bool updates = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     for (int t = 0; t < scenario->table_count; t++) {
         out->tables[t] = ls_scenario_table_config(scenario, t);
-        // Without an update none is asked for, and the one without a state will do.
+        // Without an update, an optimizer without a state is enough.
         optimizers[t] = updates ? *ls_scenario_optimizer_of(scenario, t)
                                 : ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
     }

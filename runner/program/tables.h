@@ -1,5 +1,5 @@
-// Shared by the files that execute scenarios with tables: the tables and their plan as the module
-// and its oracle take them, and what each step feeds in. Private to the runner.
+// Shared by the files that execute scenarios with tables: the tables and their plan in the form of
+// the module and its oracle, and the inputs of each step. Private to the runner.
 #ifndef LS_RUNNER_PROGRAM_TABLES_H
 #define LS_RUNNER_PROGRAM_TABLES_H
 
@@ -17,13 +17,13 @@ typedef struct ls_tables {
     const ls_scenario *scenario;
     ls_table *tables;  // [table_count]
     ls_plan plan;
-    ls_training training;  // where the steps have a backward
+    ls_training training;  // if the steps have a backward
 } ls_tables;
 
 // In `arena`. plan NULL: the scenario's own.
 int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *plan,
                     ls_arena *arena);
-// What `ranks` [count] (NULL: 0, 1, ...) are fed in a step; free it, also after an error.
+// The inputs of `ranks` [count] (NULL: 0, 1, ...) in a step; free it, also after an error.
 int ls_tables__feed(ls_tables_feed *out, const ls_tables *tables, int step, const int *ranks,
                     int count);
 void ls_tables__feed_free(ls_tables_feed *feed);

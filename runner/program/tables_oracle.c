@@ -1,5 +1,5 @@
-// The oracles of a scenario with tables: one for each training step, each of which begins with what
-// the one before it expects the update to leave. See execute.h.
+// The oracles of a scenario with tables: one for each training step. Each starts from the weights
+// that the one before expects after its update. See execute.h.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,11 @@ struct ls_scenario_oracle {
     int step_count;
     ls_tables_feed *feeds;        // [step_count]
     ls_oracle **steps;            // [step_count]
-    ls_checkpoint *checkpoint;    // that the first step starts from; NULL: none
+    ls_checkpoint *checkpoint;    // of the first step; NULL: none
     ls_checkpoint_place *places;  // [tables] in it
 };
 
-// Numbers of one row as the checkpoint has them.
+// The values of one row in the checkpoint.
 static int checkpoint_row(const ls_scenario_oracle *made, int table, int array, ls_plan_shard block,
                           double *out) {
     const ls_checkpoint_place *place = &made->places[table];

@@ -57,7 +57,7 @@ static bool make_room(ls_tally *tally) {
     return true;
 }
 
-// The step that stands at a line, or one of its exceptions; NULL: the run's own call.
+// The step at a line, or one of its exceptions; NULL: the run's own call.
 static const char *step_at(const ls_scenario *scenario, int line) {
     const char *name = NULL;
     for (int i = 0; i < scenario->step_count; i++) {
@@ -67,7 +67,7 @@ static const char *step_at(const ls_scenario *scenario, int line) {
     return name;
 }
 
-// A new row behind those of lines up to its own.
+// A new row after those of smaller lines.
 static ls_call_row *add_row(ls_tally *tally, const ls_call *call) {
     const ls_call_row made = {
         .call = ls_kind_name(call->kind),
@@ -110,7 +110,7 @@ static void count_bytes(uint64_t *sent, uint64_t *larger, const ls_call *call) {
     size_t send = 0, recv = 0;
     if (ls_call_send_elements(&send, call) != LS_OK ||
         ls_call_recv_elements(&recv, call) != LS_OK) {
-        send = recv = 0;  // it has met, so its sizes are sound
+        send = recv = 0;  // it has matched, so its sizes are valid
     }
     *sent = send * ls_dtype_bytes(call->dtype);
     *larger = (send > recv ? send : recv) * ls_dtype_bytes(call->dtype);

@@ -1,5 +1,5 @@
-// A program's tensors by their names: those it starts with, and what its steps make of them; every
-// step emits the shards that its result has on each rank.
+// A program's tensors by name: the initial ones, and the results of its steps. Every step outputs
+// the shards of its result on each rank.
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ int ls_program__tensor(ls_program_tensor **out, const ls_program *program, const
     return LS_OK;
 }
 
-// Takes the tensor over; a name's earlier tensor is freed.
+// Takes ownership; frees a name's earlier tensor.
 static void store(ls_program *program, const char *name, ls_local_tensor *tensor,
                   const ls_known *known) {
     ls_program_tensor *entry = find(program, name);
@@ -74,7 +74,7 @@ static int expect_shard(const ls_program *program, const ls_scenario_step *step,
                  : LS_OK;
 }
 
-// Every rank's shards as stage outputs "shard" or, where a rank has several, "shard[i]".
+// Outputs every rank's shards as "shard" or, if a rank has several, "shard[i]".
 static int emit_shards(const ls_program *program, const ls_scenario_step *step,
                        const ls_program_tensor *entry, bool reduces) {
     const ls_local_tensor *tensor = entry->tensor;
@@ -136,7 +136,7 @@ static int create_from_blocks(ls_local_tensor **out, ls_program *program,
     return LS_OK;
 }
 
-// Which part of partial values a rank has: its coordinates in the partial dimensions, counted.
+// The index of a rank's part of partial values: its coordinates in the partial dimensions.
 static int part_of(const ls_scenario_tensor *tensor, const ls_mesh *mesh, int rank) {
     int at[LS_MESH_DIMS_MAX], part = 0;
     ls_mesh_coordinates(at, mesh, rank);
@@ -147,7 +147,7 @@ static int part_of(const ls_scenario_tensor *tensor, const ls_mesh *mesh, int ra
     return part;
 }
 
-// Every part with values of its own. `full` is overwritten.
+// Partial values that differ by rank. `full` is overwritten.
 static int create_parts(ls_local_tensor **out, ls_known *known, ls_program *program,
                         const ls_scenario_tensor *tensor, void *full) {
     const ls_block all = {.offset.ndim = tensor->shape.ndim, .size = tensor->shape};
@@ -200,7 +200,7 @@ static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) 
     }
     store(program, tensor->name, made, &known);
     find(program, tensor->name)->blocks = tensor->has_placements ? NULL : tensor;
-    // The shards that a program starts with are a stage of their own.
+    // The initial shards of a program are a separate stage.
     const ls_scenario_step start = {.name = ls_scenario_start_stage(program->scenario)};
     return emit_shards(program, &start, find(program, tensor->name), false);
 }
@@ -217,8 +217,8 @@ int ls_program__create_tensors(ls_program *program) {
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
-// Where replicas are checked: that those of a tensor agree, before a step uses it and after one has
-// made it.
+// If replicas are checked: compares those of a tensor before a step uses it and after one has
+// computed it.
 int ls_program__check_replicas(const ls_program *program, const ls_scenario_step *step,
                                const char *name) {
     const ls_program_tensor *entry = name != NULL ? find(program, name) : NULL;
@@ -232,7 +232,7 @@ int ls_program__check_replicas(const ls_program *program, const ls_scenario_step
     return LS_OK;
 }
 
-// The operands of a step: in [count], and what is known of them.
+// The operands of a step: in [count], with their expected values.
 typedef struct operands {
     const ls_local_tensor **in;
     ls_known_tensor *known;
@@ -263,8 +263,8 @@ static int find_operands(operands *out, const ls_program *program, const ls_scen
     return LS_OK;
 }
 
-// Redistributes the operands that the kind wants elsewhere: brought [count], NULL for those that
-// stay, to be freed. *sums: partial values were reduced.
+// Redistributes the operands as the kind requires: brought [count], NULL for those that stay; the
+// caller frees them. *sums: partial values were reduced.
 static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *program,
                           const ls_scenario_step *step, operands *of) {
     const ls_step_type *type = step->type;
@@ -297,7 +297,7 @@ static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *pro
     return LS_OK;
 }
 
-// Where the program asks for what cannot be: a finding at the step.
+// A finding at the step, if the program asks for something impossible.
 static void note_refused(const ls_program *program, const ls_scenario_step *step, int status) {
     bool refused = status == LS_ERR_MISMATCH || status == LS_ERR_INVALID ||
                    status == LS_ERR_UNSUPPORTED || status == LS_ERR_LIMIT;
@@ -311,7 +311,8 @@ static void note_refused(const ls_program *program, const ls_scenario_step *step
     }
 }
 
-// What an operand that the step changed in place must be now; its shards are of the stage, too.
+// The expected value of an operand that the step changed in place; its shards are in the stage,
+// too.
 static int change_operand(ls_program *program, const ls_scenario_step *step, operands *of) {
     const ls_step_type *type = step->type;
     ls_step_operand operand;
@@ -383,7 +384,7 @@ int ls_program__as_excepted(ls_program *program, const ls_scenario_step *step,
         own.fold.count = except->count;
     }
     const ls_execution *execution = program->execution;
-    ls_execution silent = *execution;  // what the last one leaves counts
+    ls_execution silent = *execution;  // the last one is judged
     silent.sink = NULL;
     int times = except->repeat ? 2 : 1, status = LS_OK;
     if (except->skip) {

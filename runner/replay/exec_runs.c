@@ -12,8 +12,8 @@
 // A rank's part in a call.
 typedef struct part {
     json_int_t rank, number;
-    const char *sequence;  // whose order is the program's: "" of the first thread's calls; of
-                           // other threads' the communicator
+    const char *sequence;  // the sequence that has the program's order: "" for the first thread's
+                           // calls; for other threads the communicator
     const json_t *entry, *member;
     bool any;  // a receive from any rank, which may differ in correct programs
 } part;
@@ -24,7 +24,7 @@ typedef struct recorded {
     size_t count;
 } recorded;
 
-// Parts of the two runs in the same place; one is NULL where its run has no such call.
+// Parts at the same place of both runs; NULL if a run has no such call.
 typedef struct pair {
     const part *first, *second;
 } pair;
@@ -36,7 +36,7 @@ typedef struct comparison {
     size_t pair_count;
     uint64_t compared, by_bytes, followed, any, summed;
     const part *followed_first;
-    pair parted, other_data, wrong;  // the first of each; .first and .second are NULL: none
+    pair parted, other_data, wrong;  // the first of each; .first and .second NULL: none
 } comparison;
 
 // ---- Reading ------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ static const part *part_at(const recorded *run, size_t at) {
     return at < run->count ? &run->parts[at] : NULL;
 }
 
-// Skips receives from any rank, whose order is not the program's.
+// Skips receives from any rank, whose order is not determined.
 static size_t skip_any(comparison *c, const recorded *run, size_t at) {
     while (at < run->count && run->parts[at].any) {
         if (run == &c->run[0]) {
@@ -157,7 +157,7 @@ static size_t skip_sequence(const recorded *run, size_t at, const part *of) {
     return at;
 }
 
-// Pairs the calls of each sequence, up to where the runs part.
+// Pairs the calls of each sequence, up to the first that differs.
 static int pair_calls(comparison *c) {
     c->pairs = calloc(c->run[0].count + 1, sizeof *c->pairs);
     LS_TRY(c->pairs != NULL ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory"));
@@ -205,7 +205,7 @@ static bool is_sum(const json_t *entry) {
     return json_object_get(entry, "op") != NULL;
 }
 
-// What was received, of a call that is not replayed: of the same data the same.
+// The received data of a call that is not replayed: equal inputs give equal data.
 static void compare_received(comparison *c, const pair *at) {
     if (json_object_get(at->second->entry, "file") != NULL) {
         return;
@@ -226,7 +226,7 @@ static bool has_side(const part *of, const char *side) {
 
 static void compare_data(comparison *c) {
     json_int_t rank = -1;
-    bool same = true;  // all that the rank has received so far
+    bool same = true;  // all data that the rank has received so far
     for (size_t p = 0; p < c->pair_count; p++) {
         const pair *at = &c->pairs[p];
         same = same || at->first->rank != rank;
@@ -274,7 +274,7 @@ static void describe(ls_text *out, const part *of) {
     if (message || ls_collective_has_data(ls_collective_of(kind))) {
         json_int_t count = json_integer_value(json_object_get(entry, "count"));
         ls_text_puts(out, " of ");
-        if (count > 0) {  // else it has none, or counts for each rank
+        if (count > 0) {  // else it has no count, or one for each rank
             ls_text_printf(out, "%lld ", count);
         }
         ls_text_puts(out, text_of(entry, "dtype"));

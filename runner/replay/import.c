@@ -1,5 +1,5 @@
-// Replaying a folder of others' results: finds who reads it, makes a case of each result, and tells
-// what nothing reads. See import.h.
+// Replays a folder of another system's results: selects the importer, makes a case of each result,
+// and reports files without an importer. See import.h.
 #include "runner/replay/import_internal.h"
 
 #include <dirent.h>
@@ -75,7 +75,7 @@ static int import_result(ls_importing *state, const ls_importer *importer, const
     return status;
 }
 
-// Every result that a file names.
+// Every result that a file lists.
 static int import_list(ls_importing *state, const ls_importer *importer, const char *path,
                        const json_t *root) {
     const json_t *list =
@@ -180,7 +180,7 @@ static bool lists_results(const char *name) {
     return false;
 }
 
-// Whether it is a result that nothing names. Beside a manifest of results lists are results, too.
+// Whether it is a result that no file lists. Beside a manifest of results, lists are results, too.
 static bool is_unnamed(const ls_importing *state, const char *name, bool manifest) {
     bool result = ends_in(name, ".bin") || ends_in(name, ".safetensors") ||
                   (manifest && ends_in(name, ".json") && !lists_results(name));
@@ -209,7 +209,7 @@ static int tell_unnamed(ls_importing *state, struct dirent **entries, int count,
     return state->rest.case_count > 0 ? add_case(state, NULL, &state->rest.cases[0]) : LS_OK;
 }
 
-// Reads a file that may name results. *recording: it is the manifest of one.
+// Reads a file that may list results. *recording: it is the manifest of one.
 static int import_file(ls_importing *state, const char *name, bool *recording) {
     const char *path = ls_arena_printf(state->results->arena, "%s/%s", state->dir, name);
     const ls_importer *importer = NULL;

@@ -1,5 +1,5 @@
-// Reading DTensor's shards: for each mesh, size and placements, what every rank has of
-// arange(size), which is cut, scattered and redistributed to them here, and gathered again.
+// Imports DTensor's shards: for each mesh, size and placements, every rank's part of arange(size).
+// The scenario shards, scatters and redistributes the tensor, and gathers it again.
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static int emit(const ls_stage_sink *sink, const char *stage, const char *tensor
     return sink->emit(sink->arg, &output);
 }
 
-// A rank's [shape, values], which every way must come to.
+// A rank's [shape, values], which every way must give.
 static int read_shard(const ls_stage_sink *sink, const json_t *local, int rank) {
     const json_t *values = json_array_get(local, 1);
     ls_shape shape = {0};
@@ -85,7 +85,7 @@ static int read_shard(const ls_stage_sink *sink, const json_t *local, int rank) 
     return status;
 }
 
-// Where torch did not get the whole back from its shards it gave none.
+// If torch could not gather the whole from its shards, there is no result.
 static int emit_whole(const ls_stage_sink *sink, const dtensor_result *r) {
     const json_t *back = json_object_get(r->entry, "full_ok");
     const ls_shape none = {.ndim = 1};

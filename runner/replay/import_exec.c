@@ -1,9 +1,9 @@
-// Reading what `lockstep exec --record DIR` kept with --payload or --hash: each collective of a job
-// with what its members sent and received, the one that moved it.
+// Imports recordings of `lockstep exec --record DIR` with --payload or --hash: each collective with
+// the sent and received data of its members, and the collective that moves it.
 //
-// A collective that only moves data moves the hashes of its blocks alike, so hashes are a call's
-// data like any other; those of an all_reduce must agree, as if its first member had sent its own
-// to all. What another sum should be is not seen from hashes.
+// A collective that only moves data moves the hashes of its blocks alike, so hashes are data like
+// any other. For an all_reduce the results' hashes must agree, as if its first member had broadcast
+// its own. Hashes cannot show the correct result of a sum.
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct exec_result {
     int64_t count, root;
     int members;
     bool hashed;
-    const char *tensor;  // with what is sent
+    const char *tensor;  // with the sent data
 } exec_result;
 
 static bool recognise(const json_t *root) {
@@ -103,7 +103,8 @@ static int read_entry(exec_result *r, const ls_import *import, const json_t *ent
 }
 
 // ---- Its file -----------------------------------------------------------------------------------
-// Elements of a member's side, or their hashes: one of each block, of a sum's whole side one.
+// Elements of a member's side, or their hashes: one for each block, or one for the whole side of a
+// sum.
 static int due_to(size_t *out, const exec_result *r, const ls_side *side, int member) {
     bool blocks =
         side->form == LS_SIDE_BLOCKS && !(r->hashed && ls_collective_of(r->kind)->reduces);
@@ -115,7 +116,7 @@ static int due_to(size_t *out, const exec_result *r, const ls_side *side, int me
     return ls_size_mul(out, r->hashed ? 1 : (size_t)r->count, blocks_of);
 }
 
-// A tensor must be what the call's kind gives a side; of a shape without elements there is none.
+// A tensor must have the size of the kind's side; an empty shape has none.
 static int check_tensor(const exec_result *r, const ls_import *import, const ls_safetensors *file,
                         const char *name, const ls_shape *shape) {
     const ls_safetensor *tensor = ls_safetensors_find(file, name);
@@ -152,7 +153,7 @@ static bool is_known(const exec_result *r, const char *name) {
     return known;
 }
 
-// What all send, and what each member receives; nothing else.
+// The sent data of all members, and the expected data of each; nothing else.
 static int check_tensors(const exec_result *r, const ls_import *import,
                          const ls_safetensors *file) {
     const ls_collective *collective = ls_collective_of(r->kind);
@@ -264,7 +265,7 @@ static int write_scenario(ls_text *out, const exec_result *r, const ls_import *i
     return LS_OK;
 }
 
-// The call that moves the hashes of this one.
+// The collective that moves the hashes of this one.
 static void move_hashes(exec_result *r) {
     if (r->kind == LS_ALL_REDUCE) {
         r->kind = LS_BROADCAST;
@@ -275,7 +276,7 @@ static void move_hashes(exec_result *r) {
     r->count = 1;
 }
 
-// The place without its folders: names of stages have no slashes.
+// The place without folders: stage names have no slashes.
 static const char *place_of(const json_t *entry) {
     const char *where = text_of(entry, "where"), *slash = strrchr(where, '/');
     return slash != NULL ? slash + 1 : where;

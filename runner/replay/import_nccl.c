@@ -1,5 +1,5 @@
-// Reading what NCCL returned: a list of collectives, each with its result in a file, whose inputs
-// are SplitMix64's of a seed.
+// Imports NCCL's results: a list of collectives, each with its result in a file. The inputs are
+// SplitMix64 numbers of a seed.
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ typedef struct nccl_result {
     bool pinned, symmetric, scatters;
     int64_t count;
     uint64_t seed;
-    size_t elements;  // in the file: of one rank, or of all where each has a block
+    size_t elements;  // in the file: of one rank, or of all if each has a block
     ls_arena *arena;
     const char *name;  // of the stage
 } nccl_result;
@@ -37,7 +37,7 @@ static const char *text_of(const json_t *entry, const char *key) {
     return json_string_value(json_object_get(entry, key));
 }
 
-// An integer that may be left out or null.
+// An optional integer, or null.
 static bool optional(int64_t *out, const json_t *entry, const char *key, int64_t least,
                      int64_t most) {
     const json_t *value = json_object_get(entry, key);
@@ -115,7 +115,7 @@ static int check_size(nccl_result *r, const ls_import *import) {
     return LS_OK;
 }
 
-// All ranks had the result of an all_reduce: it is compared with the first one's.
+// All ranks had the same result of an all_reduce: the file has the first one's.
 static int read_result(void *arg, const ls_stage_sink *sink) {
     const nccl_result *r = arg;
     char *data = NULL;
@@ -144,7 +144,7 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
 }
 
 // ---- Scenario -----------------------------------------------------------------------------------
-// A symmetric-memory kernel's channels are its blocks, and always recorded.
+// A symmetric-memory kernel's channels are its blocks; they are always recorded.
 static const char *order_of(const nccl_result *r) {
     if (r->symmetric) {
         return ls_arena_printf(r->arena, "symmetric:kernel=%s,blocks=%d", r->protocol,
@@ -226,7 +226,7 @@ static int import(ls_import *import, const json_t *entry) {
                                           .channels = r.pinned || r.symmetric ? 0 : r.channels}});
 }
 
-// env is what the run was started with; what came of it stands in the other keys.
+// env is the environment of the run; the other keys have its effects.
 static const char *const keys[] = {
     "file", "world", "op",       "dtype", "reduce",  "count",           "seed", "env", "nccl",
     "algo", "proto", "channels", "note",  "factors", "pinned_channels", NULL};

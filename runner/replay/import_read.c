@@ -37,7 +37,7 @@ int ls_import__not_replayed(const ls_importing *state, ls_results *to, const cha
     return ls_results_add(to, &result);
 }
 
-// An array in an arena with room for one more.
+// Makes room for one more element of an array in an arena.
 void *ls_import__room(ls_arena *arena, const void *array, size_t count, size_t *room, size_t size) {
     if (count < *room) {
         return (void *)(uintptr_t)array;
@@ -116,7 +116,7 @@ static int parse(ls_scenario **out, const char *path, const ls_text *text) {
     return status;
 }
 
-// Room for `count` more stages of the case.
+// Makes room for `count` more stages of the case.
 static int make_room(ls_import *import, int count) {
     ls_case_result *to = import->state->result;
     ls_stage_result *stages =
@@ -139,8 +139,8 @@ int ls_import_stage(ls_import *import, const ls_stage_result *stage) {
     return stage->class_ == LS_CLASS_WRONG && stage->divergence == NULL ? LS_ERR_MEMORY : LS_OK;
 }
 
-// Adds what a run came to: the stages that were compared with the other system's, and of the oracle
-// those that fail, or differ by design.
+// Adds a run's outcome: the stages that were compared with the other system's, and the oracle's
+// stages that fail or differ by design.
 static int add_stages(ls_import *import, const ls_import_run *run, const ls_case_result *of) {
     ls_case_result *to = import->state->result;
     LS_TRY(make_room(import, of->stage_count + 1));

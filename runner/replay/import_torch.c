@@ -1,6 +1,6 @@
-// Reading what torch returned for embedding and embedding_bag: the same weights and ids through
-// sharded modules, under every sharding type on several worlds. Its training is in
-// import_torch_train.c, quantised rows in import_torch_quantised.c.
+// Imports torch's results of embedding and embedding_bag: the same weights and ids through sharded
+// modules, with every sharding type on several worlds. import_torch_train.c has training,
+// import_torch_quantised.c quantised rows.
 #include <string.h>
 
 #include "planner/plan.h"
@@ -50,7 +50,7 @@ static int find(const ls_safetensor **out, const lookup *l, const char *name, ls
     return ls_torch__find(out, l->file, name, dtype);
 }
 
-// Bags of an embedding_bag call: offsets with or without the last, which the lengths must repeat.
+// Bags of an embedding_bag call: offsets with or without the last one; the lengths must agree.
 static int read_bags(lookup *l, ls_arena *arena) {
     bool include_last = json_is_true(json_object_get(l->args, "include_last_offset"));
     const ls_safetensor *offsets = NULL, *lengths = ls_safetensors_find(l->file, "lengths");
@@ -84,7 +84,7 @@ static int read_bags(lookup *l, ls_arena *arena) {
 }
 
 // Samples of an embedding call: the first dimension of ids. Without ids there is nothing to look
-// up, however many samples the shape speaks of.
+// up, whatever number of samples the shape gives.
 static int make_samples(lookup *l, ls_arena *arena) {
     int64_t ids = (int64_t)l->ids->count;
     l->batch = 0;
@@ -99,7 +99,7 @@ static int make_samples(lookup *l, ls_arena *arena) {
     return LS_OK;
 }
 
-// What stands for each id: of a bag's weights, and without bags of the output's rows.
+// The value of each id: the bag's weight, or without bags the output's row.
 static int check_shapes(const lookup *l) {
     const ls_safetensor *tensor = NULL;
     ls_shape ids = ls_torch__shape(l->ids), weight = ls_torch__shape(l->weight), output = ids;
@@ -146,7 +146,7 @@ static int read_output(void *arg, const ls_stage_sink *sink) {
         for (int64_t b = sample; b < sample + batch; b++) {
             rows += l->bag ? 1 : l->lengths[b];
         }
-        // torch multiplies a bag's sum by 1/n, which is rounded before.
+        // torch multiplies a bag's sum by the rounded 1/n.
         const ls_stage_output output = {.stage = "output_dist",
                                         .table = "weight",
                                         .feature = "ids",
@@ -177,14 +177,14 @@ static int run_sharded(ls_import *import, lookup *l, ls_sharding sharding, int r
 
 // ---- Results that nothing replays ---------------------------------------------------------------
 static int tell_rest(ls_import *import, const lookup *l) {
-    // Other arguments than these may change the output; sparse says how gradients are kept.
+    // Other arguments may change the output; sparse is the form of the gradients.
     static const char *const args[] = {
         "padding_idx",        "max_norm", "norm_type",           "sparse",
         "scale_grad_by_freq", "mode",     "include_last_offset", NULL};
     static const char *const tensors[] = {
         "weight",      "output",  "ids",     "weight_after",       "grad_output",
         "grad_weight", "offsets", "lengths", "per_sample_weights", "grad_per_sample_weights"};
-    const size_t alone = 6;  // those of a plain embedding
+    const size_t alone = 6;  // the arguments of a plain embedding
     ls_import_unknown_keys(&import->unknown, l->args, args);
     for (size_t i = 0; i < ls_safetensors_count(l->file); i++) {
         const char *name = ls_safetensors_at(l->file, i)->name;

@@ -1,5 +1,6 @@
-// Reading quantised rows: the bytes that torch packed of some weights, and what it made of those
-// bytes. There is no scenario to run: both must be equal, for the formulas leave nothing open.
+// Imports quantised rows: the bytes that torch packed from weights, and the values that it
+// unpacked. There is no scenario to run: both must be equal, since the formulas allow only one
+// result.
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ typedef struct quantised {
     size_t rows, dim;
 } quantised;
 
-// *out: the matrix of `dtype` that the file has under this name.
+// *out: the matrix of `dtype` with this name in the file.
 static int read(void *out, size_t *rows, size_t *columns, const quantised *q, const char *name,
                 ls_dtype dtype) {
     const ls_safetensor *tensor = ls_safetensors_find(q->file, name);
@@ -84,7 +85,7 @@ static int judge_bytes(const quantised *q, const layout *l, const unsigned char 
     return ls_import_stage(q->import, &stage);
 }
 
-// What torch's own bytes are worth.
+// The values of torch's own bytes.
 static int judge_values(const quantised *q, const layout *l, const unsigned char *rows) {
     float *torch = NULL;
     LS_TRY(read_like(&torch, q, l->dequantised, LS_F32, q->dim));
@@ -113,7 +114,8 @@ static int judge_layout(const quantised *q, const layout *l) {
     return ls_safetensors_find(q->file, l->dequantised) != NULL ? judge_values(q, l, torch) : LS_OK;
 }
 
-// What of the file and the arguments nothing here reads: values without their rows, too.
+// The parts of the file and the arguments that nothing here reads, including values without their
+// rows.
 static void note_unknown(ls_import *import, const ls_safetensors *file, const json_t *args) {
     static const char *const none[] = {NULL};
     ls_import_unknown_keys(&import->unknown, args, none);

@@ -1,4 +1,4 @@
-// Training of torch: the weights that a lookup leaves, gradients, and steps of optimizers.
+// Imports training of torch: the weights after a lookup, gradients, and optimizer steps.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ static int read_like_weight(float **out, const ls_torch_lookup *l, const char *n
 }
 
 // ---- Weights after a lookup ---------------------------------------------------------------------
-// The rows that were looked up, and all others: two tables of the same weights, and a lookup of
-// each of their rows alone.
+// The rows that were looked up and all others: two tables with the same weights, each with a lookup
+// of only those rows.
 typedef struct rows_after {
     const ls_torch_lookup *lookup;
     ls_arena *arena;
@@ -33,8 +33,8 @@ typedef struct rows_after {
 
 static const char *const after_names[2] = {"looked_up", "others"};
 
-// torch takes a row's norm in f32, in some order: powers, sums and a root, which are rounded where
-// ours are not. An error of the sum is divided by p in its root.
+// torch computes a row's norm in f32 in some order: its powers, sums and root are rounded where
+// ours are not. The root divides the sum's error by p.
 static int norm_roundings(const ls_torch_lookup *l) {
     double sums = ((double)l->weight->dim[1] + 1) / l->norm_type;
     return l->renormalised ? (int)fmin(ceil(sums) + 2, 1e6) : 0;
@@ -140,9 +140,8 @@ static int read_gradients(void *arg, const ls_stage_sink *sink) {
         output.field = "gradients";
         output.shape = LS_SHAPE(l->weight->dim[0], l->weight->dim[1]);
         output.data = given->weight;
-        // Of a mean torch multiplies each gradient by 1/n, which is rounded before. The sum's last
-        // rounding is of the sum itself, not of all that was added up, and so makes room for one
-        // more of each term but one of the result.
+        // For a mean torch multiplies each gradient by the rounded 1/n. The sum's last rounding is
+        // of the sum, not of its terms, and leaves room for one more rounding of each term but one.
         output.roundings = strcmp(ls_torch__mode(l), "mean") == 0 ? 1 : 0;
         LS_TRY(sink->emit(sink->arg, &output));
     }
@@ -226,7 +225,7 @@ static int read_steps(void *arg, const ls_stage_sink *sink) {
     return LS_OK;
 }
 
-// torch.optim's own defaults, which are those of the dense form but for these.
+// torch.optim's defaults, which are those of the dense form except for these.
 static int write_optimizer(ls_text *out, const json_t *args) {
     static const char *const keys[][2] = {{"lr", "lr"},
                                           {"eps", "eps"},
@@ -266,7 +265,7 @@ static int write_optimizer(ls_text *out, const json_t *args) {
     return LS_OK;
 }
 
-// Every row is looked up once, so that the gradients of the outputs are those of the weights.
+// Every row is looked up once, so the gradients of the outputs are those of the weights.
 static int write_steps(ls_text *out, const ls_import *import, const trained *t,
                        const json_t *args) {
     ls_text_puts(out, "lockstep: 1\nname: ");

@@ -1,6 +1,6 @@
-// Reading what TorchRec returned: trained EmbeddingBagCollections, with outputs, shards and
-// optimizer states after every step. The same tables, plan, batches and gradients make a scenario
-// of as many steps; the manifest's entry and the file's names are read in import_torchrec_entry.c.
+// Imports TorchRec's results: trained EmbeddingBagCollections, with outputs, shards and optimizer
+// states after every step. The same tables, plan, batches and gradients form a scenario with as
+// many steps. import_torchrec_entry.c reads the manifest's entry and the file's names.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ static void tell_rest(ls_import *import, const ls_torchrec *c) {
     }
 }
 
-// "row_wise, table_wise on 3 ranks": what the stages of a way are called; as it was: by the steps.
+// "row_wise, table_wise on 3 ranks": the name of a sharding's stages; for the recorded one: the
+// steps.
 static const char *name_way(const ls_torchrec_run *run, int way) {
     ls_text name = {0};
     for (int t = 0; t < run->of->table_count; t++) {

@@ -1,5 +1,5 @@
-// Shared by the files that read TorchRec's results: a trained collection as its file and the
-// manifest tell it, and how it is sharded when it is run again.
+// Shared by the importers of TorchRec's results: a trained collection from its file and manifest,
+// and the sharding of its repetition.
 #ifndef LS_RUNNER_REPLAY_IMPORT_TORCHREC_H
 #define LS_RUNNER_REPLAY_IMPORT_TORCHREC_H
 
@@ -16,7 +16,7 @@ typedef struct ls_torchrec_table {
     int64_t rows, dim;
     const char **features;  // [feature_count]
     int feature_count, first_feature;
-    // As TorchRec held it, by column, then row; data parallel: on every rank.
+    // TorchRec's shards, by column, then row; data parallel: on every rank.
     ls_plan_shard *shards;
     int shard_count;
 } ls_torchrec_table;
@@ -25,7 +25,7 @@ typedef struct ls_torchrec {
     const ls_safetensors *file;
     const char *name;  // of the file
     ls_arena *arena;
-    bool *used;  // [tensors of the file] read by something
+    bool *used;  // [tensors of the file] already used
     int world, steps;
     ls_optimizer_kind optimizer;
     double lr, eps;
@@ -33,28 +33,28 @@ typedef struct ls_torchrec {
     int64_t *batch;  // [world]
     ls_torchrec_table *tables;
     int table_count, feature_count;
-    int *order;     // [feature_count] the features as they stand in output and grad_output
-    int64_t width;  // of these
+    int *order;     // [feature_count] the features in the order of output and grad_output
+    int64_t width;  // of this order
 } ls_torchrec;
 
-// How it is run again: as TorchRec ran it, or cut otherwise.
+// The sharding of a repetition: TorchRec's own, or another.
 typedef struct ls_torchrec_run {
     const ls_torchrec *of;
-    int world;  // a rank more than there were has no samples
+    int world;  // an additional rank has no samples
     struct {
         ls_sharding sharding;
-        ls_plan_shard *shards;  // as a plan lists them
+        ls_plan_shard *shards;  // in the form of a plan
         int shard_count;
     } * tables;        // [table_count]
-    bool no_division;  // the gradients that are fed are those of TorchRec, divided by its world
+    bool no_division;  // the gradients are TorchRec's, divided by its world size
 } ls_torchrec_run;
 
-// *out: the data of a tensor of this shape and no other, in the arena; *count, which may be NULL:
-// its elements, of which there may be any number where the one dimension of `shape` is -1.
+// *out: the data of a tensor of exactly this shape, in the arena. *count (may be NULL): its
+// elements. The only dimension of `shape` may be -1: any number.
 int ls_torchrec__tensor(void *out, int64_t *count, const ls_torchrec *c, const char *name,
                         ls_dtype dtype, const ls_shape *shape);
 const ls_safetensor *ls_torchrec__find(const ls_torchrec *c, const char *name);
-// A keyed tensor of a step and rank, [batch, width], and where a feature's columns begin in it.
+// A keyed tensor of a step and rank, [batch, width], and the first column of a feature.
 int ls_torchrec__keyed(float **out, const ls_torchrec *c, int step, int rank, const char *what);
 int64_t ls_torchrec__column(const ls_torchrec *c, int feature);
 // The name of a feature (index over all tables), and its table.
@@ -65,13 +65,14 @@ void ls_torchrec__name(char out[LS_TORCHREC_NAME_BYTES], int step, int rank, con
 // import_torchrec_entry.c: reads the manifest's entry and the shards of the file. *skip: why it is
 // not replayed.
 int ls_torchrec__read(ls_torchrec *c, const json_t *entry, const char **skip);
-// import_torchrec_plan.c: as TorchRec ran it (way 0), or, where it is the same mathematics, tables
-// cut in other ways (1, 2, ...), the last of them on a rank more. *made: there is such a way.
+// import_torchrec_plan.c: TorchRec's sharding (way 0), or mathematically equal ones (1, 2, ...),
+// the last of them on one rank more. *made: the way exists.
 #define LS_TORCHREC_WAYS 4
 int ls_torchrec__plan(ls_torchrec_run *out, bool *made, const ls_torchrec *c, int way);
 // import_torchrec_scenario.c: the scenario of a run.
 int ls_torchrec__scenario(ls_text *out, const ls_torchrec_run *run);
-// import_torchrec_gave.c: gives the sink what TorchRec returned, cut as the run is; arg is the run.
+// import_torchrec_gave.c: passes TorchRec's results to the sink, cut for the run's sharding; arg is
+// the run.
 int ls_torchrec__gave(void *arg, const ls_stage_sink *sink);
 
 #endif

@@ -1,4 +1,4 @@
-// Reading what the manifest and the names of tensors tell of a trained collection.
+// Reads a trained collection from the manifest and the names of tensors.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,7 @@ static int read_table(ls_torchrec *c, ls_torchrec_table *t, const json_t *entry)
     return read_features(c, t, entry);
 }
 
-// `keys`: the order of features in the keyed tensors; without it the tables'.
+// `keys`: the order of features in the keyed tensors; default: the tables' order.
 static int read_keys(ls_torchrec *c, const json_t *entry) {
     const json_t *keys = json_object_get(entry, "keys");
     const ls_torchrec_table *of = NULL;
@@ -199,7 +199,7 @@ static int by_place(const void *a, const void *b) {
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-// The place in the end of a name, "ROW_COL".
+// The block's place at the end of a name, "ROW_COL".
 static bool read_place(ls_plan_shard *out, const char *text) {
     char *end = NULL;
     out->row_offset = strtoll(text, &end, 10);

@@ -51,7 +51,7 @@ typedef struct whole {
     bool per_row;
 } whole;
 
-// The number of the column block that a shard of TorchRec's is of, by where it begins.
+// The index of the column block of a TorchRec shard, from its first column.
 static int block_of(const ls_torchrec_table *t, int64_t column) {
     int block = 0;
     for (int s = 1; s < t->shard_count && t->shards[s].column_offset <= column; s++) {
@@ -73,8 +73,8 @@ static void move(float *shard, const whole *w, const ls_torchrec_table *t, const
     }
 }
 
-// The name of a shard's tensor: the weights end in the place, a state with one number for each row
-// in the row among those of all column blocks, one after another.
+// The name of a shard's tensor. Weights end in the place. A state with one number for each row ends
+// in the row among those of all column blocks, one block after another.
 static void name_shard(char out[LS_TORCHREC_NAME_BYTES], const ls_torchrec_table *t,
                        const ls_plan_shard *s, int step, const ls_optimizer_state_traits *state) {
     char end[64];

@@ -1,5 +1,5 @@
-// How a trained collection is cut when it is run again: as TorchRec cut it, or otherwise where that
-// must give the same.
+// The sharding of a repeated collection: TorchRec's own, or another one that must give the same
+// result.
 #include "runner/replay/import_torchrec.h"
 
 static bool by_rows(ls_sharding sharding) {
@@ -11,7 +11,7 @@ static bool is_mean(const ls_torchrec_table *t) {
     return t->pooling[0] == 'm';
 }
 
-// A mean by rows divides the other tables once more, by what depends on how they are cut.
+// A row-wise mean divides the other tables again, by a factor that depends on their sharding.
 static bool has_mean_by_rows(const ls_torchrec *c) {
     bool has = false;
     for (int t = 0; t < c->table_count; t++) {
@@ -29,7 +29,7 @@ static bool keeps_state_by_row(const ls_torchrec *c) {
     return keeps;
 }
 
-// Whether a table cut by `to` is the same mathematics as TorchRec's.
+// Whether sharding a table by `to` is mathematically equal to TorchRec's.
 static bool may_become(const ls_torchrec *c, const ls_torchrec_table *t, ls_sharding to) {
     bool rows_change = by_rows(t->sharding) != by_rows(to);
     bool several_columns = t->shards[t->shard_count - 1].column_offset > 0;
@@ -91,7 +91,7 @@ int ls_torchrec__plan(ls_torchrec_run *out, bool *made, const ls_torchrec *c, in
         const ls_torchrec_table *from = &c->tables[t];
         ls_sharding to;
         bool other = choose(&to, c, from, way);
-        bool copies = to == LS_DATA_PARALLEL;  // on the rank more, too
+        bool copies = to == LS_DATA_PARALLEL;  // on the additional rank, too
         out->tables[t].sharding = to;
         out->tables[t].shards = from->shards;
         out->tables[t].shard_count = from->shard_count;
@@ -103,7 +103,8 @@ int ls_torchrec__plan(ls_torchrec_run *out, bool *made, const ls_torchrec *c, in
         }
         *made = *made || other;
     }
-    // What TorchRec divided by its ranks is divided here before it is fed: that must be exact.
+    // A value that TorchRec divided by its number of ranks is divided here before it is used; that
+    // must be exact.
     *made = *made && (!more_ranks || (c->world & (c->world - 1)) == 0);
     return LS_OK;
 }

@@ -6,7 +6,7 @@
 #include "runner/replay/import_torchrec.h"
 
 // ---- Tables -------------------------------------------------------------------------------------
-// Blocks as the run has them. Without a statement there, TorchRec's own cut holds.
+// The run's blocks. Without a plan for a table, TorchRec's own sharding applies.
 static int write_sharding(ls_text *out, const ls_torchrec_run *run, int index) {
     const ls_plan_shard *shards = run->tables[index].shards;
     int count = run->tables[index].shard_count;
@@ -74,7 +74,7 @@ static int write_table(ls_text *out, const ls_torchrec_run *run, int index) {
 }
 
 // ---- Batches ------------------------------------------------------------------------------------
-// What a rank has in a step: all features' lengths, ids and weights.
+// A rank's inputs in a step: all features' lengths, ids and weights.
 typedef struct batches {
     int64_t *lengths, *values;
     float *weights;
@@ -105,7 +105,7 @@ static int read_batches(batches *out, const ls_torchrec *c, int step, int rank) 
 
 typedef enum list_kind { LENGTHS, IDS, WEIGHTS } list_kind;
 
-// One list of a feature. of NULL: of a rank without samples.
+// One list of a feature. of NULL: a rank without samples.
 static void write_list(ls_text *out, const batches *of, int64_t batch, int feature,
                        list_kind kind) {
     int64_t first = 0, count = 0;
@@ -195,12 +195,12 @@ int ls_torchrec__scenario(ls_text *out, const ls_torchrec_run *run) {
     for (int t = 0; t < c->table_count; t++) {
         LS_TRY(write_table(out, run, t));
     }
-    // A defect of TorchRec 1.6, which changes nothing where there is no mean by rows.
+    // A defect of TorchRec 1.6; no effect without a row-wise mean.
     ls_text_puts(out, "torchrec_quirks: {row_wise_mean_divides_others: true}\n");
     LS_TRY(write_inputs(out, run));
     ls_text_printf(out, "steps: [forward, backward, update]\noptimizer: {type: %s, lr: %.17g",
                    ls_optimizer_about(c->optimizer)->name, c->lr);
-    if (ls_optimizer_reads(c->optimizer, "eps")) {  // FBGEMM is given one for all
+    if (ls_optimizer_reads(c->optimizer, "eps")) {  // FBGEMM gets one value for all
         ls_text_printf(out, ", eps: %.17g", c->eps);
     }
     ls_text_printf(out, "}\ntrain:\n  steps: %d\n  gradient_division: %s\n", c->steps,

@@ -1,4 +1,4 @@
-// Of what types the members of a result's arguments are.
+// The expected types of a result's arguments.
 #include "runner/replay/import.h"
 
 const char *ls_import_mistyped(const json_t *object, const ls_import_key *keys) {

@@ -1,4 +1,4 @@
-// Tensors of a result of torch: found, read, and written for a scenario.
+// Tensors of torch's results: lookup, reading, and writing into a scenario.
 
 #include "planner/plan.h"
 #include "runner/replay/import_torch.h"
@@ -54,7 +54,8 @@ void ls_torch__write_file(ls_text *out, const char *file, const char *tensor) {
     ls_text_printf(out, ", tensor: %s}", tensor);
 }
 
-// Blocks on as many ranks as there are columns, backwards, so that no rank has what it sends.
+// Blocks on as many ranks as there are columns, in reverse order, so that no rank holds the block
+// that it sends.
 static void write_sharding(ls_text *out, ls_sharding sharding, int ranks, int per_host,
                            int64_t dim) {
     int hosts = ranks / per_host;
@@ -124,7 +125,7 @@ static void write_inputs(ls_text *out, const ls_torch_lookup *l) {
     ls_text_puts(out, "\n");
 }
 
-// With max_norm torch looked up what it left of the weights.
+// With max_norm torch looked up the weights that it had scaled.
 void ls_torch__write_lookup(ls_text *out, ls_torch_lookup *l, ls_sharding sharding, int ranks) {
     int per_host = ranks == 4 ? 2 : ranks;
     const json_t *padding = json_object_get(l->args, "padding_idx");

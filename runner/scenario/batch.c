@@ -1,5 +1,5 @@
-// Turning a scenario's generators into batches: the lengths, ids and weights of every feature of a
-// rank in a step. See inputs.h.
+// Generates batches from a scenario: the lengths, ids and weights of every feature of a rank in a
+// step. See inputs.h.
 #include "runner/scenario/inputs.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "runner/scenario/zipf.h"
 
 #define IDS_MAX        (INT64_C(1) << 28)  // ids of one feature on one rank
-#define CHECK_BAGS_MAX (INT64_C(1) << 22)  // bags that a check before the run counts
+#define CHECK_BAGS_MAX (INT64_C(1) << 22)  // limit on the bags that a check before the run counts
 
 // ---- Integers: lengths and ids ------------------------------------------------------------------
 typedef struct ls_integers {
@@ -70,7 +70,7 @@ static int integers_init(ls_integers *out, const ls_scenario *scenario,
     return LS_OK;
 }
 
-// How many numbers the generator has in all; -1: as many as one likes.
+// The total of the generator's numbers; -1: unlimited.
 static int64_t available(const ls_integers *integers) {
     if (integers->kind == LS_GENERATOR_VALUES) {
         return integers->generator->value_count;
@@ -79,7 +79,7 @@ static int64_t available(const ls_integers *integers) {
 }
 
 // ---- Batches ------------------------------------------------------------------------------------
-// One feature of one rank, while it is made.
+// One feature of one rank under construction.
 typedef struct ls_feature_plan {
     const ls_scenario *scenario;
     const ls_scenario_feature *feature;
@@ -88,14 +88,14 @@ typedef struct ls_feature_plan {
     int64_t bags_before;                    // of lower ranks
     int64_t bags_all;                       // of all ranks
     int64_t samples_before, samples_all;    // likewise
-    bool lengths_stepped;                   // the list has those of all steps
+    bool lengths_stepped;                   // the list covers all steps
     int64_t ids_before, ids_here, ids_all;  // in the step
     int64_t ids_earlier;                    // in the steps before it
     int64_t ids_total;                      // in all steps
-    const ls_generator *wrong;              // what the last error is about; NULL: none of them
+    const ls_generator *wrong;              // the field at fault in the last error; NULL: none
 } ls_feature_plan;
 
-// The length of a bag in the step that the plan's lengths stand at.
+// The length of a bag in the step of the plan's lengths.
 static int length_at(int64_t *out, const ls_feature_plan *plan, int step, int rank, int64_t bag,
                      int64_t global) {
     int64_t earlier = plan->lengths_stepped ? step * plan->bags_all : 0;
@@ -107,7 +107,7 @@ static int length_at(int64_t *out, const ls_feature_plan *plan, int step, int ra
     return LS_OK;
 }
 
-// Ids of all ranks and steps are only counted where something is given for all in one list.
+// The ids of all ranks and steps are counted only if one list covers them all.
 static bool counts_all(const ls_scenario_feature *feature) {
     return feature->lengths.kind == LS_GENERATOR_FILE || feature->ids.kind == LS_GENERATOR_VALUES ||
            feature->ids.kind == LS_GENERATOR_FILE || feature->ids.kind == LS_GENERATOR_REUSE ||
@@ -158,8 +158,7 @@ static int count_ids(ls_feature_plan *plan) {
     return LS_OK;
 }
 
-// Whether a list of so many numbers has those of all steps, one after another; else it has one
-// step's and serves all.
+// Whether a list of this length has the numbers of all steps; else it has one step's and is reused.
 static bool is_stepped(const ls_feature_plan *plan, int64_t given) {
     return given == plan->ids_total && given != plan->ids_all;
 }
@@ -232,7 +231,7 @@ static int prepare(ls_feature_plan *plan) {
     return LS_OK;
 }
 
-// How many weights there are in all.
+// The total number of weights.
 static int open_weights(ls_numbers *numbers, bool *stepped, const ls_feature_plan *plan) {
     const ls_scenario *scenario = plan->scenario;
     const ls_generator *weights = &plan->feature->weights;
@@ -277,7 +276,7 @@ static int inverse_at(int64_t *out, const ls_feature_plan *plan, int64_t sample,
     return LS_OK;
 }
 
-// Of all steps, as given.
+// The number of given ids over all steps.
 static int check_inverse(const ls_feature_plan *plan) {
     int64_t batch = plan->scenario->inputs.batch.at[plan->rank], unused = 0;
     bool stepped = available(&plan->inverse) != plan->samples_all;
@@ -356,7 +355,7 @@ static int fill_feature(const ls_feature_plan *plan, int64_t *lengths, int64_t *
     return weights == NULL ? LS_OK : fill_weights(weights, plan);
 }
 
-// The arrays of all features, before they are handed over.
+// The arrays of all features, before they are assigned to the batch.
 typedef struct ls_batch {
     ls_feature_plan *plans;
     const char **keys;
@@ -364,7 +363,7 @@ typedef struct ls_batch {
     float *weights;
 } ls_batch;
 
-// Which bags the samples of a rank take: batch->strides [features] and inverse [features, samples].
+// The bags of the rank's samples: batch->strides [features] and inverse [features, samples].
 static int fill_inverse(ls_batch *batch, const ls_scenario *scenario, int step, int rank) {
     size_t features = (size_t)scenario->inputs.feature_count;
     int64_t samples = scenario->inputs.batch.at[rank];

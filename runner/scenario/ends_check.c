@@ -1,12 +1,11 @@
-// Checks the ends of a scenario for meaning: what it is compared with, what it injects, what it
-// expects.
+// Checks the meaning of a scenario's checks, faults and expectations.
 #include <stdio.h>
 #include <string.h>
 
 #include "runner/scenario/read.h"
 #include "runner/scenario/stage_names.h"
 
-#define CUT_NAMES_MAX 64  // names that "did you mean" looks at
+#define CUT_NAMES_MAX 64  // limit on names for "did you mean"
 
 static void check_table_name(ls_reader *reader, const ls_scenario *scenario, const ls_node *node,
                              const char *name) {
@@ -50,11 +49,11 @@ static bool is_table_stage(const ls_scenario *scenario, const char *name) {
            ls_scenario_runs(scenario, steps[stage]);
 }
 
-// An unused key of an outcome looks as if it were checked.
+// An unused key of an expectation would seem to be checked.
 static void check_expected_keys(ls_reader *reader, const ls_scenario_expect *expect) {
     static const struct {
         const char *key;
-        bool finding, cls;  // whether it is said of a finding, of a class
+        bool finding, cls;  // whether the key applies to a finding, to a class
     } keys[] = {{"ranks", true, false},   {"where", true, false}, {"also", true, false},
                 {"contains", true, true}, {"table", false, true}, {"feature", false, true},
                 {"sample", false, true},  {"stages", false, true}};
@@ -82,7 +81,7 @@ static bool is_stage(const ls_scenario *scenario, const char *name) {
     return known;
 }
 
-// Names in `expect:` of what there is: findings, stages.
+// Names in `expect:` must exist: findings, stages.
 static void check_expected_names(ls_reader *reader, const ls_scenario *scenario) {
     const ls_scenario_expect *expect = &scenario->expect;
     for (int i = 0; i < expect->stages.count; i++) {
@@ -93,7 +92,7 @@ static void check_expected_names(ls_reader *reader, const ls_scenario *scenario)
     }
 }
 
-// Faults of training are reported by the step, and need what they do wrong.
+// Faults of training are checked at the step, and need an operation that they can affect.
 static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
                                  const ls_scenario_fault *fault) {
     bool stale = fault->type == LS_FAULT_STALE_ROWS, has_norm = false;
@@ -116,8 +115,7 @@ static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
-// A key that the fault's type makes no use of would be a fault injected otherwise than it was
-// meant.
+// A key without effect on the fault's type would inject another fault than intended.
 static void check_fault(ls_reader *reader, const ls_scenario *scenario,
                         const ls_scenario_fault *fault) {
     bool counts = fault->type == LS_FAULT_WRONG_COUNT || fault->type == LS_FAULT_WRONG_SPLIT;

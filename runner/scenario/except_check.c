@@ -1,6 +1,6 @@
-// Checking what a program's ranks do differently (`except:`): each field must change what the step,
-// or the call that takes its place, does. A field that nothing honours would be a bug that is
-// injected in vain, and a test that passes for it.
+// Checks the exceptions of a program's ranks (`except:`): each field must change the step or the
+// call that replaces it. A field without effect would inject nothing, and a test could pass because
+// of that.
 #include <inttypes.h>
 
 #include "collectives/collectives.h"
@@ -20,7 +20,7 @@ static const struct {
 };
 #define KEY_COUNT (sizeof keys / sizeof *keys)
 
-// The parts of an exception that a call of this kind uses.
+// The parts of an exception that apply to a call of this kind.
 static unsigned of_kind(ls_kind kind) {
     const ls_collective *collective = ls_collective_of(kind);
     bool both = collective->send.form != LS_SIDE_NONE && collective->recv.form != LS_SIDE_NONE;
@@ -32,7 +32,7 @@ static unsigned of_kind(ls_kind kind) {
            (both ? LS_EXCEPT_OVERLAP : 0u);
 }
 
-// Steps on tensors make their calls themselves, with memory of their own.
+// Steps on tensors make their calls internally, on internal memory.
 static unsigned honoured(const ls_scenario_step *step, const ls_scenario_except *except) {
     const unsigned always = LS_EXCEPT_EXIT | LS_EXCEPT_SWAP;
     const unsigned own = always | step->type->excepts;
@@ -83,7 +83,7 @@ static bool contains(const ls_int_list *list, int64_t rank) {
     return false;
 }
 
-// Ranks that the exception never reaches: of no group, or those of an earlier exception.
+// Ranks that the exception never reaches: outside of the group, or covered by an earlier exception.
 static void check_reached(ls_reader *reader, const ls_scenario_step *step, int index,
                           unsigned fields) {
     const ls_scenario_except *except = &step->excepts[index];

@@ -1,4 +1,4 @@
-// Conditions of the features' inputs, as far as the file itself says it.
+// Checks of the features' inputs that need only the scenario file.
 #include <inttypes.h>
 
 #include "runner/scenario/read.h"
@@ -23,7 +23,7 @@ void ls_check__spread(ls_reader *reader, const ls_scenario *scenario, ls_int_lis
     }
 }
 
-// Lists given one by one must match the batch: `rows` lists, or as many numbers as there are bags.
+// Explicit lists must match the batch: `rows` lists, or as many numbers as there are bags.
 static void check_values(ls_reader *reader, const ls_scenario *scenario,
                          const ls_generator *generator, const char *what) {
     int lists = generator->row_counts.count, steps = scenario->train.steps;
@@ -63,7 +63,7 @@ static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
         }
     }
     if (steps > 1) {
-        return;  // which steps the ids are of is the files' check to find
+        return;  // the check of files determines the steps of the ids
     }
     ls_int_list all = {.at = lengths->ints, .count = (int)lengths->value_count};
     int64_t ids = ls_check__sum(&all);
@@ -79,7 +79,7 @@ static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
-// The bags of a feature with a batch size of its own, and that every sample can take one.
+// The bags of a feature with its own batch size, which must cover every sample.
 static void check_strides(ls_reader *reader, ls_scenario *scenario, ls_scenario_feature *feature) {
     const ls_int_list *batch = &scenario->inputs.batch;
     bool own = ls_node_has(&feature->node, "stride_per_rank");

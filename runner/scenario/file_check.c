@@ -1,6 +1,5 @@
-// Checking the files that a scenario names, and the lists of values in it, before anything is run:
-// that the files are what they should be (by their headers alone), and that there are as many
-// numbers as will be asked for. The run finds errors that only the data shows.
+// Checks the files that a scenario names and its lists of values before the run: the files'
+// headers, and the number of values. The run finds errors that depend on the data.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +24,7 @@ static void complain(ls_reader *reader, ls_mark mark, const char *what) {
     }
 }
 
-// Whether the generator is a file that can be used; complains of one that cannot.
+// Whether the generator's file is usable; reports errors.
 static bool describe(ls_reader *reader, ls_input_array *out, const ls_generator *generator,
                      const char *what) {
     if (generator->kind != LS_GENERATOR_FILE || generator->file == NULL ||
@@ -40,18 +39,18 @@ static bool describe(ls_reader *reader, ls_input_array *out, const ls_generator 
 }
 
 // ---- Types --------------------------------------------------------------------------------------
-// A generator that may be a file, and the type that its numbers are converted to.
+// A generator that may be a file, with the type of its use.
 typedef struct file_use {
     const ls_generator *generator;
     ls_dtype dtype;
     const char *what;  // "weights"
-    const char *kind;  // "table"; NULL: there is one of them
+    const char *kind;  // "table"; NULL: there is only one
     const char *name;
 } file_use;
 
 typedef void visit_use(void *context, const file_use *use);
 
-// Gradients get the types of the outputs: of these the narrowest.
+// Gradients get the types of the outputs: the narrowest of these.
 static ls_dtype gradient_dtype(const ls_scenario *scenario) {
     ls_dtype narrowest = LS_F64;
     for (int i = 0; i < scenario->table_count; i++) {
@@ -64,8 +63,8 @@ static ls_dtype gradient_dtype(const ls_scenario *scenario) {
     return narrowest;
 }
 
-// Every file of numbers that may be of another type than it is used as; ids and lengths are
-// integers of any signed type.
+// Every file of numbers whose type may differ from that of its use; ids and lengths are integers of
+// any signed type.
 static void visit_uses(const ls_scenario *scenario, visit_use *visit, void *context) {
     for (int i = 0; i < scenario->table_count; i++) {
         const ls_scenario_table *table = &scenario->tables[i];
@@ -111,7 +110,7 @@ static void check_type(void *context, const file_use *use) {
     }
 }
 
-// Whether every value of one type is one of another, both floats or both integers.
+// Whether one type represents every value of the other, both floats or both integers.
 static bool holds_all(ls_dtype to, ls_dtype from) {
     if (ls_dtype_is_float(to)) {
         ls_float_format wide = ls_dtype_format(to), narrow = ls_dtype_format(from);
@@ -136,7 +135,7 @@ static void note_conversion(void *context, const file_use *use) {
         return;
     }
     if (ls_input_file_describe(&array, use->generator->file, use->generator->tensor) != LS_OK) {
-        ls_error_clear();  // the reader of its numbers reports it
+        ls_error_clear();  // the generator's reader reports it
         return;
     }
     if (ls_dtype_is_float(array.dtype) != ls_dtype_is_float(use->dtype) ||
@@ -163,8 +162,8 @@ void ls_scenario_conversions(ls_text *out, const ls_scenario *scenario) {
 }
 
 // ---- Shapes -------------------------------------------------------------------------------------
-// A file of numbers of any type, of this shape and no other: as many in another order are others.
-// Of one dimension it states none, and `rows` of any shape are as good as flat ones.
+// A file of numbers of any type and of exactly this shape, since another shape may mean another
+// order. A single dimension has no fixed order: `rows` of any shape are as good as flat ones.
 static void check_shape(ls_reader *reader, const ls_generator *generator, const ls_shape *shape,
                         bool rows, const char *what) {
     ls_input_array array;
@@ -198,8 +197,7 @@ static int first_with_plan(const ls_scenario *scenario, int index) {
     return index;
 }
 
-// A file that cannot be used is reported once, at the first table that names it; bad [tables]
-// marks these.
+// An unusable file is reported once, at the first table that names it; bad [tables] marks these.
 static void check_plan(ls_reader *reader, const ls_scenario *scenario, int index, bool *bad) {
     const ls_scenario_table *table = &scenario->tables[index];
     ls_arena *arena = NULL;
@@ -239,7 +237,7 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     check_plan(reader, scenario, index, bad_plans);
 }
 
-// Whether the checkpoint has what a table and its optimizer start from.
+// Whether the checkpoint has the initial values of a table and its optimizer.
 static void check_start(ls_reader *reader, const ls_scenario *scenario,
                         const ls_checkpoint *checkpoint, int index) {
     const ls_scenario_table *table = &scenario->tables[index];
@@ -262,7 +260,7 @@ static void check_start(ls_reader *reader, const ls_scenario *scenario,
 static void check_checkpoint(ls_reader *reader, ls_scenario *scenario) {
     ls_checkpoint *checkpoint = NULL;
     if (scenario->checkpoint == NULL || ls_diagnostics_count(reader->diagnostics) > 0) {
-        return;  // what is wrong with tables and optimizers comes first
+        return;  // errors of tables and optimizers come first
     }
     ls_mark mark = ls_node_mark(&scenario->node, "checkpoint");
     int status = ls_checkpoint_open(&checkpoint, scenario->checkpoint);
@@ -328,7 +326,7 @@ static void check_feature(ls_reader *reader, const ls_scenario *scenario, int in
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
-// What a member of a step's group sends.
+// The sent elements of a member of a step's group.
 typedef struct ls_sent {
     ls_kind kind;
     int64_t count;
@@ -358,7 +356,7 @@ static int64_t sent_by(const ls_sent *sent, int member, int members) {
                                           : times(sent->count, members);
 }
 
-// The owner of the call: the step's own, or that of an exception.
+// The mapping with the call: the step, or an exception.
 static ls_sent sent_in(const ls_scenario_step *step, const ls_scenario_except *except) {
     ls_sent sent = {.kind = ls_step_call_kind(step->kind),
                     .count = step->call.count,
@@ -376,7 +374,7 @@ static ls_sent sent_in(const ls_scenario_step *step, const ls_scenario_except *e
     return sent;
 }
 
-// How many numbers there are for a member; -1: as many as are asked for.
+// The number of values for a member; -1: unlimited.
 static int64_t given_to(const ls_generator *values, const ls_input_array *array, int member,
                         int members) {
     if (values->kind == LS_GENERATOR_FILE) {
@@ -423,7 +421,7 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario,
         return;
     }
     if (ls_diagnostics_count(reader->diagnostics) > 0) {
-        return;  // counts may be among what is wrong
+        return;  // counts may be among the errors
     }
     ls_sent sent = sent_in(step, NULL);
     for (int m = 0; m < members && ls_step_is_collective(step->kind); m++) {

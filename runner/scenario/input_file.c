@@ -142,7 +142,7 @@ static int get(const ls_input_array **out, ls_input_files *files, const char *pa
     if (entry == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory for %s", path);
     }
-    entry->path = path;  // lives in the scenario's arena, as this does
+    entry->path = path;  // in the scenario's arena, like this cache
     entry->tensor = tensor;
     if (read_entry(entry, true) != LS_OK) {
         free_entry(entry);

@@ -1,4 +1,4 @@
-// The arrays that a scenario names by file: read once, kept as long as the scenario. Inside of the
+// The arrays that a scenario names by file: read once, kept as long as the scenario. Private to the
 // runner.
 #ifndef LS_RUNNER_SCENARIO_INPUT_FILE_H
 #define LS_RUNNER_SCENARIO_INPUT_FILE_H
@@ -24,11 +24,11 @@ void ls_input_files_free(ls_input_files *files);  // NULL is allowed
 int ls_input_file_get(const ls_input_array **out, const ls_scenario *scenario, const char *path,
                       const char *tensor);
 
-// What that array is, without its data (NULL): for checks before anything is run.
+// The array's shape and type without its data (NULL), for checks before the run.
 int ls_input_file_describe(ls_input_array *out, const char *path, const char *tensor);
 
-// "weights of table user: f64 of user.npy, rounded to f32; ..." for all files of numbers that lose
-// something where they are used; nothing where none does.
+// "weights of table user: f64 of user.npy, rounded to f32; ..." for all files of numbers whose use
+// loses precision; "" if none does.
 void ls_scenario_conversions(ls_text *out, const ls_scenario *scenario);
 
 #endif

@@ -1,5 +1,5 @@
-// Turning a scenario's generators into numbers: weights, tensors, buffers, gradients. See inputs.h;
-// the batches are in batch.c.
+// Generates weights, tensors, buffers and gradients from a scenario. See inputs.h; batch.c has the
+// batches.
 #include "runner/scenario/inputs.h"
 
 #include <inttypes.h>
@@ -68,7 +68,7 @@ int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, 
     return rank;
 }
 
-// Values given for each member: a list of lists, or a file whose first dimension is the members.
+// Values for each member: a list of lists, or a file whose first dimension is the members.
 static int member_values(ls_numbers *numbers, const ls_scenario *scenario,
                          const ls_scenario_step *step, int rank, size_t count, uint64_t *first) {
     const ls_generator *values = &step->call.values;
@@ -141,7 +141,7 @@ static int output_elements(int64_t *out, const ls_scenario *scenario, int step, 
     return LS_OK;
 }
 
-// Elements of all outputs of a step, and those that come before `pair` on `rank`.
+// Elements of all outputs of a step, and those before `pair` on `rank`.
 static int step_elements(int64_t *all, int64_t *before, const ls_scenario *scenario, int step,
                          int rank, int pair) {
     *all = *before = 0;
@@ -156,8 +156,8 @@ static int step_elements(int64_t *all, int64_t *before, const ls_scenario *scena
     return LS_OK;
 }
 
-// Opens the gradients for a step: lists and files hold those of all steps, or of one that serves
-// all. *first: where the feature's stand on the rank.
+// Opens the gradients of a step: lists and files have those of all steps, or of one step that is
+// reused. *first: the index of the feature's gradients on the rank.
 static int open_gradients(ls_numbers *numbers, uint64_t *first, const ls_scenario *scenario,
                           int step, int rank, int pair) {
     const ls_generator *generator = &scenario->train.gradients;
@@ -201,7 +201,7 @@ int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int ran
     if (generator->kind == LS_GENERATOR_DEFAULT) {
         numbers.generator = &standard;
     }
-    // A feature's first table and each further one get other gradients.
+    // A feature's second and later tables get other gradients than the first.
     const ls_scenario_pair *of = &scenario->inputs.pairs[pair];
     const ls_scenario_feature *from = &scenario->inputs.features[of->feature];
     char name[512];

@@ -1,5 +1,5 @@
-// Inputs: turns a scenario's generators into numbers. Everything is a pure function of (seed,
-// stream name, rank, index), so any part can be made on any rank, and again.
+// Generates the numbers of a scenario. Every value is a pure function of (seed, stream name, rank,
+// index), so any part can be generated on any rank, repeatedly.
 #ifndef LS_RUNNER_SCENARIO_INPUTS_H
 #define LS_RUNNER_SCENARIO_INPUTS_H
 
@@ -7,31 +7,31 @@
 #include "runner/scenario/scenario.h"
 
 // The batch of `rank` in training step `step` (from 0): all features of all tables, in table order,
-// with weights where the scenario's inputs are weighted. Lists and files that hold as many numbers
-// as all steps need are taken step by step, others serve every step. Ids are as generated:
-// ids_out_of_range is not applied here. The caller frees *out. LS_ERR_FORMAT, LS_ERR_IO: an input
-// file is unusable; the text names it and its feature.
+// with weights if the scenario's inputs are weighted. Lists and files with enough numbers for all
+// steps are used step by step; others are reused for every step. ids_out_of_range is not applied
+// here. The caller frees *out. LS_ERR_FORMAT, LS_ERR_IO: an input file is unusable; the text names
+// it and its feature.
 int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int step, int rank);
 
-// How many ids of a feature (an index into inputs.features) the rank has in the step.
+// The number of a feature's ids (an index into inputs.features) on the rank in the step.
 int ls_inputs_ids(int64_t *out, const ls_scenario *scenario, int step, int rank, int feature);
 
-// Those ids, the first `most` where there are more. The list keeps its memory from call to call;
-// its owner frees `at` [capacity].
+// Those ids, at most `most`. The list keeps its memory between calls; its owner frees `at`
+// [capacity].
 typedef struct ls_id_list {
     int64_t *at;
     size_t count, capacity;
-    int64_t all;  // how many the rank has
+    int64_t all;  // the number of ids on the rank
 } ls_id_list;
 int ls_inputs_list_ids(ls_id_list *list, const ls_scenario *scenario, int step, int rank,
                        int feature, int64_t most);
 
-// out [count] of dtype: the gradient that the output of `feature` (an index into inputs.features)
-// gets on `rank` in step `step`; count: the output's elements. Drawn for (seed, step, rank,
-// feature), or the next of the numbers given.
+// out [count] of dtype: the gradient of `feature`'s output (an index into inputs.features) on
+// `rank` in step `step`; count: the output's elements. Drawn for (seed, step, rank, feature), or
+// the next of the given numbers.
 int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int rank, int pair,
                        ls_dtype dtype, size_t count);
-// Whether as many gradients are given as the outputs have elements.
+// Whether the number of given gradients fits the outputs.
 int ls_inputs_check_gradients(const ls_scenario *scenario);
 
 // out [rows, columns] of the table's dtype = rows [row, row + rows) x columns [column, column +
@@ -43,13 +43,13 @@ int ls_inputs_weights(void *out, const ls_scenario *scenario, int table, int64_t
 int ls_inputs_step_values(void *out, const ls_scenario *scenario, const ls_scenario_step *step,
                           int rank, ls_dtype dtype, size_t count);
 
-// Whether the lengths, ids and weights of a feature fit together and the batch, before anything is
-// run. *wrong (NULL: none in particular) is what the error is about. A batch of more than 2^22
-// samples is left to the run.
+// Checks, before the run, that the lengths, ids and weights of a feature fit together and the
+// batch. *wrong (NULL: none in particular): the field at fault. A batch of more than 2^22 samples
+// is checked in the run.
 int ls_inputs_check(const ls_generator **wrong, const ls_scenario *scenario, int feature);
 
-// The place of `rank` in the group that takes part in a step's calls (its number where it has
-// none), and the group's size.
+// The index of `rank` in the group of a step's calls (its own number if it is in none), and the
+// group's size.
 int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
                      int *size);
 

@@ -1,4 +1,4 @@
-// Scenarios from their files: what a user has of them. scenario.h describes its content.
+// Loads scenarios from files: the public interface. scenario.h describes their contents.
 #ifndef LS_RUNNER_SCENARIO_LOAD_H
 #define LS_RUNNER_SCENARIO_LOAD_H
 
@@ -22,10 +22,10 @@ typedef struct ls_scenario_options {
 
 // Reads and checks the scenario in `path`. On LS_OK the caller owns *out. LS_ERR_FORMAT: the file
 // is wrong; every error is in `diagnostics` (created for this path). LS_ERR_IO: it cannot be read;
-// that, too, is in `diagnostics`. options may be NULL.
+// the error is in `diagnostics`, too. options may be NULL.
 LS_API int ls_scenario_load(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
                             const ls_scenario_options *options);
-// The same from memory: `path` names it in messages, and its folder is where files are looked for.
+// The same from memory: `path` names it in messages; its folder is the base of relative paths.
 LS_API int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
                              const char *text, size_t bytes, const ls_scenario_options *options);
 LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed

@@ -1,6 +1,5 @@
-// Estimates the memory of a run. The factors count the copies of each array that are alive at once
-// (inputs, both sides of an exchange, the stages that are kept, the oracle's f64), rounded up to
-// what was measured.
+// Estimates the memory of a run. The factors count the copies of each array that exist at once
+// (inputs, both sides of an exchange, stored stages, the oracle's f64), rounded up to measurements.
 #include "runner/scenario/memory_need.h"
 
 #include <math.h>
@@ -12,23 +11,23 @@
 
 #define PROCESS_BYTES    ((double)LS_MEMORY_LEAST)
 #define RANK_BYTES       (48.0 * 1024)  // a thread's touched stack, its history, requests
-#define SHAPE_RANK_BYTES (24.0 * 1024)  // without data: of a rank,
-#define SHAPE_CALL_BYTES 1024.0         // and of each of its calls;
-#define CLASS_RANK_BYTES 512.0          // of ranks of which a few are run,
-#define CLASS_CALL_BYTES 512.0          // and of each call of one of these
-#define BAG_BYTES        64.0           // of a bag on its own rank
-#define BAG_SHARD_BYTES  40.0           // of a bag on each rank that looks it up: lengths, offsets
+#define SHAPE_RANK_BYTES (24.0 * 1024)  // without data: for a rank,
+#define SHAPE_CALL_BYTES 1024.0         // and for each of its calls;
+#define CLASS_RANK_BYTES 512.0          // for a rank if only a few are run,
+#define CLASS_CALL_BYTES 512.0          // and for each call of one of these
+#define BAG_BYTES        64.0           // for a bag on its own rank
+#define BAG_SHARD_BYTES  40.0           // for a bag on each rank that looks it up: lengths, offsets
 #define ID_BYTES         48.0
 #define WEIGHT_BYTES     24.0
-#define OUTPUT_BYTES     20.0    // of an element of the result: kept, exact, its bound
-#define PARTIAL_BYTES    6.0     // of an element of a partial sum that is written,
-#define PAGE_ELEMENTS    1024.0  // with so many about it that lie in the same page
-#define BACKWARD         3.0     // backward keeps so much of what a forward pass does
-#define UPDATED_BYTES    28.0    // of an element of a table in a step: kept, exact, its bound
-#define PAIR_BYTES       128.0   // of two ranks that exchange anything: counts, displacements
-#define PAIR_SHARD       48.0    // more for each table
-#define BOUND_BYTES      48.0    // of an element of a reduction: exact value, bound, its terms
-#define TENSOR_BYTES     24.0  // of an element of a shard beside its own copies: kept and expected
+#define OUTPUT_BYTES     20.0    // for an element of the result: stored, exact, its bound
+#define PARTIAL_BYTES    6.0     // for an element of a partial sum that is written,
+#define PAGE_ELEMENTS    1024.0  // with its neighbours in the same page
+#define BACKWARD         3.0     // share of a forward pass's memory that backward keeps
+#define UPDATED_BYTES    28.0    // for an element of a table in a step: stored, exact, its bound
+#define PAIR_BYTES       128.0   // for two ranks that exchange anything: counts, displacements
+#define PAIR_SHARD       48.0    // additional for each table
+#define BOUND_BYTES      48.0    // for an element of a reduction: exact value, bound, its terms
+#define TENSOR_BYTES     24.0  // for an element of a shard, beside its copies: stored and expected
 
 // ---- Tables -------------------------------------------------------------------------------------
 static double mean_length(const ls_generator *lengths, double bags) {
@@ -45,7 +44,7 @@ static double mean_length(const ls_generator *lengths, double bags) {
         return bags > 0 ? sum / bags : 0;
     }
     case LS_GENERATOR_FILE:
-        return 16;  // what the file says is known when it is read; the ids' own file is counted
+        return 16;  // the file's data is in memory once read; the ids' own file counts
     default:
         return 1;
     }
@@ -60,7 +59,7 @@ static double file_bytes(const ls_generator *generator) {
     return (double)array.count * (double)ls_dtype_bytes(array.dtype);
 }
 
-// How many ranks hold rows of a table that the others need, and whether each sums a part.
+// The number of ranks with rows of a table that others need, and whether each sums a part.
 static double shards_of(const ls_scenario *scenario, const ls_scenario_table *table, bool *parts) {
     const ls_scenario_sharding *sharding = &table->sharding;
     double all = scenario->ranks, host = scenario->ranks_per_host;
@@ -78,8 +77,8 @@ static double shards_of(const ls_scenario *scenario, const ls_scenario_table *ta
     return sharding->has_type && sharding->type == LS_TABLE_ROW_WISE ? host : all;
 }
 
-// Whether a shard writes the sums of the bags alone of which it has a row: they are what is looked
-// up, and else 0.
+// Whether a shard writes only the sums of bags with one of its rows: they are looked up, and the
+// others are 0.
 static bool writes_few(const ls_scenario_table *table) {
     return (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN) &&
            (table->dtype == LS_F32 || table->dtype == LS_F64) && !table->has_output_dtype &&
@@ -167,7 +166,7 @@ static double sum_of(const ls_int_list *list) {
     return sum;
 }
 
-// Elements that all members of one group together have on one side.
+// Elements of one side of all members of a group.
 static double elements_of(const ls_side *side, const ls_scenario_step *step, double members) {
     double block = step->call.counts.count > 0 ? sum_of(&step->call.counts)
                                                : (double)step->call.count * members;
@@ -208,7 +207,7 @@ static double need_of_buffers(const ls_scenario *scenario, const ls_scenario_ste
 }
 
 // ---- Programs: tensors --------------------------------------------------------------------------
-#define SIZES_MAX 64  // tensors whose shape is followed; more are taken to be as the largest
+#define SIZES_MAX 64  // limit on tensors whose shape is tracked; others count like the largest
 
 static double count_of(const ls_shape *shape) {
     double count = 1;
@@ -328,7 +327,7 @@ double ls_memory_need_of_shape(const ls_scenario *scenario) {
     return PROCESS_BYTES + ranks * (SHAPE_RANK_BYTES + calls * SHAPE_CALL_BYTES);
 }
 
-// As "1.5 GiB", with three digits; `up`: never less than it is.
+// As "1.5 GiB", with three digits; `up`: rounds up.
 static void format_bytes(char *out, size_t size, double bytes, bool up) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
     int unit = 0;

@@ -1,4 +1,4 @@
-// Where a mapping of the file stands, and which keys it gave.
+// The place of a mapping in the file, and the keys that it gave.
 #define _XOPEN_SOURCE 700  // realpath
 
 #include "runner/scenario/read.h"

@@ -61,8 +61,8 @@ void ls_numbers__init(ls_numbers *out, const ls_scenario *scenario, const ls_gen
     }
 }
 
-// Multiples of 1/8 from -1 to 1 (integers: 17 whole numbers), so that sums are exact: n terms of
-// them need 3 + log2(n) bits of a significand, and the f32 has 24.
+// Multiples of 1/8 from -1 to 1 (integers: 17 whole numbers), so that sums are exact: n terms need
+// 3 + log2(n) bits of a significand, and f32 has 24.
 static double exact_at(const ls_numbers *numbers, uint64_t index) {
     double step = (double)ls_random_below(17, numbers->seed, numbers->stream, numbers->rank, index);
     if (numbers->integers) {
@@ -85,7 +85,7 @@ static double number_at(const ls_numbers *numbers, uint64_t index) {
                     ls_random_uniform(numbers->seed, numbers->stream, numbers->rank, index);
         return numbers->integers ? floor(value) : value;
     case LS_GENERATOR_ARANGE:
-        // Not given at all: 0, 1, 2, ...
+        // the default: 0, 1, 2, ...
         return generator->kind == LS_GENERATOR_DEFAULT
                    ? (double)index
                    : generator->a + generator->b * (double)index;

@@ -1,5 +1,5 @@
-// Numbers of many magnitudes that anybody can make again from (seed, rank, index): what recorded
-// results of collectives were made from, which then need not store their inputs.
+// Numbers of many magnitudes from (seed, rank, index). Recorded results of collectives use them, so
+// that they need not store their inputs.
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -18,7 +18,7 @@ static double float_input(uint64_t h) {
     return whole * (double)(1u << (h & 7)) * 0x1p-27;
 }
 
-// Any finite f8 but large ones of e4m3, so that sums rarely saturate.
+// Any finite f8 except large ones of e4m3, so that sums rarely saturate.
 static uint8_t f8_input(ls_dtype dtype, uint64_t h) {
     uint8_t bits = (uint8_t)(h >> 32);
     if (dtype == LS_F8E4M3) {

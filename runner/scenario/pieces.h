@@ -1,5 +1,4 @@
-// Parts of a scenario's structs: where a mapping stands in the file, lists, and how numbers come
-// about.
+// Parts of a scenario's structs: places in the file, lists, and generators of numbers.
 #ifndef LS_RUNNER_SCENARIO_PIECES_H
 #define LS_RUNNER_SCENARIO_PIECES_H
 
@@ -14,15 +13,16 @@ extern "C" {
 
 struct ls_schema_record;
 
-// Where a mapping came from. Never copied out of its struct by users.
+// The place of a mapping. Invariant: users never copy it out of its struct.
 typedef struct ls_node {
     const struct ls_schema_record *record;
-    ls_mark mark;           // of the mapping itself; line 0: it was not given at all
-    const ls_mark *values;  // per field of the record: where its value stands; line 0: not given
+    ls_mark mark;           // of the mapping; line 0: not given
+    const ls_mark *values;  // for each field of the record: the place of its value; line 0: not
+                            // given
 } ls_node;
 
-// Where the value of `key` stands; the mapping's own place when the key was not given. Asserts that
-// the record has such a key.
+// The place of `key`'s value; the mapping's own place if the key was not given. Asserts that the
+// record has such a key.
 ls_mark ls_node_mark(const ls_node *node, const char *key);
 // Whether the file gave the key (false: its default is in the struct).
 bool ls_node_has(const ls_node *node, const char *key);
@@ -30,7 +30,7 @@ bool ls_node_has(const ls_node *node, const char *key);
 // ---- Pieces -------------------------------------------------------------------------------------
 typedef struct ls_int_list {
     const int64_t *at;
-    const ls_mark *marks;  // [count] where each element stands
+    const ls_mark *marks;  // [count] the place of each element
     int count;
 } ls_int_list;
 
@@ -51,17 +51,17 @@ typedef struct ls_string_list {
     int count;
 } ls_string_list;
 
-// How numbers come about. Which kinds may stand where is the schema's to say (ids: uniform, zipf,
-// values, file; ...). inputs.h turns a generator into numbers.
+// A generator of numbers. The schema determines the kinds for each key (ids: uniform, zipf, values,
+// file; ...). inputs.h generates the numbers.
 typedef enum ls_generator_kind {
-    LS_GENERATOR_DEFAULT,   // not given: what the place's documentation says
+    LS_GENERATOR_DEFAULT,   // not given: the default of the key
     LS_GENERATOR_NORMAL,    // mean a, standard deviation b
     LS_GENERATOR_UNIFORM,   // reals in [a, b), integers in [a, b]
     LS_GENERATOR_ARANGE,    // a + b * index (row-major index into the whole logical array)
     LS_GENERATOR_CONSTANT,  // a
     LS_GENERATOR_EXACT,     // small dyadic values whose sums are exact in any order
     LS_GENERATOR_SPLITMIX,  // a hash of seed, rank and index, see numbers_splitmix.c
-    LS_GENERATOR_REUSE,     // ids: rows used as often as in production, see reuse.h
+    LS_GENERATOR_REUSE,     // ids: production-like reuse of rows, see reuse.h
     LS_GENERATOR_ZIPF,      // ids: P(id = k) proportional to 1 / (k + 1)^a
     LS_GENERATOR_VALUES,    // integers or reals, given in the file
     LS_GENERATOR_FILE,      // a .npy file or one tensor of a .safetensors file

@@ -1,5 +1,5 @@
-// Checking what a scenario's program means: tensors that exist, groups and counts that fit
-// together. Shapes of results are the run's business. See scenario_check.c for the rest.
+// Checks the meaning of a scenario's program: existing tensors, groups and counts that fit
+// together. The run checks the shapes of results. See scenario_check.c for the rest.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,7 +258,7 @@ static int compare_steps(const void *a, const void *b) {
     return *left < *right ? -1 : 1;
 }
 
-// A step's name is its stage's, so it stands for one step alone.
+// A step's name is its stage's name, so it must be unique.
 static void check_step_names(ls_reader *reader, const ls_scenario *scenario) {
     size_t count = 0;
     const ls_scenario_step **steps =

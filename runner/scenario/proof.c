@@ -1,5 +1,5 @@
-// See proof.h. Operations that compare values, or round them to fewer bits, have no counterpart in
-// a field.
+// See proof.h. Operations that compare values or round them to fewer bits have no counterpart in a
+// field.
 #include "runner/scenario/proof.h"
 
 #include "runner/steps/step.h"
@@ -13,7 +13,7 @@ static void replace(ls_dtype *dtype) {
     *dtype = ls_dtype_is_float(*dtype) ? LS_FIELD : *dtype;
 }
 
-// Replaces types; why a field lacks the step, NULL: it has it.
+// Replaces types; returns the reason why a field lacks the step, NULL: it has it.
 static const char *step_missing(ls_scenario_step *step) {
     const ls_step_type *type = step->type;
     for (int i = 0; i < step->except_count; i++) {

@@ -1,4 +1,4 @@
-// Quantised tables and types of outputs: what a scenario may ask of them.
+// Checks quantised tables and types of outputs.
 #include "runner/scenario/read.h"
 
 void ls_check__quantise(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table) {

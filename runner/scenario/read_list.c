@@ -6,7 +6,7 @@
 
 #define AT(type, base, place) ((type *)(void *)((char *)(base) + (place)))
 
-// Complains about an empty list where one is none.
+// Reports an empty list if the field does not allow one.
 static bool has_some(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node) {
     char text[64];
     ls_text expected = {0};
@@ -22,8 +22,8 @@ static bool has_some(ls_reader *reader, const ls_schema_field *field, const ls_y
     return false;
 }
 
-// The elements of a list. `one` is set to a copy of the node itself where a single element may
-// stand for a list. NULL and *count = 0 for an empty list; -1 after a complaint.
+// The elements of a list. `one` is set to a copy of the node itself if a single element may replace
+// a list. NULL and *count = 0 for an empty list; -1 after an error.
 static const ls_yaml_node *elements(ls_reader *reader, const ls_schema_field *field,
                                     const ls_yaml_node *node, ls_yaml_node *one, int *count) {
     if (node->kind == LS_YAML_SEQUENCE) {
@@ -144,7 +144,7 @@ static void read_range(ls_reader *reader, ls_generator *out, const ls_schema_fie
     out->has_range = true;
 }
 
-// One number of a generator's values, into the array of its class.
+// Appends one number of a generator's values to the array of its class.
 static void read_value(ls_reader *reader, ls_generator *out, const ls_schema_field *field,
                        const ls_yaml_node *node, int64_t *ints, double *reals) {
     if (ints != NULL) {

@@ -1,4 +1,4 @@
-// What the reader and the checks of a scenario report, and the memory that they take.
+// Errors of the reader and the checks of a scenario, and their memory.
 #define _XOPEN_SOURCE 700  // realpath
 
 #include <inttypes.h>

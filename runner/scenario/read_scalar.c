@@ -14,8 +14,8 @@
 
 typedef enum ls_number_status {
     LS_NUMBER_OK,
-    LS_NUMBER_NOT,     // it is no number
-    LS_NUMBER_TOO_BIG  // it does not fit
+    LS_NUMBER_NOT,     // not a number
+    LS_NUMBER_TOO_BIG  // out of range
 } ls_number_status;
 
 #define AT(type, base, place) ((type *)(void *)((char *)(base) + (place)))
@@ -28,7 +28,7 @@ static void set_int32(void *base, size_t offset, int value) {
     memcpy((char *)base + offset, &value, sizeof value);
 }
 
-// Digits with an optional sign; 0x for hexadecimal. Magnitude and sign apart.
+// Digits with an optional sign; 0x for hexadecimal. Returns magnitude and sign separately.
 static ls_number_status parse_integer(const char *text, bool *negative, uint64_t *magnitude) {
     *negative = text[0] == '-';
     text += text[0] == '-' || text[0] == '+' ? 1 : 0;
@@ -161,7 +161,7 @@ static void set_enum(void *base, const ls_schema_field *field, int value) {
 
 #define NAMES_MAX 64
 
-// Knows the names of element types in NumPy, torch and C, which are spelt unlike ours.
+// Includes the spellings of element types in NumPy, torch and C.
 static const char *nearest_name(const char *text, const char *const *words, size_t count) {
     static const char *const others[][2] = {
         {"float16", "f16"},
@@ -234,7 +234,7 @@ static void read_bool(ls_reader *reader, void *base, const ls_schema_field *fiel
         if (nearest == NULL || field->type == LS_FIELD_FLAG) {
             return;
         }
-        value = strcmp(nearest, "true") == 0;  // what depends on it is no second error
+        value = strcmp(nearest, "true") == 0;  // a consequence of an earlier error
     }
     if (field->type == LS_FIELD_FLAG) {
         if (!value) {
@@ -260,7 +260,7 @@ static void read_text(ls_reader *reader, void *base, const ls_schema_field *fiel
     *AT(const char *, base, field->offset) = copy;
 }
 
-// A link in a checkpoint's folder may lead out of the scenario's.
+// A link in a checkpoint's folder may lead out of the scenario's folder.
 static int refuse_link(void *arg, const char *path) {
     struct stat info;
     (void)arg;
@@ -271,7 +271,7 @@ static int refuse_link(void *arg, const char *path) {
                          strrchr(path, '/') + 1);
 }
 
-// What is wrong with a real path as what the field names; NULL: nothing.
+// The reason why a real path is invalid for the field; NULL: valid.
 static const char *wrong_kind(const ls_reader *reader, const ls_schema_field *field,
                               const char *real) {
     bool folder = (field->flags & LS_FIELD_CHECKPOINT) != 0;
@@ -284,10 +284,10 @@ static const char *wrong_kind(const ls_reader *reader, const ls_schema_field *fi
     return held ? NULL : ls_error_last()->text;
 }
 
-// The real path of `text` seen from the scenario's folder, a regular file in there, or a
-// checkpoint; NULL after a complaint. Every path that a scenario names comes through here. What is
-// opened later is the real path, which has no links left to follow: a hostile file cannot lead out
-// of its folder. Who can replace folders between the two can write the user's files anyway.
+// The real path of `text` relative to the scenario's folder: a regular file in it, or a checkpoint;
+// NULL after an error. All paths of a scenario pass through here. Files are opened by the real
+// path, which contains no links: a hostile file cannot lead out of its folder. An attacker who can
+// replace folders in between can write the user's files anyway.
 static char *resolve(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node,
                      const char *text) {
     if (reader->folder == NULL) {
@@ -457,7 +457,7 @@ void ls_read__scalar(ls_reader *reader, void *base, const ls_schema_field *field
     }
 }
 
-// Defaults come from the table, so a bad one is a programmer's error. They may lie outside the
+// Defaults come from the table, so a bad one is a programmer's error. They may be outside of the
 // field's range: -1 for "not given".
 void ls_read__fallback(void *base, const ls_schema_field *field) {
     const char *text = field->fallback;

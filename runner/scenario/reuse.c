@@ -1,9 +1,9 @@
-// Ids reused as in production. See reuse.h.
+// Generates ids with production-like reuse. See reuse.h.
 //
-// The step's ids stand in a line, bin by bin, a row's ids side by side; a permutation says which of
-// them an index gets, and another which row of the table the line's rows are. Both are Feistel
-// networks over the next power of 4, walked until they fall inside, so that any id is known without
-// the others.
+// The step's ids form a sequence, bin by bin, with all uses of a row adjacent. One permutation maps
+// an index to an id of the sequence, another maps its rows to rows of the table. Both are Feistel
+// networks over the next power of 4, iterated until the value is in range, so each id is computed
+// independently.
 #include "runner/scenario/reuse.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 #define ROUNDS 6
 __extension__ typedef __int128 wide;
 
-// Share of ids and of rows in each bin, in thousandths, as published; rows of the last ones round
-// to none, and count by the middle of their bin instead.
+// Share of ids and of rows in each bin, in thousandths, as published; the rows of the last bins
+// round to none, and use the middle of their bin instead.
 static const struct {
     int ids, rows;
 } shares[LS_REUSE_BINS] = {{27, 342}, {23, 144}, {40, 149}, {68, 138}, {105, 112}, {120, 68},

@@ -1,7 +1,7 @@
-// Ids whose rows are used as often as in a published batch of production (facebookresearch/
-// dlrm_datasets, 2022: 788 tables, 131,072 samples, 1.405e9 ids to 1.103e8 rows): a third of the
-// rows once, while most ids go to rows that are used hundreds of times. Each row's uses are exact;
-// which row, and where its ids stand in the step, is drawn.
+// Ids whose rows are used as often as in a published production batch (facebookresearch/
+// dlrm_datasets, 2022: 788 tables, 131,072 samples, 1.405e9 ids to 1.103e8 rows). A third of the
+// rows is used once, while most ids go to rows that are used hundreds of times. The number of uses
+// of each row is exact; the row and the positions of its ids in the step are drawn.
 #ifndef LS_RUNNER_SCENARIO_REUSE_H
 #define LS_RUNNER_SCENARIO_REUSE_H
 
@@ -15,12 +15,12 @@ typedef struct ls_reuse {
     uint64_t seed;
     uint32_t stream;
     int64_t ids, rows;                     // of the step; of the table
-    int64_t first_id[LS_REUSE_BINS + 1];   // the ids of each bin, before they are mixed
+    int64_t first_id[LS_REUSE_BINS + 1];   // the ids of each bin, before the permutation
     int64_t first_row[LS_REUSE_BINS + 1];  // and its rows
 } ls_reuse;
 
-// For `ids` ids of all ranks in a step. In a batch too small for a bin's uses its ids go to one
-// row. LS_ERR_INVALID: a table of so few rows cannot be used like this; says how many it takes.
+// For `ids` ids of all ranks in a step. If a batch is too small for a bin's uses, its ids go to one
+// row. LS_ERR_INVALID: the table has too few rows; the text gives the minimum.
 int ls_reuse_init(ls_reuse *out, int64_t ids, int64_t rows, uint64_t seed, uint32_t stream);
 // The row of id number `index` of the step, in [0, ids).
 int64_t ls_reuse_draw(const ls_reuse *reuse, int64_t index);

@@ -1,10 +1,9 @@
-// The scenario: what one file asks to be run, as plain structs. Made by ls_scenario_load (load.h)
-// from YAML through the schema table (schema.h), checked for meaning (scenario_check.c), executed
-// by the runner. Everything is owned by the scenario's arena and read-only after loading.
+// The contents of a scenario file as plain structs. ls_scenario_load (load.h) creates them from
+// YAML by the schema table (schema.h), scenario_check.c checks their meaning, and the runner
+// executes them. The scenario's arena owns everything; it is read-only after loading.
 //
-// Every struct that stands for a mapping of the file begins with an ls_node, which knows where in
-// the file the mapping and each of its keys stand, and which keys were given: see ls_node_mark,
-// ls_node_has and ls_scenario_error.
+// The struct of each mapping begins with an ls_node: the places of the mapping and its keys in the
+// file, and the keys that were given. See ls_node_mark, ls_node_has and ls_scenario_error.
 #ifndef LS_RUNNER_SCENARIO_SCENARIO_H
 #define LS_RUNNER_SCENARIO_SCENARIO_H
 
@@ -44,7 +43,7 @@ struct ls_input_files;
 // ---- Training -----------------------------------------------------------------------------------
 typedef struct ls_scenario_optimizer {
     ls_node node;       // mark.line 0: none was given
-    ls_optimizer rule;  // what the file does not say is as the kind and form have it
+    ls_optimizer rule;  // missing values are the defaults of the kind and form
 } ls_scenario_optimizer;
 
 typedef enum ls_tables_step {
@@ -65,9 +64,9 @@ typedef struct ls_scenario_train {
 typedef enum ls_quantise_order { LS_QUANTISE_THEN_SHARD, LS_SHARD_THEN_QUANTISE } ls_quantise_order;
 
 typedef struct ls_scenario_sharding {
-    ls_node node;          // mark.line 0: no `sharding:` at all, so the planner chooses and places
+    ls_node node;          // mark.line 0: no `sharding:`; the planner chooses and places
     ls_string_list types;  // as given
-    bool has_type;         // it is one, and then `type`
+    bool has_type;         // a single one, which is `type`
     ls_sharding type;      //
     unsigned allowed;      // bit per ls_sharding of `types`; 0: none was given
     ls_int_list ranks;     // ranks that hold blocks, in block order; count 0: the planner places
@@ -75,16 +74,17 @@ typedef struct ls_scenario_sharding {
     int64_t columns;    // width of a column block; 0: by rule
     int64_t host;       // table_row_wise, grid: the host(s) by number; -1: not given
     ls_string_list kernels;  // compute kernels for the planner to choose from; count 0: not given
-    ls_int_list only_ranks, not_ranks;  // what the planner must keep to, where it places
-    int64_t columns_min;                // 0: by its own rule
-    const char *together, *apart;       // NULL: free
-    bool allow_broken;                  // sizes need not make up the table: for trying the checks
+    ls_int_list only_ranks, not_ranks;  // the planner's constraints, if it places
+    int64_t columns_min;                // 0: the planner's rule
+    const char *together, *apart;       // NULL: any
+    bool allow_broken;                  // sizes need not add up to the table; for testing the
+                                        // checks
     const char *plan;  // path of a plan file that places this table, resolved; NULL: none
 } ls_scenario_sharding;
 
 typedef struct ls_scenario_quantise {
-    ls_node node;             // mark.line 0: the rows are as dtype has them (else for inference)
-    ls_row_format format;     // what the keys below say too
+    ls_node node;             // mark.line 0: the rows have dtype (else inference rows)
+    ls_row_format format;     // the same in one key
     ls_dtype scale;           // of scale and bias: f16 or f32
     bool scale_last;          //
     int64_t alignment;        // bytes
@@ -98,17 +98,17 @@ typedef struct ls_scenario_table {
     int64_t rows, dim;
     ls_dtype dtype;  // f32, f16, bf16 or f64
     ls_scenario_quantise quantise;
-    bool has_output_dtype;  // else as ls_table_output_dtype has it
+    bool has_output_dtype;  // else ls_table_output_dtype
     ls_dtype output_dtype;
     ls_pooling pooling;
-    bool weighted;  // ids have weights: as given, or else as the inputs say; sum and mean alone
+    bool weighted;  // ids have weights: as given, or by the inputs; only sum and mean
     ls_mean_divisor mean_divisor;
     ls_string_list features;          // at least one; the table's name when not given
     ls_generator weights;             // default: uniform in [-1/sqrt(rows), 1/sqrt(rows))
-    int64_t padding_id;               // ids equal to it count for nothing; -1: none
-    double max_norm;                  // of a row that is looked up; 0: none
+    int64_t padding_id;               // ids equal to it are ignored; -1: none
+    double max_norm;                  // of a looked-up row; 0: none
     double norm_type;                 // the p of that norm
-    ls_scenario_optimizer optimizer;  // where the table has one of its own
+    ls_scenario_optimizer optimizer;  // of a table with its own
     ls_scenario_sharding sharding;
 } ls_scenario_table;
 
@@ -118,12 +118,13 @@ typedef struct ls_scenario_feature {
     const char *name;
     int table;                     // index into tables: the first that it feeds
     int64_t rows;                  // of the smallest that it feeds
-    bool weighted;                 // one that it feeds is weighted
-    ls_int_list strides;           // bags of each rank [ranks], always expanded; plain: the batch
-    ls_generator inverse_indices;  // default: uniform; without own strides: sample b has bag b
+    bool weighted;                 // one of its tables is weighted
+    ls_int_list strides;           // bags of each rank [ranks], always expanded; without strides:
+                                   // the batch
+    ls_generator inverse_indices;  // default: uniform; without its own strides: sample b has bag b
     ls_generator lengths;          // default: 1 id in each bag
     ls_generator ids;              // default: uniform over the rows
-    ls_generator weights;  // per-sample weights, where there are any; default: uniform in [0, 1)
+    ls_generator weights;          // per-sample weights, if any; default: uniform in [0, 1)
 } ls_scenario_feature;
 
 // A table and a feature that feeds it.
@@ -134,8 +135,8 @@ typedef struct ls_scenario_pair {
 typedef struct ls_scenario_inputs {
     ls_node node;
     ls_int_list batch;  // samples of each rank [ranks], always expanded
-    bool weighted;      // weights for ids of tables that do not say otherwise; later: of some
-    bool variable;      // a feature has strides or inverse indices of its own
+    bool weighted;      // weights of ids of tables without the key; later: of some tables
+    bool variable;      // a feature has its own strides or inverse indices
     ls_id_policy ids_out_of_range;
     ls_scenario_feature *features;  // every feature once, in the order of the tables
     int feature_count;
@@ -144,7 +145,7 @@ typedef struct ls_scenario_inputs {
 } ls_scenario_inputs;
 
 // ---- Programs -----------------------------------------------------------------------------------
-// One block of a tensor on one rank, for tensors whose blocks no placement describes.
+// One block of a tensor on one rank, for tensors whose blocks have no placements.
 typedef struct ls_scenario_block {
     ls_node node;
     int rank;
@@ -159,15 +160,15 @@ typedef struct ls_scenario_tensor {
     ls_generator values;       // of the whole logical tensor; default: arange
     bool has_placements;       // false: blocks
     ls_placements placements;  // sizes point into this arena
-    ls_int_list sizes;         // as given; already in placements
+    ls_int_list sizes;         // as given; also in placements
     ls_scenario_block *blocks;
     int block_count;
-    int source;  // the rank that scatters it to the others; -1: every rank cuts its own part
-    int parts;   // partial placements: 0 coordinate 0 has the values, 1 every part has its own
+    int source;  // the rank that scatters it; -1: every rank cuts its own part
+    int parts;   // partial placements: 0: coordinate 0 has the values; 1: every part differs
 } ls_scenario_tensor;
 
 // ---- Steps --------------------------------------------------------------------------------------
-// Which collectives a redistribution takes.
+// The path of collectives of a redistribution.
 typedef enum ls_redistribute_path {
     LS_PATH_IN_ORDER,  // mesh dimensions one after another, as ls_tensor_redistribute does
     LS_PATH_DTENSOR,   // as ls_reshard_greedy does
@@ -175,8 +176,8 @@ typedef enum ls_redistribute_path {
     LS_PATH_COUNT
 } ls_redistribute_path;
 
-// Kinds of steps beside the collectives. Each is a file of runner/steps/, with its fields, checks,
-// run and judge.
+// Kinds of steps beside the collectives. Each has a file in runner/steps/, with its fields, checks,
+// execution and judge.
 #define LS_STEP_MAP(X)                                                                             \
     X(SEND_RECV, send_recv)                                                                        \
     X(REDISTRIBUTE, redistribute)                                                                  \
@@ -222,9 +223,9 @@ bool ls_step_is_collective(ls_step_kind kind);
 // The call of a step on buffers; of send_recv the send.
 ls_kind ls_step_call_kind(ls_step_kind kind);
 
-// Exceptions of some ranks from their step: programs with a known bug.
+// The exceptions of some ranks from their step: programs with a known bug.
 typedef struct ls_scenario_except {
-    ls_node node;       // ls_node_has tells which of these were given
+    ls_node node;       // ls_node_has tells which fields were given
     ls_int_list ranks;  //
     bool skip;          // makes no call at all
     bool repeat;        // makes the call twice
@@ -234,19 +235,19 @@ typedef struct ls_scenario_except {
     ls_op op;
     int root;
     ls_int_list counts;
-    bool exit;          // their program ends here
-    bool swap;          // they make the next step first
+    bool exit;          // the ranks' program ends here
+    bool swap;          // the ranks make the next step first
     bool reverse;       // send_recv: the messages in the opposite order
-    ls_int_list group;  // they name another group in `ranks`
-    int64_t room;       // elements of their buffers; what the call needs is the same
-    bool unwritten;     // the last element of what they send is never written
-    int64_t overlap;    // recv starts so many elements behind send, in the same buffer
+    ls_int_list group;  // the ranks use another group in `ranks`
+    int64_t room;       // elements of their buffers; the call's need is unchanged
+    bool unwritten;     // the last sent element is not written
+    int64_t overlap;    // recv starts this many elements after send, in the same buffer
     int poke;           // 1: the first element they send is NaN; 2: Inf
 } ls_scenario_except;
 
-// Calls on buffers, one on each rank of a group: collectives, and messages. A collective on a
-// tensor has of it what is not about buffers. A group is `ranks`, or one communicator per fiber of
-// mesh dimension `axis`, or (axis -1, ranks empty) the world. Counts mean what they do in ls_call.
+// Calls on buffers, one on each rank of a group: collectives and messages. A collective on a tensor
+// uses the fields that do not concern buffers. A group is `ranks`, or one communicator for each
+// fiber of mesh dimension `axis`, or (axis -1, ranks empty) the world. Counts are as in ls_call.
 typedef struct ls_step_call {
     int axis;
     const char *axis_name;  // as given; axis is its number
@@ -263,14 +264,14 @@ typedef struct ls_step_call {
     int root;                // member of the group
     bool in_place;           //
     bool asynchronous;       // `async`: a wait step completes it
-    bool replica;            // its result stays the same on all ranks: compared again later
-    bool blocking;           // send_recv: one message after another, not as one group
+    bool replica;            // its result stays equal on all ranks: compared again later
+    bool blocking;           // send_recv: message after message, not as one group
     ls_generator values;     // of rank r's send buffer: drawn for (seed, name, r, index)
     int dim;                 // on a tensor: all_gather, reduce_scatter
     int split_dim, cat_dim;  // on a tensor: all_to_all
 } ls_step_call;
 
-// About the buffers of an earlier step: wait, touch, check_replica.
+// Operations on the buffers of an earlier step: wait, touch, check_replica.
 typedef struct ls_step_earlier {
     const char *of;     // its name
     int index;          // its number
@@ -287,7 +288,7 @@ typedef struct ls_scenario_step {
     ls_scenario_except *excepts;
     int except_count;
     // Names of tensors, or of the `into` of an earlier step.
-    const char *tensor;  // what it acts on; NULL: none, or buffers
+    const char *tensor;  // its operand; NULL: none, or buffers
     const char *into;    // the result's name; NULL: `tensor` is replaced
     union {              // by kind
         ls_step_call call;
@@ -313,7 +314,7 @@ typedef struct ls_scenario_step {
         struct {
             int dim;
             double p;       // norm
-            int64_t count;  // mean: what a rank divides by instead of the size; 0: the size
+            int64_t count;  // mean: a rank's divisor instead of the size; 0: the size
         } fold;             // sum, mean, prod, amax, amin, norm, softmax, log_softmax
         struct {
             ls_dtype dtype;
@@ -346,12 +347,12 @@ typedef struct ls_scenario_step {
     };
 } ls_scenario_step;
 
-// Whether it makes calls on buffers of each rank; whether it is about tensors. Else: about the
-// buffers of an earlier step.
+// Whether it makes calls on buffers of each rank; whether it operates on tensors. Otherwise it
+// refers to the buffers of an earlier step.
 const char *ls_step_kind_name(const ls_scenario_step *step);
 bool ls_step_on_buffers(const ls_scenario_step *step);
 bool ls_step_on_tensors(const ls_scenario_step *step);
-// The ranks that take part, where it names some; count 0: all.
+// The listed ranks that take part; count 0: all.
 const ls_int_list *ls_step_ranks(const ls_scenario_step *step);
 
 // ---- Checks, faults, expectations ---------------------------------------------------------------
@@ -360,7 +361,7 @@ typedef struct ls_scenario_reference {
     const char *stage;   // the stage whose output is compared; NULL: the scenario's last output
     const char *table;   // NULL: all outputs, side by side in feature order
     const char *file;    // resolved path
-    const char *tensor;  // in a .safetensors file; NULL: it has just one
+    const char *tensor;  // in a .safetensors file; NULL: its only one
     ls_class allow;      // the worst class that passes
 } ls_scenario_reference;
 
@@ -385,11 +386,11 @@ typedef struct ls_scenario_expect {
     ls_node node;  // mark.line 0: no `expect:`, everything must hold
     bool has_finding;
     ls_finding_id finding;
-    ls_string_list also;  // names of findings that come with it
+    ls_string_list also;  // names of accompanying findings
     bool has_class;
     ls_class class_;        // a verdict that must appear ("wrong")
     ls_string_list stages;  // the stages that end in it; count 0: one, any
-    bool unnoticed;         // what is injected is noticed by nothing
+    bool unnoticed;         // no check notices an injected defect
     ls_int_list ranks;      // the ranks at fault; count 0: any
     const char *table;      // of the first divergence; NULL: any
     const char *feature;    //
@@ -403,14 +404,14 @@ typedef struct ls_scenario_expect {
 
 struct ls_scenario {
     ls_node node;
-    ls_arena *arena;               // owns everything below
+    ls_arena *arena;               // owns all members
     struct ls_input_files *files;  // arrays read from files so far, see input_file.h
     const char *file;              // as the user wrote it
     int64_t format;                // 1
     const char *name;
     const char *description;  // or NULL
     uint64_t seed;
-    int draw;  // number of the draw from the field, from 1; 0: values are as the file has them
+    int draw;             // number of the draw from the field, from 1; 0: ordinary values
     const char *machine;  // to plan for: a preset of planner/topology.h, or the real path of a
                           // machine file; NULL: LS_SCENARIO_MACHINE
     ls_mesh mesh;
@@ -425,8 +426,8 @@ struct ls_scenario {
     ls_scenario_optimizer optimizer;
     ls_scenario_train train;
     const char *checkpoint;  // the real path of the folder that tables and optimizers start from
-    int first_step;          // the checkpoint's: updates made before the first step
-    bool pipeline;           // the next step's input_dist is under way while this one is looked up
+    int first_step;          // of the checkpoint: updates before the first step
+    bool pipeline;           // the next step's input_dist overlaps this step's lookup
     bool is_program;
     ls_scenario_tensor *tensors;
     int tensor_count;
@@ -439,20 +440,20 @@ struct ls_scenario {
     ls_scenario_expect expect;
 };
 
-// Whether it injects defects: faults, or ranks that do something else than a step says.
+// Whether it injects defects: faults, or exceptions of ranks.
 bool ls_scenario_plants(const ls_scenario *scenario);
-// Whether it keeps rows of a table quantised.
+// Whether it stores rows of a table quantised.
 bool ls_scenario_quantises(const ls_scenario *scenario);
-// The name of the stage of what a program's tensors hold at the start: "tensors", or, where a step
-// is called so, "the tensors".
+// The stage name of a program's initial tensors: "tensors", or, if a step has that name, "the
+// tensors".
 const char *ls_scenario_start_stage(const ls_scenario *scenario);
-// Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
+// The place of a step, table, feature, ... as "FILE:LINE". Borrowed from the scenario's arena.
 const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
-// A table as the embedding module takes it; borrows from the scenario.
+// A table in the form of the embedding module; borrows from the scenario.
 ls_table ls_scenario_table_config(const ls_scenario *scenario, int table);
-// Whether its tables' steps go as far as `step`.
+// Whether its tables' training includes `step`.
 bool ls_scenario_runs(const ls_scenario *scenario, ls_tables_step step);
-// The optimizer of a table, where the scenario updates its weights.
+// The optimizer of a table, if the scenario updates its weights.
 const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int table);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// What follows from a scenario as a whole.
+// Properties of a whole scenario.
 #include <string.h>
 #include "runner/scenario/memory_need.h"
 #include <stdio.h>

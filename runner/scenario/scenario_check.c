@@ -1,6 +1,6 @@
-// Checking what a scenario means, beyond the types of its keys: names that refer to something,
-// ranks of the world, sizes that add up. Runs also on a file with errors, so it skips what is not
-// there. Programs: program_check.c.
+// Checks the meaning of a scenario beyond the types of its keys: names refer to something, ranks
+// are in the world, sizes add up. Also runs on a file with errors, so it skips missing parts.
+// Programs: program_check.c.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #include "runner/scenario/read.h"
 #include "runner/plan/scenario_machine.h"
 
-#define CUT_NAMES_MAX 64  // names that "did you mean" looks at
+#define CUT_NAMES_MAX 64  // limit on names for "did you mean"
 
 // ---- Mesh ---------------------------------------------------------------------------------------
-// The ranks of a host follow one another, so only dimensions of size 1 may stand before `host`.
+// The ranks of a host are consecutive, so only dimensions of size 1 may precede `host`.
 static void settle_hosts(ls_reader *reader, ls_scenario *scenario, ls_mark mark) {
     const ls_mesh *mesh = &scenario->mesh;
     int before = 1;
@@ -65,7 +65,7 @@ static void check_mesh(ls_reader *reader, ls_scenario *scenario) {
         ranks *= ranks > LS_RANKS_MAX ? 1 : mesh->dim[i];
     }
     if (ranks > LS_RANKS_MAX) {
-        return;  // already said
+        return;  // already reported
     }
     scenario->ranks = (int)ranks;
     scenario->ranks_per_host = (int)ranks;
@@ -96,7 +96,7 @@ static void complain_of_twice(ls_reader *reader, const ls_feature_name *first,
     ls_diagnostics_add(reader->diagnostics, &diagnostic);
 }
 
-// All names [count], sorted; complains of those given twice.
+// All names [count], sorted; reports duplicates.
 static void check_unique(ls_reader *reader, ls_feature_name *names, int count, const char *what) {
     qsort(names, (size_t)count, sizeof *names, compare_names);
     for (int i = 1; i < count && ls_read__going(reader); i++) {
@@ -151,8 +151,8 @@ static ls_feature_name *feature_names(ls_reader *reader, ls_scenario *scenario, 
     return names;
 }
 
-// Fills inputs->pairs from names [count], sorted: a feature's number is that of its first table
-// among the first ones. A table names each of its features once.
+// Fills inputs->pairs from names [count], sorted. A feature has the index of its first table among
+// the first tables. A table names each of its features once.
 static bool make_pairs(ls_reader *reader, ls_scenario_inputs *inputs, const ls_feature_name *names,
                        int count) {
     inputs->pairs = ls_read__alloc(reader, (size_t)count, sizeof *inputs->pairs);
@@ -177,7 +177,7 @@ static bool make_pairs(ls_reader *reader, ls_scenario_inputs *inputs, const ls_f
     return true;
 }
 
-// Properties that follow from the tables of a feature.
+// Properties of a feature that follow from its tables.
 static void settle_feature(const ls_scenario *scenario, ls_scenario_feature *feature, int index) {
     const ls_scenario_inputs *inputs = &scenario->inputs;
     feature->table = -1;
@@ -194,7 +194,7 @@ static void settle_feature(const ls_scenario *scenario, ls_scenario_feature *fea
     }
 }
 
-// Puts the features into table order and gives every one that the file leaves out its defaults.
+// Sorts the features into table order and adds those that the file omits, with defaults.
 static void order_features(ls_reader *reader, ls_scenario *scenario, const ls_feature_name *names,
                            int count) {
     ls_scenario_inputs *inputs = &scenario->inputs;
@@ -339,8 +339,7 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
     }
 }
 
-// A machine's file is read here, so that what is wrong with it is reported with the scenario's
-// errors.
+// Reads a machine's file, so that its errors are reported with the scenario's.
 static void check_machine(ls_reader *reader, const ls_scenario *scenario) {
     ls_text errors = {0};
     ls_topology topology;

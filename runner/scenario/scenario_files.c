@@ -59,7 +59,7 @@ struct copy {
     bool any;  // a file was copied
 };
 
-// Makes the directories above `path`, from its character `from` on.
+// Creates the directories above `path`, from its character `from` on.
 static int make_folders(char *path, size_t from) {
     for (char *slash = strchr(path + from, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = 0;

@@ -1,11 +1,11 @@
-// How the `sharding:` key of a table cuts it: one function per sharding type.
+// The shards of a table by its `sharding:` key: one function for each sharding type.
 #include "runner/scenario/scenario_layout.h"
 
 #include <string.h>
 
 #include "planner/plan_file.h"
 
-#define NOWHERE (-1)  // the rank of a block that the planner is to place
+#define NOWHERE (-1)  // a block's rank that the planner chooses
 
 struct builder {
     const ls_scenario *scenario;
@@ -23,7 +23,8 @@ static void put_shard(ls_plan_table *out, int index, int rank, const ls_plan_sha
     out->shards[index].rank = rank;
 }
 
-// Rank of block `index`: the given list (repeated when it is shorter), or by default `otherwise`.
+// Rank of block `index`: from the given list (repeated if it is shorter), or by default
+// `otherwise`.
 static int rank_of_block(const ls_scenario_sharding *sharding, int index, int otherwise) {
     if (sharding->ranks.count > 0) {
         return (int)sharding->ranks.at[index % sharding->ranks.count];
@@ -50,7 +51,7 @@ static int place_table_wise(struct builder *builder, const ls_scenario_table *ta
 }
 
 // `count` row blocks of the columns [column, column + columns), as shards [index, index + count):
-// on the listed ranks from number `index` on, or on the ranks from `first` on, or on none yet.
+// on the listed ranks from number `index` on, or on the ranks from `first` on, or unplaced.
 static int place_row_blocks(struct builder *builder, const ls_scenario_table *table,
                             ls_plan_table *out, int index, int first, int count, int64_t column,
                             int64_t columns) {
@@ -81,7 +82,8 @@ static int place_row_blocks(struct builder *builder, const ls_scenario_table *ta
     return LS_OK;
 }
 
-// How many row blocks a table has: one per listed rank or size, or one per rank of `otherwise`.
+// The number of a table's row blocks: one for each listed rank or size, or for each rank of
+// `otherwise`.
 static int row_block_count(const ls_scenario_sharding *sharding, int otherwise) {
     if (sharding->ranks.count > 0) {
         return sharding->ranks.count;
@@ -96,8 +98,8 @@ static int place_row_wise(struct builder *builder, const ls_scenario_table *tabl
     return place_row_blocks(builder, table, out, 0, 0, count, 0, table->dim);
 }
 
-// The widths of a table's column blocks: given one by one, all of one width, one per listed rank,
-// or by TorchRec's rule.
+// The widths of a table's column blocks: listed, all equal, one for each listed rank, or by
+// TorchRec's rule.
 static int column_blocks(struct builder *builder, const ls_scenario_table *table, int64_t **widths,
                          int *count) {
     const ls_scenario_sharding *sharding = &table->sharding;
@@ -176,8 +178,8 @@ static int place_grid(struct builder *builder, const ls_scenario_table *table, l
     return LS_OK;
 }
 
-// Our form begins with its version; TorchRec's ShardingPlan has modules and their tables, and knows
-// neither the world nor how large a data-parallel table is.
+// lockstep's form begins with its version. TorchRec's ShardingPlan has modules with their tables,
+// and states neither the world nor the size of a data-parallel table.
 static int read_plan(const struct builder *builder, const char *path, const char *text,
                      size_t bytes, ls_plan *out) {
     const ls_scenario *scenario = builder->scenario;
@@ -222,7 +224,7 @@ int ls_scenario_plan_open(ls_plan *out, const ls_scenario *scenario, const char 
     return LS_OK;
 }
 
-// The table's blocks as a plan file has them.
+// The table's blocks in a plan file.
 static int place_from_file(struct builder *builder, const ls_scenario_table *table,
                            ls_plan_table *out) {
     const char *path = table->sharding.plan;

@@ -1,4 +1,4 @@
-// Writes what a scenario means by walking the schema table over its structs.
+// Writes a scenario's meaning by a walk of the schema table over its structs.
 #define _XOPEN_SOURCE 700
 #include "runner/scenario/scenario_meaning.h"
 
@@ -191,7 +191,7 @@ static int write_value(ls_text *out, const void *base, const ls_schema_field *fi
         write_enum(out, base, field);
         break;
     case LS_FIELD_FLAG:
-        break;  // the alternative's key says it
+        break;  // the alternative's key implies it
     case LS_FIELD_RANGE:
         if (((const ls_generator *)base)->has_range) {
             ls_text_printf(out, "%.17g to %.17g", *AT(const double, base, field->offset),
@@ -220,7 +220,7 @@ static int write_value(ls_text *out, const void *base, const ls_schema_field *fi
 }
 
 // ---- Records ------------------------------------------------------------------------------------
-// The text being written, and the key that it has come to.
+// The text under construction, and the current key.
 typedef struct meaning {
     ls_text *out;
     ls_text at;
@@ -286,8 +286,8 @@ static int write_field(meaning *m, const void *base, const ls_schema_record *rec
     return LS_OK;
 }
 
-// Whether a field says what runs: of alternatives the chosen one, of what a rank does differently
-// what was given (a value there has no default).
+// Whether a field affects the run: the chosen alternative, and for exceptions only given keys (they
+// have no defaults).
 static bool counts(const ls_schema_record *record, const void *base, const ls_schema_field *field) {
     if (record->one_of && (field->flags & LS_FIELD_COMPANION) == 0) {
         return *AT(const int, base, record->tag_offset) == field->tag;

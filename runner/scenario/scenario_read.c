@@ -1,4 +1,4 @@
-// Reading a scenario file: from YAML nodes to structs, driven by the schema table. See scenario.h.
+// Reads a scenario file: converts YAML nodes to structs by the schema table. See scenario.h.
 #define _XOPEN_SOURCE 700  // realpath
 #include "runner/scenario/input_file.h"
 #include "runner/scenario/read.h"
@@ -26,7 +26,7 @@ static void add_keys(ls_text *out, const ls_schema_record *record) {
 
 #define KEYS_MAX 64
 
-// Returns the key that was meant, as far as one can tell; -1: no idea.
+// The key that was probably intended; -1: unknown.
 static int unknown_key(ls_reader *reader, const ls_schema_record *record, const ls_yaml_node *key) {
     const char *word = ls_yaml_text(reader->tree, key);
     const char *keys[KEYS_MAX];
@@ -87,8 +87,8 @@ static void set_tag(void *base, const ls_schema_record *record, int tag) {
     memcpy((char *)base + record->tag_offset, &tag, sizeof tag);
 }
 
-// Alternatives with a node of their own may share memory; of two, which is an error, the second
-// must not meet what the first left there.
+// Alternatives with separate nodes may share memory. If two are given, which is an error, the
+// second must not find the first one's values.
 static void begin_alternative(void *base, const ls_schema_record *record,
                               const ls_schema_field *field) {
     if (field->type == LS_FIELD_INLINE && field->record->has_node) {
@@ -188,7 +188,7 @@ void ls_read__value(ls_reader *reader, void *base, const ls_schema_field *field,
     case LS_FIELD_RANGE:
         if (field->type == LS_FIELD_RANGE && (field->flags & LS_FIELD_BARE) != 0 &&
             node->kind == LS_YAML_SCALAR && strcmp(ls_yaml_text(reader->tree, node), "true") == 0) {
-            return;  // `uniform: true` says the same as the word alone
+            return;  // `uniform: true` is equivalent to the word
         }
         ls_read__list(reader, base, field, node);
         return;
@@ -202,7 +202,7 @@ void ls_read__value(ls_reader *reader, void *base, const ls_schema_field *field,
     default:
         ls_read__scalar(reader, base, field, node);
         if (hidden && errors == ls_diagnostics_count(reader->diagnostics)) {
-            *AT(bool, base, field->aux) = true;  // a word that names nothing counts as not given
+            *AT(bool, base, field->aux) = true;  // an unknown word counts as not given
         }
         return;
     }
@@ -254,7 +254,7 @@ static void read_mapping(ls_reader *reader, void *base, const ls_schema_record *
             int meant = unknown_key(reader, record, key);
             unknown = true;
             if (meant >= 0) {
-                given[meant] = true;  // one mistake, one error: it is not missing as well
+                given[meant] = true;  // avoids a second error: it is not missing
             }
         } else {
             const ls_schema_field *field = &record->fields[index];

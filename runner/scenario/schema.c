@@ -1,5 +1,5 @@
-// Texts from the schema table: the words of error messages and the text of --explain-schema. The
-// JSON schema is in schema_json.c.
+// Texts from the schema table: the expectations in error messages and the text of --explain-schema.
+// schema_json.c has the JSON schema.
 #include "runner/scenario/schema.h"
 
 #include <string.h>
@@ -51,7 +51,7 @@ static void explain_field(ls_text *out, const ls_schema_record *record,
     ls_text_free(&line);
 }
 
-// The records reachable from the root, each once, in the order in which a reader meets them.
+// The records reachable from the root, each once, in reading order.
 static int collect(const ls_schema_record **list, int count, const ls_schema_record *record) {
     for (int i = 0; i < count; i++) {
         if (list[i] == record) {

@@ -1,7 +1,6 @@
-// The schema of scenario files: one table of records and fields that drives parsing and validation
+// The schema of scenario files: one table of records and fields. It drives parsing and validation
 // (scenario_read.c), the text of --explain-schema, the JSON schema for editors and the "expected
-// ..." of every error message. To add a key, add one line to schema_table.c and a member to
-// scenario.h.
+// ..." of error messages. To add a key, add a line to schema_table.c and a member to scenario.h.
 #ifndef LS_RUNNER_SCENARIO_SCHEMA_H
 #define LS_RUNNER_SCENARIO_SCHEMA_H
 
@@ -42,15 +41,15 @@ typedef enum ls_field_type {
 
 enum {
     LS_FIELD_REQUIRED = 1,
-    LS_FIELD_COMPANION = 2,     // of a one-of record: goes with another key
-    LS_FIELD_BARE = 4,          // of a one-of record: may be written as the word alone
+    LS_FIELD_COMPANION = 2,     // of a one-of record: accompanies another key
+    LS_FIELD_BARE = 4,          // of a one-of record: may be written as only the word
     LS_FIELD_SINGLE = 8,        // a list that may be written as its only element
     LS_FIELD_POSITIVE = 16,     // a real that must be greater than min, not equal
     LS_FIELD_INTEGERS = 32,     // range and values: integers, stored as such
     LS_FIELD_HIDDEN_BOOL = 64,  // sets the bool at aux when given
     LS_FIELD_SOME = 128,        // an empty list would mean as much as none, and is refused
     LS_FIELD_CHECKPOINT = 512,  // a path: a checkpoint's folder, not a file
-    LS_FIELD_JUDGES = 256,      // says how the run is reported and judged, not what it does
+    LS_FIELD_JUDGES = 256,      // affects the report and the verdict, not the run
 };
 
 typedef struct ls_schema_name {
@@ -72,11 +71,11 @@ typedef struct ls_schema_field {
     size_t offset;                          // of the member in the record's struct
     size_t aux;                             // of the second member, see the type
     int64_t min, max;                       // of a number or of each number of a list
-    int tag;                                // of an alternative: goes to the record's tag member
+    int tag;                                // of an alternative: stored in the record's tag member
     const ls_schema_names *names;           // enums
     const struct ls_schema_record *record;  // records
     const char *fallback;                   // the default, parsed like a value given; NULL: none
-    const char *otherwise;  // what holds when it is not given and there is no simple default
+    const char *otherwise;  // the effective value if it is not given and has no simple default
     const char *doc;        // one sentence
     const char *example;    //
 } ls_schema_field;
@@ -89,9 +88,10 @@ typedef struct ls_schema_record {
     size_t size;         // of the struct; 0: shares another's (LS_FIELD_INLINE)
     bool has_node;       // the struct begins with an ls_node, to be filled
     bool one_of;         // exactly one key that is no companion
-    bool partial;        // a key that is not given says nothing: what it changes stands elsewhere
-    size_t tag_offset;   // one_of: where the alternative's tag goes (an enum)
-    size_t name_offset;  // of the member for the name, where LS_FIELD_RECORD_MAP uses it
+    bool partial;        // a missing key changes nothing: other keys have the values that it
+                         // replaces
+    size_t tag_offset;   // one_of: the member for the alternative's tag (an enum)
+    size_t name_offset;  // of the member for the name, if LS_FIELD_RECORD_MAP uses it
 } ls_schema_record;
 
 // The two keys of a generator that reads a file.
@@ -108,7 +108,7 @@ typedef struct ls_schema_record {
         .doc = "Which tensor of a .safetensors file.", .example = "tensor: weight"                 \
     }
 
-// The records that several parts of the table name.
+// Records that several parts of the table use.
 extern const ls_schema_record ls_schema__numbers;  // schema_table.c
 extern const ls_schema_record ls_schema__program;  // schema_program.c
 extern const ls_schema_record ls_schema__except;
@@ -116,11 +116,11 @@ extern const ls_schema_names ls_schema__dtypes, ls_schema__ops;
 extern const ls_schema_record ls_schema__optimizer;  // schema_training.c
 extern const ls_schema_record ls_schema__train;
 extern const ls_schema_record ls_schema__inputs;  // schema_inputs.c
-// Makes what follows from other tables: the records of the collectives, the names of optimizers.
+// Creates the parts that depend on other tables: records of collectives, names of optimizers.
 void ls_schema__make(void);
 void ls_schema__make_training(void);  // called by it
 
-// For tables of fields: where a member of S lies, the struct of the record.
+// For tables of fields: the offset of a member of S, the record of its struct.
 #define LS_MEMBER(name) .offset = offsetof(S, name)
 #define LS_AUX(name)    .aux = offsetof(S, name)
 
@@ -128,13 +128,13 @@ void ls_schema__make_training(void);  // called by it
 const ls_schema_record *ls_schema_root(void);
 
 #define LS_SCHEMA_RECORDS_MAX 96
-// All records, each once, the root first: out [LS_SCHEMA_RECORDS_MAX]; returns how many.
+// All records, each once, the root first: out [LS_SCHEMA_RECORDS_MAX]; returns their number.
 int ls_schema_records(const ls_schema_record **out);
 
 // Index of `key` in the record, or -1.
 int ls_schema_find(const ls_schema_record *record, const char *key);
 
-// "an integer from 1 to 65536", "one of sum, mean, max, none", ...: what a field takes.
+// The valid values of a field: "an integer from 1 to 65536", "one of sum, mean, max, none", ...
 void ls_schema_describe(ls_text *out, const ls_schema_field *field);
 
 // Every key with type, default and meaning, for people.

@@ -19,7 +19,7 @@ static void names(ls_text *out, const ls_schema_names *list) {
     }
 }
 
-// " from 1 to 10", leaving out ends that are no limit.
+// " from 1 to 10", without ends that are no limit.
 static void range(ls_text *out, const ls_schema_field *field) {
     bool low = field->min > -(INT64_C(1) << 53);
     if ((field->flags & LS_FIELD_POSITIVE) != 0) {

@@ -1,5 +1,4 @@
-// The part of the schema that says what features look up. See schema.h; the members are in
-// scenario.h.
+// The schema of the features' inputs. See schema.h; the members are in scenario.h.
 #include "runner/scenario/schema.h"
 
 #include "runner/scenario/scenario.h"

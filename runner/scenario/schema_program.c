@@ -1,4 +1,4 @@
-// The part of the schema table that says what a `program:` may hold. See schema.h.
+// The schema of `program:`. See schema.h.
 #include <pthread.h>
 
 #include "runner/scenario/scenario.h"
@@ -105,7 +105,7 @@ static void make(void) {
     ls_step__make_collectives();
     for (int kind = 0; kind < LS_COLLECTIVE_COUNT; kind++) {
         if (!ls_collective_has_data(ls_collective_of((ls_kind)kind))) {
-            step_fields[kind].flags = LS_FIELD_BARE;  // nothing must be said: the word will do
+            step_fields[kind].flags = LS_FIELD_BARE;  // no value is needed: the word is enough
             step_fields[kind].example = step_fields[kind].key;
         }
     }

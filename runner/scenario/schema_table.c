@@ -1,4 +1,4 @@
-// The one table of everything a scenario file may say. See schema.h; the members are in scenario.h.
+// The schema table of scenario files. See schema.h; the members are in scenario.h.
 #include "runner/scenario/schema.h"
 
 #include "runner/scenario/scenario.h"
@@ -43,7 +43,7 @@ static const ls_schema_name class_names[] = {{"bit_exact", LS_CLASS_BIT_EXACT},
                                              {"off", -1}};
 #define ALLOWED_NAMES (&(const ls_schema_names){class_names, COUNT(class_names) - 1})  // not "off"
 static const ls_schema_name verdict_names[] = {
-    {"wrong", LS_CLASS_WRONG}};  // a finding is expected by its name, an error never
+    {"wrong", LS_CLASS_WRONG}};  // expectations name findings, never errors
 
 // One line to a key: easier to read as a table than as clang-format has it.
 // clang-format off

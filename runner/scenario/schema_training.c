@@ -1,5 +1,4 @@
-// The part of the schema that says how tables are trained. See schema.h; the members are in
-// scenario.h.
+// The schema of training. See schema.h; the members are in scenario.h.
 #include "runner/scenario/schema.h"
 
 #include "runner/scenario/scenario.h"

@@ -1,5 +1,5 @@
-// Checking a table's `sharding:`: which keys its type takes, ranks of the world, blocks that make
-// up the table. See scenario_check.c for the rest.
+// Checks a table's `sharding:`: the keys that its type takes, ranks in the world, blocks that add
+// up to the table. See scenario_check.c for the rest.
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ int64_t ls_check__sum(const ls_int_list *list) {
     return sum;
 }
 
-// Which of the sharding's keys a type takes.
+// The sharding keys that a type takes.
 static void check_applies(ls_reader *reader, const ls_scenario_sharding *sharding) {
     ls_sharding_traits of = ls_sharding_traits_of(sharding->type);
     bool rows = of.rows != LS_OVER_ONE;
@@ -36,7 +36,7 @@ static void check_applies(ls_reader *reader, const ls_scenario_sharding *shardin
     }
 }
 
-// Ranks may repeat only where a rank may hold several blocks (column blocks).
+// Ranks may repeat only if a rank may hold several blocks (column blocks).
 static void check_distinct(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,
                            const char *whose) {
     unsigned char *seen = ls_read__alloc(reader, (size_t)scenario->ranks + 1, 1);
@@ -105,7 +105,7 @@ static void check_blocks(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
-// Two keys that say the same thing: one of them would be ignored.
+// Two keys with the same meaning: one would be ignored.
 static void check_once(ls_reader *reader, const ls_scenario_sharding *sharding) {
     static const char *const pairs[][2] = {{"ranks", "host"}, {"sizes", "columns"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -154,12 +154,12 @@ static void check_hosts(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
-// `type:` is one, which cuts the table, or several, of which the planner chooses.
+// `type:` is a single one, which shards the table, or several, from which the planner chooses.
 static bool settle_types(ls_scenario_sharding *sharding) {
     for (int i = 0; i < sharding->types.count; i++) {
         if (ls_sharding_parse(&sharding->type, sharding->types.at[i]) != LS_OK) {
             ls_error_clear();
-            return false;  // already refused
+            return false;  // already reported
         }
         sharding->allowed |= 1u << sharding->type;
     }
@@ -167,7 +167,7 @@ static bool settle_types(ls_scenario_sharding *sharding) {
     return true;
 }
 
-// Keys that say where blocks lie need one type; keys that bind the planner need it to be asked.
+// Keys that place blocks need a single type; keys that constrain the planner need the planner.
 static void check_who_places(ls_reader *reader, const ls_scenario_sharding *sharding) {
     static const char *const of_planner[] = {"only_ranks", "not_ranks", "columns_min", "together",
                                              "apart"};
@@ -202,7 +202,7 @@ static bool names_rank(const ls_int_list *list, int rank) {
     return false;
 }
 
-// What no planner can do, reported at the constraint that asks for it.
+// Constraints that no plan can meet, reported at the constraint.
 static void check_possible(ls_reader *reader, const ls_scenario *scenario,
                            const ls_scenario_table *table) {
     const ls_scenario_sharding *sharding = &table->sharding;
@@ -231,7 +231,7 @@ static void check_possible(ls_reader *reader, const ls_scenario *scenario,
     for (int i = 0; i < sharding->kernels.count; i++) {
         ls_planner_kernel kernel;
         if (ls_planner_kernel_parse(&kernel, sharding->kernels.at[i]) != LS_OK) {
-            continue;  // reported where it was read
+            continue;  // reported by its reader
         }
         dense = dense || kernel == LS_PLANNER_DENSE;
         other = other || kernel != LS_PLANNER_DENSE;

@@ -1,5 +1,5 @@
-// Names of the stages of a scenario's tables, there and back: "lookup", or "step2.lookup" where
-// there are several steps. Stages of a program have the names that its steps were given.
+// Formats and parses the stage names of a scenario's tables: "lookup", or "step2.lookup" with
+// several steps. Stages of a program have the names of its steps.
 #include "runner/scenario/stage_names.h"
 
 #include <stdio.h>

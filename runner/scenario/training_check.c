@@ -1,5 +1,5 @@
-// Checking what a scenario says of training for meaning: what a step does, what they need,
-// and what no optimizer or backward pass can do.
+// Checks the meaning of a scenario's training: the parts of a step, their requirements, and
+// impossible optimizers and backward passes.
 #include <string.h>
 
 #include "runner/scenario/read.h"
@@ -10,7 +10,7 @@ const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int ta
     return own->node.mark.line > 0 ? &own->rule : &scenario->optimizer.rule;
 }
 
-// A step does forward, backward and update in this order, each once.
+// A step has forward, backward and update in this order, each once.
 static void check_steps(ls_reader *reader, ls_scenario *scenario) {
     static const ls_tables_step forward[] = {LS_TABLES_FORWARD};
     ls_mark mark = ls_node_mark(&scenario->node, "steps");
@@ -31,7 +31,7 @@ static void check_steps(ls_reader *reader, ls_scenario *scenario) {
 }
 
 // ---- Optimizers ---------------------------------------------------------------------------------
-// What the file does not give is as the kind and form have it.
+// Missing values are the defaults of the kind and form.
 static void settle(ls_scenario_optimizer *optimizer, uint64_t seed) {
     static const struct {
         const char *key;
@@ -62,7 +62,7 @@ static void settle(ls_scenario_optimizer *optimizer, uint64_t seed) {
     *rule = settled;
 }
 
-// A key that the kind's formula does not read would do nothing.
+// A key that the kind's formula ignores would have no effect.
 static void check_read(ls_reader *reader, const ls_scenario_optimizer *optimizer) {
     static const char *const keys[][2] = {
         {"eps", "an optimizer of adagrad's, adam's or lamb's"},
@@ -99,7 +99,7 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     bool backward = ls_scenario_runs(scenario, LS_TABLES_BACKWARD);
     bool update = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     bool own = table->optimizer.node.mark.line > 0;
-    // A table that a plan places is refused when it is run.
+    // A table placed by a plan file is checked when it is run.
     if (backward && table->pooling == LS_POOL_MAX && table->sharding.has_type &&
         ls_sharding_traits_of(table->sharding.type).rows != LS_OVER_ONE) {
         ls_check__error(reader, ls_node_mark(&table->node, "pooling"),
@@ -133,7 +133,7 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     }
 }
 
-// An optimizer of nothing that is trained.
+// An optimizer without a trained table.
 static void check_idle(ls_reader *reader, const ls_scenario *scenario,
                        const ls_scenario_optimizer *optimizer) {
     if (optimizer->node.mark.line > 0 && !ls_scenario_runs(scenario, LS_TABLES_UPDATE)) {
@@ -142,7 +142,7 @@ static void check_idle(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
-// Keys of `train` that steps which do less make no use of.
+// Keys of `train` without an effect on the given steps.
 static void check_train(ls_reader *reader, const ls_scenario *scenario) {
     static const struct {
         const char *key, *expected;
@@ -170,7 +170,7 @@ static void check_pipeline(ls_reader *reader, const ls_scenario *scenario) {
     }
 }
 
-// A quirk of what no table has. A plan may place a table under any type.
+// A quirk of a sharding that no table has. A plan file may place a table with any type.
 static void check_quirks(ls_reader *reader, const ls_scenario *scenario) {
     bool read = !scenario->quirks.grid_mean_not_divided;
     for (int i = 0; i < scenario->table_count; i++) {

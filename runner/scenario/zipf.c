@@ -1,8 +1,8 @@
 // Zipf-distributed integers by rejection-inversion. See zipf.h.
 //
-// With h(x) = x^-s and H its integral, a point under the hat is drawn by inverting H on the
-// interval [H(3/2) - h(1), H(n + 1/2)], rounded to the nearest integer k, and kept when it lies
-// under k's bar: u >= H(k + 1/2) - h(k). At least about 3 of 4 are kept, whatever s and n are.
+// Let h(x) = x^-s with integral H. A point under the hat is drawn by inverting H on the interval
+// [H(3/2) - h(1), H(n + 1/2)], rounded to the nearest integer k, and kept if it is under k's bar: u
+// >= H(k + 1/2) - h(k). At least about 3 of 4 are kept, for every s and n.
 #include "runner/scenario/zipf.h"
 
 #include <math.h>
@@ -59,5 +59,5 @@ int64_t ls_zipf_draw(const ls_zipf *zipf, uint64_t seed, uint32_t stream, uint32
             return (int64_t)nearest - 1;
         }
     }
-    return 0;  // after 256 rejections, which no seed will see
+    return 0;  // after 256 rejections, which is practically impossible
 }

@@ -1,4 +1,4 @@
-// cast: a tensor in another element type.
+// cast: converts a tensor to another element type.
 #include "runner/steps/fields.h"
 
 // clang-format off

@@ -22,15 +22,15 @@ static bool operand(ls_step_operand *out, const ls_scenario_step *step, int inde
     return true;
 }
 
-// As if all of them were as large as the largest.
+// As if all were as large as the largest.
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last) {
     (void)scenario, (void)last, (void)first;
     made->copies *= step->cat.tensors.count;
 }
 
-// As DTensor: a shard of another dimension that one operand has, all get; a shard of `dim` is
-// gathered; values are partial where all are, or all the others whole.
+// As in DTensor: a shard of another dimension of one operand is applied to all; a shard of `dim` is
+// gathered; values are partial if all are, or if all others are whole.
 static ls_placement common(const ls_local_tensor *const *in, int count, int d, int dim) {
     ls_placement found = LS_REPLICATE;
     bool gathers = false;

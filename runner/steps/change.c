@@ -1,4 +1,4 @@
-// change: some ranks write an element of their shards, as a defect of theirs would.
+// change: some ranks write an element of their shards, as a defect would.
 #include "kernels/element.h"
 #include "runner/steps/fields.h"
 
@@ -63,8 +63,7 @@ static bool writes(const ls_scenario_step *step, int rank) {
     return i < step->change.ranks.count;
 }
 
-// Ranks that write an element do what the program means only where all that hold it do, and write
-// no other.
+// A write is correct only if all ranks that hold the element write it, and write no other.
 static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                 const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     (void)count, (void)made;

@@ -1,4 +1,4 @@
-// check_equal: a tensor must be what another one is, as a whole, however both lie.
+// check_equal: a tensor must equal another one as a whole, whatever their placements.
 #include "runner/steps/fields.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_st
     }
 }
 
-// Values that are still to be reduced have no elements to compare.
+// Values that are still partial have no elements to compare.
 static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
                   int count, int index) {
     (void)step, (void)count;
@@ -47,7 +47,7 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
     return ls_local_tensor_clone(out, in[0]);
 }
 
-// What the other must be, as far from it as both may lie.
+// The other tensor's expected value, with the bounds of both.
 static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                 const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     (void)step, (void)count;

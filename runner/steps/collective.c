@@ -1,11 +1,11 @@
-// Collectives, on buffers of each rank or on a tensor: what the collective's own descriptor says of
-// it (collectives.h), a step of it has, does and is judged by.
+// Collectives on buffers of each rank or on a tensor: the step's fields, execution and judge follow
+// from the collective's descriptor (collectives.h).
 #include <string.h>
 
 #include "runner/scenario/inputs.h"
 #include "runner/steps/fields.h"
 
-// Fields that a collective takes where its descriptor has a use for them.
+// Fields of a collective whose descriptor uses them.
 enum {
     GROUP = 1 << 0,
     DATA = 1 << 1,
@@ -139,7 +139,7 @@ static void resolve_axis(ls_reader *reader, const ls_scenario *scenario, ls_scen
                     "the mesh has no dimension %.40s", call->axis_name);
 }
 
-// Arguments that a collective on a tensor takes from the tensor.
+// Checks arguments that a collective on a tensor takes from the tensor.
 static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
     static const char *const raw[] = {"ranks",  "count",   "dtype",    "values", "counts",
                                       "splits", "factors", "in_place", "replica"};
@@ -183,7 +183,7 @@ static void check_reduction(ls_reader *reader, const ls_scenario_step *step, int
     }
 }
 
-// Arguments of a collective on buffers beside its group and its reduction.
+// Checks arguments of a collective on buffers beside its group and its reduction.
 static void check_on_buffers(ls_reader *reader, const ls_scenario_step *step, int members) {
     const ls_step_call *call = &step->call;
     bool counts = ls_step_has(step, "counts"), splits = ls_step_has(step, "splits");

@@ -1,4 +1,4 @@
-// dropout: elements become 0 with probability p, the others are divided by 1 - p.
+// dropout: sets elements to 0 with probability p and divides the others by 1 - p.
 #include "base/random.h"
 #include "runner/steps/fields.h"
 
@@ -35,7 +35,7 @@ typedef struct drawing {
     uint64_t seed;
     uint32_t stream, rank;
     double p;
-    uint64_t first;  // a rank counts on through its shards
+    uint64_t first;  // a rank continues its sequence across its shards
 } drawing;
 
 static bool drops(void *arg, size_t index) {
@@ -43,7 +43,7 @@ static bool drops(void *arg, size_t index) {
     return ls_random_uniform(d->seed, d->stream, d->rank, d->first + index) < d->p;
 }
 
-// Of the whole, element by element; of ranks that draw for themselves what each of them holds.
+// Draws for the whole, element by element; for ranks that draw separately, for the shards of each.
 static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                 const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     (void)count;

@@ -1,6 +1,6 @@
-// wait, touch, check_replica: what ranks do about the buffers of an earlier step. A step that finds
-// nothing there would do nothing, and a scenario that relies on it would prove nothing: it is
-// refused. A process that holds all ranks has nothing to do: its calls are complete at once.
+// wait, touch, check_replica: operations on the buffers of an earlier step. A step without such a
+// buffer would have no effect, and a scenario that relies on it would prove nothing: it is
+// rejected. A process that holds all ranks has nothing to do: its calls complete at once.
 #include <inttypes.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static int member_of(const ls_scenario *scenario, const ls_scenario_step *of, in
     return call->ranks.count > 0 ? -1 : (int)rank;
 }
 
-// Whether a buffer is there by the counts alone. Lists of a wrong length are reported elsewhere.
+// Whether the counts imply a buffer. Lists of a wrong length are reported elsewhere.
 static bool counted(const ls_scenario_step *of, int member, bool send) {
     const ls_step_call *call = &of->call;
     if (call->splits.count > 0) {
@@ -54,7 +54,7 @@ static bool counted(const ls_scenario_step *of, int member, bool send) {
     }
     if (call->counts.count > 0) {
         const ls_collective *collective = ls_collective_of(ls_step_call_kind(of->kind));
-        if (send != (collective->send.form == LS_SIDE_BLOCKS)) {  // one block's side, not all's
+        if (send != (collective->send.form == LS_SIDE_BLOCKS)) {  // only one block's side
             return member >= call->counts.count || call->counts.at[member] > 0;
         }
         return ls_check__sum(&call->counts) > 0;
@@ -158,7 +158,7 @@ static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_st
 }
 
 // ---- Runs ---------------------------------------------------------------------------------------
-// What the rank called in that step; NULL: there is nothing that it does about it.
+// The rank's call in that step; NULL: none.
 static ls_step_calls *calls_of(const ls_program *program, const ls_scenario_step *step) {
     const ls_int_list *ranks = &step->earlier.ranks;
     bool part = program->self != NULL && ranks->count == 0;

@@ -26,7 +26,7 @@ static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_loca
         return false;
     }
     *to = moves ? both[index] : *lie;
-    // What is taken away from a whole is negated: the largest part becomes the least.
+    // A whole subtrahend is negated: the largest part becomes the smallest.
     for (int d = 0; step->kind == LS_STEP_SUB && index == 1 && d < to->count; d++) {
         bool turns = to->at[d].op == LS_MAX || to->at[d].op == LS_MIN;
         to->at[d] = to->at[d].kind == LS_PLACE_PARTIAL && turns ? LS_REPLICATE : to->at[d];

@@ -1,4 +1,4 @@
-// embedding: rows of a sharded weight, or bags of them, by ids.
+// embedding: looks up rows or bags of rows of a sharded weight by ids.
 #include "embedding/functional.h"
 #include "runner/steps/fields.h"
 
@@ -49,7 +49,7 @@ static bool operand(ls_step_operand *out, const ls_scenario_step *step, int inde
     return index < 2;
 }
 
-// At most what every rank makes for the ids of all.
+// An upper bound: every rank's result for the ids of all.
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last) {
     (void)step;
@@ -117,7 +117,7 @@ static int fold_bag(ls_cells *out, ls_cell *terms, size_t to, const ls_scenario_
     return LS_OK;
 }
 
-// Plain: the row of each id of the whole weight, or the bag's rows folded.
+// Plain: the row of each id in the whole weight, or the fold of the bag's rows.
 static int look_up(ls_cells *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_cells *ids, const ls_cells *weight, ls_dtype dtype) {
     bool bags = step->embedding.pooling != LS_POOL_NONE;
@@ -161,8 +161,8 @@ static bool changes_operand(const ls_scenario_step *step) {
     return step->embedding.max_norm > 0;
 }
 
-// The rows that any id names, padding too, of the whole weight. Rows that are cut by columns take
-// no epsilon, as torch's do.
+// The rows that any id names, including padding, in the whole weight. With column shards there is
+// no epsilon, as in torch.
 static int changes(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in) {
     const ls_placements *placements = ls_local_tensor_placements(in[1].tensor);

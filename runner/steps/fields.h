@@ -1,5 +1,5 @@
-// Fields of a step's mapping that several kinds have, for the tables of runner/steps/. S is the
-// struct whose members they are.
+// Fields that several kinds of steps share, for the tables of runner/steps/. S is the struct with
+// their members.
 #ifndef LS_RUNNER_STEPS_FIELDS_H
 #define LS_RUNNER_STEPS_FIELDS_H
 

@@ -22,7 +22,7 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
                                   step->kind == LS_STEP_MEAN ? LS_AVG : op_of(step));
 }
 
-// Partial values that the fold may not change places with are reduced first.
+// Partial values that do not commute with the fold are reduced first.
 static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
                   int count, int index) {
     (void)count;
@@ -40,7 +40,7 @@ static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_loca
     return moves;
 }
 
-// A mean that divides by another count than there is, as a rank that knows its own part alone does.
+// A mean with another divisor than the size, as a rank that knows only its part computes.
 static int make_mean(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                      const ls_local_tensor *const *in, int count) {
     LS_TRY(make(out, program, step, in, count));
@@ -57,7 +57,7 @@ static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, c
     return ls_cells__fold_dim(out, arena, &in[0], step->fold.dim, dtype, op_of(step));
 }
 
-// The sum, of which every rank divides its part by the size of the whole.
+// The sum, in which every rank divides its part by the size of the whole.
 static int know_mean(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                      const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     const ls_shape *shape = ls_local_tensor_shape(in->tensor);

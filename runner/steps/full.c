@@ -1,6 +1,6 @@
-// full: gathers a tensor to the whole on every rank. Blocks which no placement describes are
-// broadcast, each by the rank that holds it, and put in their places: what recordings of real GPUs
-// hold of such tensors (redistributing them is one all_to_all).
+// full: gathers a tensor to the whole on every rank. Blocks without placements are broadcast by
+// their owners and copied to their places. Recordings of real GPUs contain this for such tensors,
+// since redistributing them is one all_to_all.
 #include <string.h>
 
 #include "runner/steps/fields.h"

@@ -50,7 +50,7 @@ const ls_step_type ls_step__narrow = {
 };
 
 // ---- slice --------------------------------------------------------------------------------------
-// Parts of a dimension that several mesh dimensions shard, or a strided one, would be no placement:
+// Parts of a dimension that several mesh dimensions shard, or of a strided one, have no placement:
 // it is gathered first.
 static bool bring_slice(ls_placements *to, const ls_scenario_step *step,
                         const ls_local_tensor *const *in, int count, int index) {
@@ -77,7 +77,7 @@ static int make_slice(ls_local_tensor **out, ls_program *program, const ls_scena
                                  step->narrow.length);
 }
 
-// Each rank's part of the range: its own part of it, where values are partial.
+// Each rank's part of the range; with partial values, its own part.
 static int know_slice(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                       const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     (void)count;

@@ -1,4 +1,4 @@
-// place: declares what the ranks' own arrays are of, as DTensor.from_local does.
+// place: declares the placements of the ranks' own arrays, as DTensor.from_local does.
 #include <inttypes.h>
 
 #include "runner/steps/fields.h"
@@ -33,8 +33,8 @@ static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_sce
     made->copies = ls_memory_copies(scenario, &step->to.placements);
 }
 
-// Where piece `index` of a rank's shards lies in the rank's one array, and how large that is: along
-// each dimension the pieces stand one after another.
+// The place of piece `index` of a rank's shards in the rank's array, and the array's size: along
+// each dimension the pieces follow one another.
 static ls_block own_block(const ls_local_tensor *made, int rank, int index, ls_shape *array) {
     const ls_block *at = &ls_local_tensor_shard(made, rank, index)->block;
     ls_block own = {.offset.ndim = at->size.ndim, .size = at->size};
@@ -44,7 +44,7 @@ static ls_block own_block(const ls_local_tensor *made, int rank, int index, ls_s
         for (int k = 0; k < ls_local_tensor_shard_count(made, rank); k++) {
             const ls_block *block = &ls_local_tensor_shard(made, rank, k)->block;
             int64_t offset = block->offset.dim[d];
-            if (offset > last) {  // row-major: offsets ascend until they come again
+            if (offset > last) {  // row-major: offsets ascend until they repeat
                 array->dim[d] += block->size.dim[d];
                 own.offset.dim[d] += offset < at->offset.dim[d] ? block->size.dim[d] : 0;
                 last = offset;
@@ -96,7 +96,7 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
     return LS_OK;
 }
 
-// The whole that the arrays make up; of partial values each rank's own.
+// The whole that the arrays form; of partial values each rank's own.
 static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                 const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     (void)count;

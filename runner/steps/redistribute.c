@@ -1,4 +1,4 @@
-// redistribute: changes how a tensor lies on the mesh.
+// redistribute: changes a tensor's placements.
 #include "runner/program/redistribute.h"
 #include "runner/steps/fields.h"
 

@@ -20,7 +20,7 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
     return ls_local_tensor_scale(*out, step->factor);
 }
 
-// Partial values that a factor does not go into are reduced first.
+// Partial values that do not commute with a factor are reduced first.
 static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
                   int count, int index) {
     (void)count;

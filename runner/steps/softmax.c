@@ -49,7 +49,7 @@ static const ls_schema_field loss_fields[] = {
 };
 // clang-format on
 
-// Partial values are reduced before.
+// Partial values are reduced first.
 static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
                   int count, int index) {
     (void)step, (void)count;
@@ -105,7 +105,7 @@ static const char *has_exponentials(ls_scenario_step *step) {
                                            .sums = sums,                                           \
                                            .know = know}
 
-// Where the dimension is sharded, ranks add up.
+// Ranks add their sums if the dimension is sharded.
 static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
     const ls_placements *lie = ls_local_tensor_placements(in);
     bool sharded = false;
@@ -134,7 +134,7 @@ static bool loss_operand(ls_step_operand *out, const ls_scenario_step *step, int
     return true;
 }
 
-// Targets go where the logits' samples are, weights of classes everywhere.
+// Targets get the placements of the logits' samples; class weights are replicated.
 static bool bring_targets(ls_placements *to, const ls_scenario_step *step,
                           const ls_local_tensor *const *in, int count, int index) {
     const ls_placements *logits = ls_local_tensor_placements(in[0]);

@@ -1,4 +1,4 @@
-// What follows from the descriptor of a step's kind.
+// Properties of a step that follow from its kind's descriptor.
 #include "runner/steps/step.h"
 
 const char *ls_step_kind_name(const ls_scenario_step *step) {

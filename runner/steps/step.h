@@ -1,6 +1,5 @@
-// Kinds of steps of a program: for each one descriptor, in a file of this folder, which says its
-// fields, what they must fit, what is done, and what must come of it. LS_STEP_MAP (scenario.h)
-// lists them. Private to the runner.
+// Kinds of program steps: each has a descriptor, in a file of this folder, with its fields, checks,
+// execution and judge. LS_STEP_MAP (scenario.h) lists them. Private to the runner.
 #ifndef LS_RUNNER_STEPS_STEP_H
 #define LS_RUNNER_STEPS_STEP_H
 
@@ -33,7 +32,7 @@ typedef enum ls_except_field {
 typedef enum ls_step_form {
     LS_STEP_OF_CALLS,    // calls of the ranks: step->call
     LS_STEP_OF_TENSORS,  // an operation on tensors
-    LS_STEP_OF_EARLIER,  // about the buffers of an earlier step: step->earlier
+    LS_STEP_OF_EARLIER,  // refers to the buffers of an earlier step: step->earlier
 } ls_step_form;
 
 typedef struct ls_step_operand {
@@ -42,47 +41,48 @@ typedef struct ls_step_operand {
 } ls_step_operand;
 
 typedef struct ls_step_type {
-    ls_schema_record record;  // its fields; collectives have one for each kind
+    ls_schema_record record;  // its fields; collectives have a list for each kind
     ls_step_form form;
-    unsigned excepts;  // of ls_except_field, beside exit and swap, which every step honours; on
+    unsigned excepts;  // of ls_except_field, beside exit and swap, which apply to every step; on
                        // tensors: skip and repeat
-    // What its fields mean together, beside what all steps of its form have; NULL: nothing.
+    // Checks its fields, beyond the checks of all steps of its form; NULL: none.
     void (*check)(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step);
     // Operand `index` of an operation on tensors; false: there are no more. NULL: `tensor` alone.
     bool (*operand)(ls_step_operand *out, const ls_scenario_step *step, int index);
-    // The memory of a run: how the result differs from the larger operand, in shape or in how many
-    // ranks hold each element. NULL: it does not.
+    // For the memory of a run: how the result differs from the larger operand, in shape or in the
+    // number of ranks that hold each element. NULL: it does not.
     void (*size)(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last);
     int (*run)(ls_program *program, const ls_scenario_step *step);
-    // Where operand `index` is redistributed to first, as DTensor does where operands do not meet
-    // as they lie; false: it stays. NULL: all stay.
+    // The placements to which operand `index` is redistributed first, as DTensor does for
+    // incompatible placements; false: none. NULL: none for all.
     bool (*bring)(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
                   int count, int index);
-    // Operations whose run is ls_program__tensor_step: what they make of in [count]; whether the
-    // result depends on the order of a sum (NULL: it does not).
+    // Operations executed by ls_program__tensor_step: the result from in [count]; whether it
+    // depends on the order of a sum (NULL: it does not).
     int (*make)(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                 const ls_local_tensor *const *in, int count);
     bool (*sums)(const ls_scenario_step *step, const ls_local_tensor *in);
-    bool makes_replicas;  // its operand's need not be the same before
-    bool is_defect;       // what its result has of replicas is seen where it is used
-    bool refuses;         // where `make` says no, the program is wrong: call.invalid
-    // Whether operand 1 is changed in place (NULL: never), and what it must become.
+    bool makes_replicas;  // its operand's replicas need not be equal before
+    bool is_defect;       // replicas of its result are checked at their use
+    bool refuses;         // if `make` fails, the program is wrong: call.invalid
+    // Whether operand 1 is changed in place (NULL: never), and its expected value.
     bool (*changes_operand)(const ls_scenario_step *step);
     int (*changes)(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in);
-    // The judge: what must come of what is known of in [count]. `made` is what came, read for its
-    // placements alone.
+    // The judge: the expected result from the known values of in [count]. `made` is the actual one,
+    // read for its placements only.
     int (*know)(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                 const ls_known_tensor *in, int count, const ls_local_tensor *made);
-    // Where that is ls_known__operate: the operation on arrays, those of one rank or whole ones.
+    // For the judge ls_known__operate: the operation on arrays, those of one rank or whole ones.
     int (*cells)(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
                  int count, ls_dtype dtype);
-    // Over a field: replaces the step's float types by LS_FIELD; why a field lacks the operation
-    // ("compares ..."), NULL: it has it. NULL: it has, and the step has no type.
+    // For a field: replaces the step's float types by LS_FIELD; returns the reason why a field
+    // lacks the operation ("compares ..."), NULL: it has it. NULL: it has it, and the step has no
+    // type.
     const char *(*to_field)(ls_scenario_step *step);
-    bool elementwise;    // operands meet element by element, a dimension of size 1 standing for all
-    bool moves_nothing;  // every element stays where it is, also without a placement
+    bool elementwise;    // operands are broadcast element by element
+    bool moves_nothing;  // every element keeps its place, also without placements
 } ls_step_type;
 
 // The type of each step, by its kind.
@@ -103,7 +103,7 @@ void ls_step__make_collectives(void);
 bool ls_step_takes(const ls_scenario_step *step, const char *key);
 bool ls_step_has(const ls_scenario_step *step, const char *key);
 
-// A step's to_field: of operations that compare, and of those that move to placements.
+// to_field of operations that compare, and of those that change placements.
 const char *ls_step__compares(ls_scenario_step *step);
 const char *ls_step__places(ls_scenario_step *step);
 bool ls_placements__extreme(const ls_placements *placements);  // partial by max or min

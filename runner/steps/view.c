@@ -1,4 +1,4 @@
-// view: the same elements under another shape, where none leaves its rank.
+// view: the same elements in another shape, if none leaves its rank.
 #include "runner/steps/fields.h"
 
 // clang-format off

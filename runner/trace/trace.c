@@ -1,4 +1,4 @@
-// Keeps what a trace sees; trace_write.c writes it.
+// Records the events of a trace; trace_write.c writes them.
 #include "runner/trace/trace.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ int ls_trace_status(const ls_trace *trace) {
     return trace->status;
 }
 
-// Room for one more of an array in the arena; the old one stays until the end.
+// Makes room for one more element of an array in the arena; the old array stays until the end.
 static void *grow(ls_trace *trace, void *array, size_t count, size_t *room, size_t bytes) {
     if (count < *room) {
         return array;
@@ -160,7 +160,7 @@ static void fill_part(ls_trace_part *part, const ls_call *call, const ls_trace_c
     size_t send = 0, recv = 0;
     if (ls_call_send_elements(&send, call) != LS_OK ||
         ls_call_recv_elements(&recv, call) != LS_OK) {
-        send = recv = 0;  // it has met, so its sizes are sound
+        send = recv = 0;  // it has matched, so its sizes are valid
     }
     *part = (ls_trace_part){.rank = call->rank,
                             .kind = call->kind,

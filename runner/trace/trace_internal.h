@@ -1,11 +1,11 @@
-// Shared by the files that keep and write traces.
+// Shared by the files that record and write traces.
 #ifndef LS_RUNNER_TRACE_TRACE_INTERNAL_H
 #define LS_RUNNER_TRACE_TRACE_INTERNAL_H
 
 #include "runner/trace/trace.h"
 
-// What times are multiples of: a whole number of nanoseconds, and exact in binary, so that no
-// reader rounds the end of a slice past the beginning of the next.
+// The unit of times: a whole number of nanoseconds, and exact in binary, so that no reader rounds
+// the end of a slice past the beginning of the next.
 #define LS_TRACE_TICK_US 0.25
 
 // One rank's part of a set.
@@ -15,12 +15,12 @@ typedef struct ls_trace_part {
     uint64_t seq;
     size_t count;
     uint64_t send_bytes, recv_bytes;
-    double start_us;  // when it called
+    double start_us;  // time of its call
     const char *file;
     int line;
 } ls_trace_part;
 
-// A set of calls that met.
+// A matched set of calls.
 typedef struct ls_trace_set {
     int trace_case;
     ls_dtype dtype;
@@ -28,9 +28,9 @@ typedef struct ls_trace_set {
     int root;  // world rank; -1: none
     bool reduces;
     const char *comm;
-    const char *algorithm;  // this and the next: as a recording says, else NULL
+    const char *algorithm;  // this and the next: from a recording, else NULL
     const char *protocol;
-    int channels;          // 0: not known
+    int channels;          // 0: unknown
     ls_trace_part *parts;  // [size]
     int size;
     double end_us;
@@ -53,11 +53,12 @@ struct ls_trace {
     int case_count, case_room;
     ls_trace_set *sets;
     size_t set_count, set_room;
-    const char *file;  // the last one that a call named: calls may be of a scenario that goes
+    const char *file;  // the last one of a call, copied: calls may belong to a scenario that is
+                       // freed
     int status;
 };
 
-// As ls_trace_met, and gives the set (NULL: not kept, see the trace's status).
+// As ls_trace_met; returns the set (NULL: not recorded, see the trace's status).
 ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int size);
 
 #endif

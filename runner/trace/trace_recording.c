@@ -1,5 +1,5 @@
-// The trace of a run that was recorded: its calls, matched again. A recording keeps what each rank
-// called, in its order, and not who met whom.
+// The trace of a recorded run: its calls, matched again. A recording has each rank's calls in
+// order, but not their matches.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "collectives/recording.h"
 #include "runner/trace/trace_internal.h"
 
-// Facts about a call beside the call.
+// Facts about a call that are not in the call.
 typedef struct traced_call {
     const ls_recorded_call *recorded;
     int set;  // of match.events
@@ -29,7 +29,8 @@ typedef struct matching {
     ls_comm **comms;      // [comm_count]
     int comm_count;
     ls_match match;
-    int *waiting;  // [match.event_count] calls of each set that are not yet their rank's next
+    int *waiting;  // [match.event_count] the number of a set's calls that are not yet next on their
+                   // rank
     size_t *next;  // [ranks] index into calls
     int *queue;    // [match.event_count] sets whose calls are all next
     int queue_first, queue_end;
@@ -89,9 +90,8 @@ static int sort_members(ls_comm *comm, ls_arena *arena) {
     return LS_OK;
 }
 
-// The communicator of calls [count], which are sorted by rank. Members that never called on
-// it get numbers below zero, but for a communicator of all ranks; without recorded places, ranks
-// ascend.
+// The communicator of calls [count], sorted by rank. Members that never called on it get negative
+// numbers, except in a communicator of all ranks; without recorded positions, ranks ascend.
 static int make_comm(ls_comm **out, matching *m, traced_call *const *calls, size_t count) {
     const ls_recorded_call *first = calls[0]->recorded;
     int size = first->comm_size;
@@ -149,7 +149,7 @@ static int find_comms(matching *m) {
 }
 
 // ---- Sets ---------------------------------------------------------------------------------------
-// A member that made no call has no rank that could be reported.
+// A member without a call has no reportable rank.
 static int check_known(const matching *m) {
     for (size_t i = 0; i < m->count; i++) {
         const ls_call *call = &m->calls[i];
@@ -164,7 +164,7 @@ static int check_known(const matching *m) {
     return LS_OK;
 }
 
-// Who met whom.
+// Matches the calls.
 static int find_sets(matching *m) {
     LS_TRY(check_known(m));
     if (ls_match__kinds(&m->match, m->calls, (int)m->count) != LS_OK) {
@@ -182,7 +182,7 @@ static int find_sets(matching *m) {
 }
 
 // ---- The order of sets --------------------------------------------------------------------------
-// The rank's next call that no set has taken is counted at its set.
+// Counts the rank's next unmatched call at its set.
 static void advance(matching *m, int rank) {
     size_t end = m->rank_first[rank + 1];
     while (m->next[rank] < end && m->traced[m->next[rank]].emitted) {
@@ -197,7 +197,7 @@ static void advance(matching *m, int rank) {
     }
 }
 
-// Not every rank records how a collective was done. algorithm and protocol: NULL is allowed.
+// Not every rank records the algorithm of a collective. algorithm and protocol: NULL is allowed.
 static int say_how(ls_trace *trace, ls_trace_set *set, const char *algorithm, const char *protocol,
                    int channels) {
     if (algorithm == NULL || protocol == NULL) {
@@ -229,8 +229,8 @@ static int emit(matching *m, ls_trace *trace, int number) {
     return trace->status;
 }
 
-// Each rank's calls in their order; where that is impossible, they were started together, and the
-// next call of the lowest rank goes first.
+// Each rank's calls in order; if that is impossible, they were started together, and the next call
+// of the lowest rank goes first.
 static int emit_all(matching *m, ls_trace *trace) {
     for (int rank = 0; rank < m->ranks; rank++) {
         m->next[rank] = m->rank_first[rank];
@@ -273,7 +273,7 @@ static int take_calls(matching *m, ls_trace *trace) {
         m->waiting == NULL || m->queue == NULL) {
         return LS_ERR_MEMORY;
     }
-    const char *file = "";  // kept by the trace
+    const char *file = "";  // owned by the trace
     for (int rank = 0; rank < m->ranks && file != NULL; rank++) {
         for (size_t i = m->rank_first[rank]; i < m->rank_first[rank + 1] && file != NULL; i++) {
             int index = (int)(i - m->rank_first[rank]);

@@ -100,7 +100,7 @@ static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_p
 }
 
 // An arrow from the send's slice to the receive's. Where one slice ends and the next begins,
-// readers differ about whose arrow it is: both ends lie half a tick inside.
+// readers attach the arrow to either: so both ends are half a tick inside.
 static void write_flow(ls_json *json, const ls_trace_set *set, size_t number) {
     double met_us = fmax(set->parts[0].start_us, set->parts[1].start_us);
     for (int end = 0; end < 2; end++) {
@@ -185,7 +185,7 @@ static int write_line(ls_text *out, const ls_trace *trace, size_t number, int ra
     const char *base = strrchr(first->file, '/'), *file = base != NULL ? base + 1 : first->file;
     ls_text_printf(out, " %zu %s%s%s on ", first->count, ls_dtype_name(set->dtype),
                    set->reduces ? " " : "", set->reduces ? ls_op_name(set->op) : "");
-    ls_text_plain(out, set->comm, strlen(set->comm));  // a program's names may be anything
+    ls_text_plain(out, set->comm, strlen(set->comm));  // a program may contain any names
     ls_text_puts(out, ", ");
     ls_text_plain(out, file, strlen(file));
     ls_text_printf(out, ":%d\n", first->line);

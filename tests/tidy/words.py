@@ -45,7 +45,7 @@ REMAINING = {
     "docs": ("backends/", "bench/", "collectives/",
              "embedding/", "exec/", "fuzz/", "gdb/", "kernels/", "planner/", "python/", "ranks/",
              "recordings/", "runner/", "scenarios/", "tests/"),
-    "comments": ("runner/", "tests/"),
+    "comments": ("tests/"),
 }
 
 
