@@ -1,18 +1,18 @@
-"""lockstep for Python programs: the backend of torch.distributed, and how it takes the place of others.
+"""lockstep for Python programs: a backend of torch.distributed, which also replaces gloo and nccl.
 
-`lockstep exec -n 4 -- python train.py` runs train.py as it is: its process groups of gloo, and of nccl where torch
-sees no GPU, are lockstep's. A program may also ask for the backend by name, "lockstep".
+`lockstep exec -n 4 -- python train.py` runs train.py unchanged: its process groups of gloo, and of nccl if torch sees no GPU, use lockstep.
+A program may also request the backend by name, "lockstep".
 """
 
 import os
 import sys
 
-_debugger = []  # the agent of a rank that is debugged
+_debugger = []  # the debugger agent of this rank
 _MODULE, _RULES = "torch.distributed", "torch._dynamo.trace_rules"
 
 
 def __getattr__(name):
-    """`__version__`: the file VERSION of the wheel, of the source tree or of the installed package."""
+    """`__version__`: from the file VERSION of the wheel, of the source tree or of the installed package."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     folder = os.path.dirname(os.path.realpath(__file__))
@@ -30,7 +30,7 @@ def under_exec():
 
 
 def _replaced(backend):
-    """The backend in place of the one that is asked for, or None: it is to be that one."""
+    """The backend that replaces the requested one; None: the requested one is used."""
     import torch
 
     asked = str(backend).lower()
@@ -51,10 +51,10 @@ def capture(model, folder, **options):
 
 
 def install():
-    """Lets the groups that torch makes with gloo be lockstep's. get_backend() still says what was asked for."""
+    """Makes torch create gloo groups with lockstep. get_backend() still returns the requested name."""
     try:
         from torch.distributed import distributed_c10d as c10d
-    except ImportError:  # a torch built without it
+    except ImportError:  # torch was built without it
         return
     from lockstep import torch_backend, watch
 
@@ -84,7 +84,7 @@ def install():
     def connected(*arguments, **options):
         if _debugger:  # a stopped rank is not late
             options["timeout"] = calls.NO_LIMIT
-        torch_backend.client.get()  # a rank that waits for the others here can be asked where it is
+        torch_backend.client.get()  # reports the place of a rank that waits here
         return rendezvous(*arguments, **options)
 
     c10d._new_process_group_helper, c10d.rendezvous = replaced, connected
@@ -106,7 +106,7 @@ def skip():
 
 
 class _Finder:
-    """Calls `prepare` when a module has been loaded."""
+    """Calls `prepare` after a module is loaded."""
 
     def __init__(self, module, prepare):
         self._module, self._prepare = module, prepare
@@ -129,17 +129,17 @@ class _Finder:
 
 
 def _debug():
-    """A rank of a run with a debugger has its part of it; other processes of the program have none."""
+    """Starts the agent if this process is a rank of a debugged run; other processes of the program have none."""
     rank = os.environ.get("LOCKSTEP_EXEC_RANK") or os.environ.get("RANK") or ""
     if "LOCKSTEP_DEBUGGER" in os.environ and rank.isdigit():
         from lockstep.debugger import agent
 
-        # Its own children are no ranks.
+        # its child processes are no ranks
         _debugger.append(agent.Agent(os.environ.pop("LOCKSTEP_DEBUGGER"), int(rank)))
 
 
 def hook():
-    """Prepares torch's modules, loaded already or not."""
+    """Prepares torch's modules, whether or not they are loaded."""
     _debug()
     wanted = [(_MODULE, install), (_RULES, skip)]
     if "LOCKSTEP_CAPTURE" in os.environ:

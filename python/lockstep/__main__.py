@@ -6,7 +6,7 @@ import sys
 
 
 def found(name="lockstep"):
-    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)  # of a wheel
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)  # in a wheel
     path = own if os.path.exists(own) else shutil.which(name)
     if path is None:
         sys.exit(f"lockstep: {name} is neither in the wheel nor in PATH; install lockstep's .deb, or build it from source")
@@ -14,7 +14,7 @@ def found(name="lockstep"):
 
 
 def program():
-    """Runs the program of the wheel (lockstep, lockstep-cc, lockstep-c++) that has the script's name."""
+    """Runs the program in the wheel (lockstep, lockstep-cc, lockstep-c++) with the script's name."""
     name = os.path.basename(sys.argv[0])
     os.execv(found(name), [name, *sys.argv[1:]])
 

@@ -1,7 +1,7 @@
 """A model's tensors in program order, for `lockstep diff` to compare with another run of the model.
 
-Each rank writes rank_00000.safetensors and beside it rank_00000.json, which names each tensor's placement (a DTensor's
-own mesh and placements) and, where that is known, what it was computed from.
+Each rank writes rank_00000.safetensors and rank_00000.json. The JSON has each tensor's placement (a DTensor's mesh and placements) and, if
+known, the operation and the tensors that it was computed from.
 """
 
 import atexit
@@ -20,13 +20,13 @@ from torch import nn
 from lockstep import proof, tensor_files
 
 PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
-ROUNDED = {"bf16": "bf16", "fp16": "f16"}  # by torch's communication hooks: the types to which they round gradients
+ROUNDED = {"bf16": "bf16", "fp16": "f16"}  # types to which torch's communication hooks round gradients
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
 
 def _type(dtype):
-    """The name that safetensors has for a type: F16 for float16, BF16 for bfloat16, F8_E5M2 for float8_e5m2; None: it has none."""
+    """The safetensors name of a type: F16 for float16, BF16 for bfloat16, F8_E5M2 for float8_e5m2; None: it has none."""
     if dtype is torch.bool:
         return "BOOL"
     of = re.fullmatch(r"torch\.(b?)(f|u|i)(?:loat|int|nt)(8|16|32|64)(_e\d+m\d+)?(?:fn)?", str(dtype))
@@ -34,7 +34,7 @@ def _type(dtype):
 
 
 def _plain(name):
-    """A name without what wraps modules."""
+    """A name without the parts that wrappers of modules add."""
     for wrapped in WRAPPED:
         name = name.replace(wrapped, "")
     return name
@@ -50,7 +50,7 @@ def _placement(placement):
 
 
 def raw(tensor):
-    """Type, shape and bytes of a tensor, as a file has them."""
+    """Type, shape and bytes of a tensor, in the form of the file."""
     tensor = tensor.detach()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
@@ -82,7 +82,7 @@ def unwrapped(model):
 
 
 def _data_parallel(model):
-    """The part of a gradient of the whole that a rank's own is (what DDP and FSDP2 divide by), and the ranks of the parts."""
+    """The share of the whole's gradient that a rank's gradient has (the divisor of DDP and FSDP2), and the ranks of the shares."""
     if isinstance(model, nn.parallel.DistributedDataParallel):
         return 1 / model.process_group.size(), dist.get_process_group_ranks(model.process_group)
     state = getattr(model, "_get_fsdp_state", None)
@@ -95,7 +95,7 @@ def _data_parallel(model):
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return 1, []
     if any(hasattr(parameter, "placements") for parameter in model.parameters()):
-        return 1, []  # tensor parallel alone: the ranks share one loss
+        return 1, []  # tensor parallel only: the ranks share one loss
     return None, []
 
 
@@ -106,12 +106,12 @@ def _shares_loss(tensor, ranks):
 
 
 def _fused(parameter):
-    """Whether the backward itself updates a parameter, so that it has no gradient: TorchRec's fused tables."""
+    """Whether the backward pass updates a parameter, which then has no gradient: TorchRec's fused tables."""
     return type(parameter).__name__ == "TableBatchedEmbeddingSlice" or hasattr(parameter, "_in_backward_optimizers")
 
 
 def _flat_names(root):
-    """The parameters of which FSDP keeps parts of flat ones, which are no blocks of them."""
+    """The parameters that FSDP stores as parts of flat parameters, which are no blocks of a placement."""
     names = []
     for at, module in root.named_modules():
         handle = getattr(module, "_handle", None)
@@ -122,7 +122,7 @@ def _flat_names(root):
 
 
 def _in_pipeline():
-    """Whether a stage of torch's pipelines calls the model: "stage"; "shapes": to infer the shapes that it gives."""
+    """Whether a stage of torch's pipelines calls the model: "stage"; "shapes": only to infer shapes."""
     frame, found = sys._getframe(1), None
     while frame is not None:
         if frame.f_code.co_filename.endswith(PIPELINE):
@@ -132,12 +132,12 @@ def _in_pipeline():
 
 
 class Capture:
-    """Also a context manager. close() writes the notes, at the latest when the process ends.
+    """Also a context manager. close() writes the captured tensors, at the latest when the process ends.
 
-    placements: for tensors that are no DTensors, {pattern of a name: "S(0), R"} over the dimensions of `mesh`.
-    gradient_scale: the factor that makes a rank's gradient of an activation its part of the whole's; derived for DDP, FSDP2 and DTensor.
-    steps: how many steps of the optimizer are kept; the weights at the end are kept in any case.
-    exact: keep values of exact arithmetic, as `lockstep prove` does. It lasts from here to the end of the process.
+    placements: for tensors that are no DTensors, {name pattern: "S(0), R"} over the dimensions of `mesh`. gradient_scale: the factor from a
+    rank's gradient of an activation to its share of the whole's; derived for DDP, FSDP2 and DTensor. steps: the number of optimizer steps
+    to capture; the final weights are always captured. exact: capture values of exact arithmetic, as `lockstep prove` does; it stays on
+    until the process ends.
     """
 
     def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None, steps=None, exact=False):
@@ -155,7 +155,7 @@ class Capture:
         self._folder, self._placements, self._mesh = folder, placements if self._ranks > 1 and placements else {}, mesh
         self._tensors, self._index, self._hooks, self._not_kept, self._notes = {}, [], [], {}, {}
         self._step, self._stepped, self._calls, self._graded, self._made = 0, False, {}, {}, {}
-        self._kept = {}  # by name, also the values of an earlier name
+        self._kept = {}  # by name, including earlier names of the same values
         self._latest = {}  # for each parameter: the name of its values, and their version
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
@@ -164,7 +164,7 @@ class Capture:
         self._scale = gradient_scale if gradient_scale is not None else scale
         self._sharded = hasattr(model, "_get_fsdp_state")
         in_ddp = isinstance(model, nn.parallel.DistributedDataParallel)
-        self._sent = [hook.__name__ for hook, _ in model._comm_hooks] if in_ddp else []  # what changes gradients before their sum
+        self._sent = [hook.__name__ for hook, _ in model._comm_hooks] if in_ddp else []  # changes gradients before they are summed
         self._terms = in_ddp and not self._sent
         self.root = model.module if in_ddp else model
         self._flat, self._named = _flat_names(self.root), {}
@@ -201,7 +201,9 @@ class Capture:
         return os.path.join(self._folder, f"rank_{self._rank:05}.{ending}")
 
     def _parameters(self):
-        """Those of the model, and those that it had and an optimizer may still have: DDP over tensor parallelism takes them out."""
+        """The model's parameters, and former ones that an optimizer may still have: DDP over tensor parallelism removes them from the
+        model.
+        """
         for name, parameter in self.root.named_parameters():
             self._named[_plain(name)] = parameter
         return [(name, of) for name, of in self._named.items()
@@ -213,14 +215,15 @@ class Capture:
 
     # ---- Notes ----
     def note(self, name, tensor, **about):
-        """Keeps a tensor under a name; further notes of a name are numbered: "loss", "loss (call 1)". about: placements,
-        mesh, optional (one of two runs may lack it)."""
+        """Records a tensor under a name; repeated names are numbered: "loss", "loss (call 1)". about: placements, mesh, optional (one of
+        two runs may lack it).
+        """
         name = name.replace("/", "|")
         calls = self._notes[name] = self._notes.get(name, -1) + 1
         self._keep(f"{name} (call {calls})" if calls else name, tensor, **about)
 
     def _placed(self, entry, name, of):
-        """Adds the placements that the user gave for a tensor, or for the module or parameter that it is of."""
+        """Adds the user's placements for a tensor, or for its module or parameter."""
         for pattern, placements in self._placements.items():
             if any(fnmatch.fnmatchcase(part, pattern) for part in (name, name.split(" ")[-1], of or name)):
                 whole = any(fnmatch.fnmatchcase(part, pattern) for part in (name, f"backward {of}"))
@@ -250,7 +253,7 @@ class Capture:
             tensor = tensor.to_local()
         elif "placements" not in entry:
             self._placed(entry, name, of)
-        if hasattr(tensor, "trigger_wait"):  # a functional collective that is under way
+        if hasattr(tensor, "trigger_wait"):  # an asynchronous functional collective
             tensor = tensor.trigger_wait()
         if tensor.layout is not torch.strided:
             tensor = tensor.detach().to_dense()
@@ -259,14 +262,14 @@ class Capture:
             return
         kept, before = self._raw(tensor, entry), self._state.get(of)
         if before is not None and self._tensors.get(before) == kept:
-            entry["as"], kept = before, self._tensors[before]  # the values of an earlier name are written once
+            entry["as"], kept = before, self._tensors[before]  # values with an earlier name are written once
         else:
             self._tensors[name] = kept
         self._kept[name] = kept
         self._index.append(entry)
 
     def _raw(self, tensor, entry):
-        """What is kept of a tensor; of one that is proved, its value in the field."""
+        """The recorded content of a tensor; of a proved one, its value in the field."""
         if not proof.on() or not tensor.is_floating_point():
             return raw(tensor)
         from lockstep.proof import field, mode, shadows
@@ -276,7 +279,7 @@ class Capture:
             return raw(shadows.get(tensor).long())
 
     def _note_state(self, name, of, tensor, **about):
-        """A parameter or a buffer."""
+        """Records a parameter or a buffer."""
         self._keep(name, tensor, of, **about)
         if name.replace("/", "|") in self._tensors:
             self._state[of] = name.replace("/", "|")
@@ -301,7 +304,7 @@ class Capture:
         return f"{name or 'model'}{f' (call {call})' if call else ''}"
 
     def enter(self, name, module, inputs, named=None):
-        """A module is called: also by a capture's maker, within the call."""
+        """A module is called, possibly within another captured call."""
         if name == "":
             self._pipeline = _in_pipeline()
             self._shapes_only = self._pipeline == "shapes"
@@ -319,21 +322,21 @@ class Capture:
                 self._keep(f"{label}{f' [{at}]' if len(given) > 1 else ''}", one, name, optional=True)
 
     def _weight(self, name, module, part, output):
-        """The name under which the weights that a module computes with stand; None: they do not."""
+        """The recorded name of the weights that a module computes with; None: they are not recorded."""
         of = f"{name}.{part}" if name else part
         known, own = self._latest.get(of), getattr(module, part, None)
         if known is None or own is None:
             return None
-        if known[1] != own._version and not self._sharded:  # changed by other than an optimizer
+        if known[1] != own._version and not self._sharded:  # changed outside of an optimizer
             self._note_parameter(f"step {self._step} changed {of} {own._version}", of, own, optional=True)
         return self._latest[of][0]
 
     def _arithmetic(self, output):
-        """PyTorch's CPU kernels of linear layers and convolutions add up in float32 and round once."""
+        """PyTorch's CPU kernels of linear layers and convolutions sum in float32 and round once."""
         return {"in": "f32"} if output.device.type == "cpu" and output.dtype in (torch.bfloat16, torch.float16) else {}
 
     def _computed(self, name, module, inputs, output):
-        """What an output is computed from, and how."""
+        """The operation and inputs of an output."""
         if len(inputs) != 1 or not isinstance(output, torch.Tensor):
             return None
         source = f"step {self._step} input {self._call_name(name)}".replace("/", "|")
@@ -372,7 +375,7 @@ class Capture:
     def _activation_gradient(self, label, of):
         def hook(gradient):
             shared = self._scale == 1 or _shares_loss(gradient, self._data_ranks)
-            # Where every rank has a loss of its own and all of the tensor, it has a term of the whole's gradient.
+            # If every rank has a separate loss and the whole tensor, its gradient is a term of the whole's.
             own = not shared and len(self._data_ranks) == self._ranks and not hasattr(gradient, "placements")
             self._keep(label, gradient if shared else gradient * self._scale, of, optional=True, own_losses=own or None)
         return hook
@@ -412,7 +415,7 @@ class Capture:
         self._keep(f"step {self._step} gradient {name}", parameter.grad, f"gradient {name}", made=made, **about)
 
     def _is_updated(self, name, parameter):
-        """Whether the program changed a parameter since it was noted, without an optimizer."""
+        """Whether the program changed a parameter outside of an optimizer since it was recorded."""
         known = self._latest.get(name)
         return known is not None and known[1] != parameter._version and not self._sharded
 
@@ -421,7 +424,7 @@ class Capture:
         for name, parameter in reversed(self._parameters()):
             if _fused(parameter) and parameter.grad is None:
                 self._not_kept.setdefault(f"step {self._step} gradient {name}", "the backward itself updates it")
-            elif not taken and self._is_updated(name, parameter):  # by hand: who reduces the gradient may keep it elsewhere
+            elif not taken and self._is_updated(name, parameter):  # the program may keep the reduced gradient elsewhere
                 self._not_kept.setdefault(f"step {self._step} gradient {name}", "the program changed the parameter without an optimizer")
             elif (mine is None or id(parameter) in mine) and parameter.grad is not None:
                 self._note_gradient(name, parameter)
@@ -441,7 +444,7 @@ class Capture:
 
     # ---- The files ----
     def close(self):
-        """Writes what was noted. Gradients that no optimizer took are noted first."""
+        """Writes the recorded tensors. Records gradients first that no optimizer has used."""
         if self._hooks is None:
             return
         if not self._stepped:

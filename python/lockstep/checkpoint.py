@@ -1,7 +1,7 @@
-"""python -m lockstep.checkpoint DIR OUT: a checkpoint of torch.distributed.checkpoint as `lockstep diff` reads it.
+"""python -m lockstep.checkpoint DIR OUT: converts a checkpoint of torch.distributed.checkpoint for `lockstep diff`.
 
-Each part of a tensor stays with the rank that wrote it, at its place in the whole. Other entries become tensors, too:
-numbers as such, texts as their bytes. An entry that cannot be read safely is listed as not compared.
+Each part of a tensor stays with the rank that wrote it, at its offset in the whole. Other entries become tensors, too: numbers as such,
+texts as their bytes. An entry that cannot be read safely is listed as not compared.
 """
 
 import io
@@ -22,7 +22,7 @@ TEXTS = (str, bytes, bytearray, type(None), int, complex, torch.dtype, torch.dev
 
 
 class _Planner(checkpoint.DefaultLoadPlanner):
-    """Keeps the bytes of an entry that is no tensor: the default planner unpickles them, which can run code."""
+    """Returns the bytes of an entry that is no tensor. The default planner unpickles them, which can run code."""
 
     def load_bytes(self, read_item, value):
         self.state_dict[read_item.dest_index.fqn] = value.getvalue()
@@ -37,7 +37,7 @@ def _read(reader, metadata):
 
 
 def _writer(metadata, name, offsets):
-    """The rank that wrote a part, by its file's name; rank 0 where the name has none."""
+    """The rank that wrote a part, from its file's name; rank 0 if the name has none."""
     for index, info in metadata.storage_data.items():
         if index.fqn == name and tuple(index.offset or [0] * len(offsets)) == tuple(offsets):
             written = re.match(r"__(\d+)_", info.relative_path)
@@ -61,7 +61,7 @@ def _parts(metadata, name, whole):
 
 
 def _leaves(name, value):
-    """(name, type, shape and bytes) of what stands for a value; each item of a list or a dictionary has its own."""
+    """(name, type, shape and bytes) of the tensors that represent a value; each item of a list or a dictionary has its own."""
     items = value if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size) else [value]
     kinds = {type(item) for item in items}
     if isinstance(value, torch.Tensor):
@@ -81,7 +81,7 @@ def _leaves(name, value):
 
 
 def _value(name, data):
-    """What stands for an entry that is no tensor, and why it is not compared, or None."""
+    """The tensors that represent an entry that is no tensor, and the reason why it is not compared, or None."""
     try:
         value = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except Exception:  # pylint: disable=broad-exception-caught
@@ -93,7 +93,7 @@ def _value(name, data):
 
 
 def _entries(reader):
-    """(rank, name, shape of the whole, offsets, raw part) of each entry, or (None, name, why it is not compared)."""
+    """(rank, name, shape of the whole, offsets, raw part) of each entry, or (None, name, the reason why it is not compared)."""
     metadata = reader.read_metadata()
     for name, value in _read(reader, metadata).items():
         if isinstance(value, torch.Tensor):

@@ -30,12 +30,12 @@ KINDS = {
 # NCCL's names of functions, in RAS.
 FUNCTIONS = {"AllReduce": "all_reduce", "Broadcast": "broadcast", "Reduce": "reduce", "AllGather": "all_gather",
              "ReduceScatter": "reduce_scatter", "AlltoAll": "all_to_all", "Gather": "gather", "Scatter": "scatter"}
-# Element types that have no name of ours are moved as bytes of the same width.
+# Element types without a lockstep type are moved as bytes of the same width.
 WIDTHS = {"Bool": "Byte", "ComplexFloat": "Double", "ComplexHalf": "Float", "Short": "Half", "UInt16": "Half"}
-# None of these is complete on a rank before all members have made it.
+# A rank completes none of these before all members have made it.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 BYTES_MAX = 1 << 30
-EXTRA_CALLS_MAX = 4  # of RAS: more of them say nothing new
+EXTRA_CALLS_MAX = 4  # of RAS: more of them add no information
 
 
 class Unusable(Exception):
@@ -43,7 +43,7 @@ class Unusable(Exception):
 
 
 class Plain(pickle.Unpickler):
-    """Numbers, texts, lists, tuples and mappings, and nothing else."""
+    """Reads numbers, texts, lists, tuples and mappings only."""
 
     def find_class(self, module, name):
         raise pickle.UnpicklingError(f"it names {module}.{name}, and dumps have plain values alone")
@@ -89,7 +89,7 @@ def rank_of(path, dump):
 
 # ---- Flight recorder -------------------------------------------------------------------------------------------------
 def elements(sizes):
-    """Of all tensors of a side."""
+    """The total size of all tensors of a side."""
     total = 0
     for shape in sizes or []:
         count = 1
@@ -100,7 +100,7 @@ def elements(sizes):
 
 
 def place_of(frames):
-    """File, line: the frame nearest to the call that is outside of installed packages, else the outermost."""
+    """(file, line): the frame nearest to the call outside of installed packages, else the outermost."""
     named = [frame for frame in frames or [] if frame.get("filename")]
     own = [frame for frame in named if not re.search(r"/(site|dist)-packages/|/lib/python3[^/]*/|^<", frame["filename"])]
     frame = own[0] if own else named[-1] if named else {}
@@ -108,15 +108,16 @@ def place_of(frames):
 
 
 def count_of(kind, sent, received):
-    """Elements as NCCL counts them. The splits of all_to_all are not in a dump, and its totals differ between ranks. torch lists what a rank receives from a scatter as
-    its input, and what the root sends as the output."""
+    """Elements in NCCL's count. A dump has no splits of all_to_all, and its totals differ between ranks. For a scatter torch lists a rank's
+    received data as its input, and the root's sent data as the output.
+    """
     if kind in ("reduce_scatter", "recv"):
         return received
     return 0 if kind in ("barrier", "all_to_all") else sent
 
 
 def call_of(entry, kind, ranks):
-    """One call, or a sentence why it is none."""
+    """One call, or the reason why it is not one."""
     size = len(ranks)
     sent, received = elements(entry.get("input_sizes")), elements(entry.get("output_sizes"))
     dtypes = entry.get("output_dtypes" if kind == "recv" else "input_dtypes") or ["Float"]
@@ -143,13 +144,13 @@ class Group:
     def __init__(self, name, ranks):
         self.name, self.ranks = name, ranks
         self.calls = {}     # rank: [(number or None, call)]
-        self.last = {}      # rank: the number of its last collective, where it says
-        self.agreed = 0     # calls that are not listed, since all members have made them
+        self.last = {}      # rank: the number of its last collective, if the dump has it
+        self.agreed = 0     # calls that are not listed because all members have made them
 
 
 @functools.lru_cache(maxsize=None)
 def ranks_in(name, text):
-    """The ranks of a process group, which a dump has as "[0, 1]"."""
+    """The ranks of a process group; a dump has "[0, 1]"."""
     try:
         ranks = tuple(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError) as error:
@@ -163,7 +164,7 @@ def group_of(groups, dump, entry):
     name, description = (list(entry.get("process_group") or []) + ["", ""])[:2]
     config = dump.get("pg_config") or {}
     own = config.get(name) or config.get(str(entry.get("pg_id"))) or {}
-    if "comm_ranks" in entry:  # lockstep exec's, whose messages have groups of their own
+    if "comm_ranks" in entry:  # lockstep exec's, whose messages have separate groups
         name, description, own = entry["comm"], entry["comm"], {"ranks": entry["comm_ranks"]}
     ranks = ranks_in(name, str(own.get("ranks")))
     told = {"default_pg": "world", "undefined": ""}.get(description, description) or f"group {name}"
@@ -171,7 +172,7 @@ def group_of(groups, dump, entry):
 
 
 def settle(entries, at):
-    """The entry of a coalesced call has the state of those that it holds, which come before it, and are one batch."""
+    """The entry of a coalesced call has the state of its members, which precede it and form one batch."""
     number = "p2p_seq_id" if entries[at].get("is_p2p") else "collective_seq_id"
     for entry in reversed(entries[:at]):
         if entry.get("process_group") != entries[at].get("process_group") or entry.get(number) != entries[at].get(number):
@@ -211,7 +212,7 @@ def read_flight(groups, ranks, path, dump):
 
 
 def align(groups, ranks):
-    """Drops the calls that a member's dump is too short to show."""
+    """Drops calls that are missing from a member's dump because the dump is too short."""
     for group in groups.values():
         first = 0
         for rank in group.ranks:
@@ -228,7 +229,7 @@ def align(groups, ranks):
 
 
 def drop_stale(groups, ranks):
-    """Drops ranks whose dumps are older than the others': those lack calls that others have completed, and all must make."""
+    """Drops ranks whose dumps are older than the others': they lack calls that others have completed and that all must make."""
     stale = {}
     for group in groups.values():
         last = {rank: max((number for number, _ in calls if number is not None), default=-1) for rank, calls in group.calls.items()}
@@ -257,7 +258,7 @@ def write_flight(groups, ranks):
 
 # ---- RAS -------------------------------------------------------------------------------------------------------------
 def read_ras(dump):
-    """Communicators whose ranks have called each function as often as told: those calls alone that not all have made."""
+    """Communicators whose ranks have called each function this often: only the calls that not all ranks have made."""
     people, groups, calls = {}, [], {}
     told = sorted(dump["communicators"], key=lambda comm: -comm["size"])
 

@@ -1,6 +1,6 @@
-"""Captures the models of a program without a line of it, for `lockstep verify`, `prove` and `exec --capture`.
+"""Captures the models of an unchanged program, for `lockstep verify`, `prove` and `exec --capture`.
 
-A model is the outermost module that holds a module which the program calls. Its capture begins with that call.
+A model is the outermost module that contains a module which the program calls. Its capture begins with that call.
 """
 
 import gc
@@ -21,14 +21,14 @@ def install():
 
 
 def folder(name):
-    """A folder for the next capture: the number keeps models of one name apart, and sorts them."""
+    """A folder for the next capture: its number distinguishes models of one name and sorts them."""
     made = os.path.join(os.environ["LOCKSTEP_CAPTURE"], f"{len(_captures):03}_{name}")
     _captures.append(None)
     return made
 
 
 def steps():
-    """How many steps of the optimizer are kept."""
+    """The number of optimizer steps to capture."""
     return int(os.environ.get("LOCKSTEP_CAPTURE_STEPS", 1 << 62))
 
 
@@ -37,13 +37,13 @@ def add(capture):
 
 
 def _known(module):
-    """Whether a capture watches the module, or one that is in it or around it."""
+    """Whether a capture observes the module, one of its submodules or a module that contains it."""
     mine = {id(part) for part in module.modules()}
     return any(capture is not None and any(id(part) in mine for part in capture.root.modules()) for capture in _captures)
 
 
 def _outermost(module):
-    """The module around it that no other holds; the module itself where several do."""
+    """The outermost module that contains it; the module itself if there are several."""
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module) and "_modules" in one.__dict__]
     held = {id(child) for one in modules for child in one._modules.values()}
     around = [one for one in modules if id(one) not in held and any(part is module for part in one.modules())]

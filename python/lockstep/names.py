@@ -1,10 +1,10 @@
-"""What a call moves, in the words of the module that makes it: the parameters of DDP and FSDP, the tables of TorchRec.
+"""Names the data of a call in the terms of the module that makes it: the parameters of DDP and FSDP, the tables of TorchRec.
 
-Nothing of theirs is changed: who makes a call is looked up in the Python frames above it. Of DDP, whose reducer
-is not Python, the buckets are asked for after each forward, and told apart by their order and size.
+Nothing in these modules is changed: the caller is found in the Python frames. DDP's reducer is not Python, so its buckets are read after
+each forward and identified by order and size.
 
-Invariant: all members of a correct collective give it one purpose. So no purpose depends on the rank, and a function is
-in the tables below only if every member of its calls runs it. Purposes of messages differ between their two sides.
+Invariant: all members of a correct collective give it the same purpose. So no purpose depends on the rank, and a function is in the tables
+below only if every member of its calls runs it. Purposes of messages differ between their two sides.
 """
 
 import sys
@@ -14,15 +14,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-LONGEST = 96  # letters of a list of names
+LONGEST = 96  # characters of a list of names
 _features = {}  # a feature's tables, of the TorchRec modules that were seen
-_tables = weakref.WeakKeyDictionary()  # of a module that distributes: the tables
+_tables = weakref.WeakKeyDictionary()  # of a module that distributes: its tables
 _seen = weakref.WeakSet()
-_reducing = []  # DDP models, weakly, in the order of their last forward
+_reducing = []  # weak references to DDP models, in the order of their last forward
 
 
 def listed(names):
-    """The names, as many as are readable."""
+    """The names, truncated to a readable number."""
     names = list(dict.fromkeys(name for name in names if name))
     text = ""
     for at, name in enumerate(names):
@@ -47,7 +47,7 @@ def _configs(sharding):
 
 
 def _learn(module):
-    """The tables behind each feature, and behind each part of a sharded module that moves outputs."""
+    """The tables of each feature, and of each part of a sharded module that moves outputs."""
     if not isinstance(module, nn.Module) or module in _seen or not getattr(module, "_output_dists", None):
         return
     shardings = getattr(module, "_embedding_shardings", None)
@@ -67,7 +67,7 @@ def _tables_of(features):
 
 
 def _input_keys(own):
-    """The features whose ids a step of the input's distribution moves."""
+    """The features whose ids a step of the input distribution moves."""
     parts = own._awaitables if hasattr(own, "_awaitables") else [own]  # of several modules at once
     return [key for part in parts if hasattr(part, "_input") for key in part._input.keys()]
 
@@ -88,7 +88,7 @@ def _of_torchrec(frames):
             return f"gradients of {forward}" if forward else None
         if isinstance(own, nn.Module) and own in _tables:
             made = _named("output_dist of", _tables[own])
-            for inner in frames:  # what its gradients will be known by
+            for inner in frames:  # the names of its gradients
                 request = inner.f_locals.get("myreq")
                 if request is not None:
                     request._lockstep_purpose = made
@@ -98,7 +98,7 @@ def _of_torchrec(frames):
 
 # ---- FSDP ----
 def _flat_names(flat, frames):
-    """The parameters of a flat one; their names in the root module, if a root is known."""
+    """The parameters of a flat parameter; their names in the root module, if a root is known."""
     orders = (getattr(frame.f_locals.get("state"), "_exec_order_data", None) for frame in frames)
     known = next((order.param_to_fqn for order in orders if order is not None), {})
     parts = [flat] if flat in known else flat._params or []
@@ -125,7 +125,7 @@ def _buckets(model):
     names = {parameter: name for name, parameter in model.module.named_parameters()}
     try:
         buckets = model.reducer._get_zeros_like_grad_buckets()
-    except RuntimeError:  # gradients that are sparse have none
+    except RuntimeError:  # sparse gradients have none
         return []
     return [(bucket.buffer().numel(), [names.get(parameter) for parameter in bucket.parameters()])
             for bucket in buckets]
@@ -136,7 +136,7 @@ def _after_forward(model):
     if reducer is None or not torch.is_grad_enabled():
         return
     forwards = model.__dict__.setdefault("_lockstep_forwards", 0)
-    if forwards < 2:  # the buckets are made again in the second forward, and stay
+    if forwards < 2:  # the second forward rebuilds the buckets; they stay after that
         model.__dict__["_lockstep_buckets"] = _buckets(model)
         model.__dict__["_lockstep_forwards"] = forwards + 1
     model.__dict__["_lockstep_next"] = 0
@@ -145,7 +145,7 @@ def _after_forward(model):
 
 
 def watch_ddp():
-    """Lets the reducers' buckets be known by name."""
+    """Records the names of the reducers' buckets."""
     from torch.nn.parallel import DistributedDataParallel as Model
 
     forward = Model.forward
@@ -174,7 +174,7 @@ def _of_ddp(elements):
 
 
 def _of_hook(bucket):
-    """A DDP communication hook's call, whoever wrote the hook."""
+    """The call of a DDP communication hook, built in or the user's."""
     owned = {parameter: name for reference in _reducing if reference() is not None
              for name, parameter in reference().module.named_parameters()}
     return _named("gradients of", [owned.get(parameter) for parameter in bucket.parameters()])
@@ -196,7 +196,7 @@ def _placements(spec):
 
 
 def _deepspeed_names(parameters):
-    """By the names in the optimizer or module whose method runs, else by DeepSpeed's numbers, which all ranks share."""
+    """By the names in the optimizer or module whose method runs, else by DeepSpeed's numbers, which are equal on all ranks."""
     frame, known = sys._getframe(), None
     while frame is not None and not known:
         own = frame.f_locals.get("self")
@@ -224,7 +224,7 @@ def _of_ipg(values):
 
 
 def _path(module, frame):
-    """The module's name in the outermost module that runs it, whatever wraps that."""
+    """The module's name in the outermost module that runs it, without wrappers."""
     path = ""
     while frame is not None:
         outer = frame.f_locals.get("self")
@@ -252,7 +252,7 @@ _MOVES = {"fwd": "activations", "bwd": "gradients", "F": "activations", "B": "gr
 
 
 def _of_pipeline(frames):
-    """A message of a pipeline's schedule. Its number among the microbatches is left out: names are few."""
+    """A message of a pipeline's schedule. Omits its microbatch number, since names are few."""
     values, op = {}, None
     for frame in reversed(frames):
         if frame.f_globals["__name__"] == "torch.distributed.pipelining.schedules":
@@ -261,7 +261,7 @@ def _of_pipeline(frames):
             op = frame.f_locals.get("p2p_op", op)
     if "comp_type" in values:
         return f"{_MOVES[values['comp_type'].value[-1]]} of stage {values['stage_idx']}"
-    if values.get("desc"):  # "fwd_send", or two such of one batch
+    if values.get("desc"):  # "fwd_send", or two of these in one batch
         words = values["desc"].split("_")
         way = words[words.index(op.op.__name__[1:]) - 1]
         return f"{_MOVES[way]} of stage {values['self']._stage.stage_index}"
@@ -273,7 +273,7 @@ def _of_pipeline(frames):
 _NORMS = {**dict.fromkeys(("complete_grad_norm_calculation_for_cpu_offload", "get_grad_norm_direct", "clip_grad_norm_"),
                           "norm of gradients"),
           "has_overflow": "overflow of gradients"}
-_OWNERS = {  # of a module, of its functions: a purpose, or what makes it of the function's variables
+_OWNERS = {  # of a module and its functions: a purpose, or a function that derives it from the variables
     "torch.distributed.utils": {
         "_sync_module_states": _of_ddp_state, "_verify_param_shape_across_processes": "shapes of parameters"},
     "torch.nn.parallel.distributed": {
@@ -333,12 +333,12 @@ _OWNERS = {  # of a module, of its functions: a purpose, or what makes it of the
 }
 _OBJECTS = {f"{name}_object{of}": f"objects of {name}_object{of}" for name, of in (
     ("all_gather", ""), ("gather", ""), ("broadcast", "_list"), ("scatter", "_list"), ("send", "_list"), ("recv", "_list"))}
-_LAST = {  # where nobody else is known
+_LAST = {  # if no other entry applies
     "torch.distributed.distributed_c10d": _OBJECTS, "torch.distributed.pipelining.schedules": {}}
 
 
 def _of_owner(frames, owners):
-    """The purpose that the nearest frame in a table gives."""
+    """The purpose by the nearest frame that is in a table."""
     for frame in frames:
         made = owners[frame.f_globals["__name__"]].get(frame.f_code.co_name)
         made = made(frame.f_locals) if callable(made) else made
@@ -348,11 +348,11 @@ def _of_owner(frames, owners):
 
 
 # ---- All ----
-_ASKED = (  # in this order; of modules whose names begin so
+_ASKED = (  # in this order, by prefixes of module names
     ("torchrec", "torchrec.distributed.", _of_torchrec), ("owned", None, lambda frames: _of_owner(frames, _OWNERS)),
     ("fsdp", "torch.distributed.fsdp.", _of_fsdp), ("layers", "megatron.core.tensor_parallel.", _of_layer),
     ("last", None, lambda frames: _of_pipeline(frames) or _of_owner(frames, _LAST)))
-_kinds = {}  # of a module's name: whose it is
+_kinds = {}  # prefix of a module's name: its owner
 
 
 def _kind(module):
@@ -371,11 +371,11 @@ def _purpose(elements):
         if kind != "lockstep":
             nearest = nearest or (module, frame.f_code.co_name)
             if kind == "other":
-                inner = False  # the forward of a module of FSDP's is the program's
+                inner = False  # the forward of an FSDP module is the program's
             elif kind != "torch" and (inner or kind != "fsdp"):
                 found.setdefault(kind, []).append(frame)
         caller = frame.f_back
-        if _reducing and (caller is None or caller.f_code.co_name == "_engine_run_backward"):  # of a hook of DDP's
+        if _reducing and (caller is None or caller.f_code.co_name == "_engine_run_backward"):  # of a DDP hook
             bucket = next((value for value in frame.f_locals.values() if type(value) is dist.GradBucket), bucket)
         frame = caller
     if bucket is not None:
@@ -390,8 +390,8 @@ def _purpose(elements):
 
 
 def purpose(elements):
-    """What the call moves that is being made, one of so many elements. None: nobody knows."""
+    """The data of the current call of this many elements. None: unknown."""
     try:
         return _purpose(elements)
-    except Exception:  # a framework of another version has other variables; the program's call is made all the same
+    except Exception:  # another version of a framework has other variables; the program's call continues
         return None

@@ -1,8 +1,8 @@
-"""pytest: a test with `@pytest.mark.ranks(4)`, or the fixture `ranks`, runs once per rank under `lockstep exec`.
+"""pytest plugin: a test with `@pytest.mark.ranks(4)` or the fixture `ranks` runs once on each rank under `lockstep exec`.
 
-When the tests are collected, the session forks a process that runs no test itself. For each test it forks the ranks, and their
-parent becomes `lockstep exec`. A rank sets up its own fixtures. Its reports are merged into one, with the findings in it.
-Where the session may not fork, or with --lockstep='--start exec', `lockstep exec` starts pytest on each rank for the test.
+After collection the session forks a process that runs no test itself. For each test it forks the ranks, and their parent becomes `lockstep
+exec`. A rank sets up its own fixtures. Its reports are merged into one, with the findings. If the session may not fork, or with
+--lockstep='--start exec', `lockstep exec` starts pytest on each rank for the test.
 """
 
 import glob
@@ -60,7 +60,7 @@ def pytest_generate_tests(metafunc):
 
 
 def ranks_of(item):
-    """How many ranks run the test; None: it is none of ours."""
+    """The number of ranks of a test; None: a test without ranks."""
     mark = item.get_closest_marker("ranks")
     fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).get("ranks")
     own = bool(fixtures) and getattr(fixtures[-1].func, "__module__", None) == __name__
@@ -83,7 +83,7 @@ def _write(config, folder, rank, reports):
 
 
 def _redirect(config, folder, rank):
-    """This rank's own output: pytest's capture shares its files with the process that forked this one."""
+    """Separate output of this rank: pytest's capture shares its files with the parent process."""
     capture = config.pluginmanager.getplugin("capturemanager")
     if config.option.capture != "no":
         from _pytest.capture import MultiCapture
@@ -208,7 +208,7 @@ class _Server:
 
 
 def _may_fork():
-    """No native thread runs, which a fork would lose, and no GPU, whose NCCL is loaded already."""
+    """Safe to fork: no native thread runs, which a fork would lose, and there is no GPU with NCCL loaded."""
     from lockstep import starting
 
     return starting.threads() <= len(sys._current_frames()) and not glob.glob("/dev/nvidia[0-9]*")
@@ -219,7 +219,7 @@ def pytest_collection_finish(session):
     if not wanted or under_exec() or session.config.option.collectonly:
         return
     if hasattr(session.config, "_tmp_path_factory"):
-        session.config._tmp_path_factory.getbasetemp()  # made once: of each rank it would remove the others'
+        session.config._tmp_path_factory.getbasetemp()  # created once: each rank would remove the others'
     started = "--start exec" in session.config.option.lockstep
     if not started and _may_fork():
         _state["server"] = _Server(session.items)
@@ -244,7 +244,7 @@ def _read_text(path):
 
 
 def _read_reports(config, folder, rank):
-    """By phase; empty: the rank ended before its test."""
+    """Reports by phase; empty: the rank ended before its test."""
     text = _read_text(f"{folder}/rank{rank}.json")
     reports = {}
     for data in json.loads(text) if text else []:
@@ -260,7 +260,7 @@ def _named(ranks):
 
 
 def _problem(folder, code):
-    """What lockstep found, as text, and whether it is more than that a rank's test failed."""
+    """lockstep's findings as text, and whether there are others than the failure of a rank's test."""
     text = _read_text(f"{folder}/report.json")
     if not text:
         return _read_text(f"{folder}/output").strip() or f"lockstep exec ended with exit code {code}", True
@@ -282,7 +282,7 @@ def _follows(report):
 
 
 def _causes(reports):
-    """The failures that follow from no finding, each with its ranks."""
+    """The failures that are no consequence of a finding, each with its ranks."""
     by_text = {}
     for rank, report in reports.items():
         if report.failed and not _follows(report):
@@ -325,7 +325,7 @@ def _merge(item, size, folder, code):
             base = base or pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", None, phase)
         if base is None:
             continue
-        if texts or base.failed:  # a failure without a text of its own follows from that of the first phase
+        if texts or base.failed:  # a failure without a text follows from the first phase's
             base.outcome, base.longrepr = ("failed", "\n\n".join(texts)) if texts else ("passed", None)
         base.sections = sections
         base.duration = max([report.duration for report in reports.values()], default=0)

@@ -1,7 +1,7 @@
-"""How a rank forks others: `lockstep exec` starts it as always, and before its program runs it imports torch once for all.
+"""Lets a rank fork the others: `lockstep exec` starts it normally, and before its program runs it imports torch once for all.
 
-The interpreter calls this from sitecustomize. The rank and the forked ones then run the program in the usual way: sys.argv,
-__main__, sys.path and tracebacks are the interpreter's own. A rank that may not fork says why, and is as if nothing was tried.
+The interpreter calls this from sitecustomize. The rank and the forked ones then run the program in the usual way: sys.argv, __main__,
+sys.path and tracebacks are the interpreter's. A rank that may not fork reports why and continues normally.
 """
 
 import atexit
@@ -16,11 +16,11 @@ FRAMEWORKS = {"torch", "torchrec", "torchvision", "transformers", "accelerate", 
 FILES_MAX = 500
 C10D = "torch.distributed.distributed_c10d"  # ends with its process groups
 IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([^\n#;]+))", re.M)
-DYNAMO = re.compile(r"\boptim\b|Parallel|fully_shard|\bcompile\b")  # these import it when they are used
+DYNAMO = re.compile(r"\boptim\b|Parallel|fully_shard|\bcompile\b")  # imported at their first use
 
 
 def _imports(text):
-    """The modules that the program's text imports, and whether it does so when it starts."""
+    """The modules that the program's text imports, and whether it imports them at its start."""
     for indent, source, names in IMPORT.findall(text):
         for name in [source] if source else names.split(","):
             if name.strip():
@@ -28,7 +28,7 @@ def _imports(text):
 
 
 def _file_of(name, path0, importer):
-    """The program's own file of the module; None: it is installed, or not found."""
+    """The program's own file of the module; None: installed, or not found."""
     base = path0
     if name.startswith("."):
         base = os.path.dirname(importer)
@@ -45,7 +45,7 @@ def _read(file):
 
 
 def _wanted(texts, path0):
-    """The modules of torch that the program imports when it starts; None: it does not use torch. texts: by their files."""
+    """The torch modules that the program imports at its start; None: it does not use torch. texts: by file."""
     wanted, uses, seen = ["torch"], False, set(texts)
     todo = list(texts.items())
     while todo and len(seen) < FILES_MAX:
@@ -58,13 +58,13 @@ def _wanted(texts, path0):
             elif own is None and name.split(".")[0] in FRAMEWORKS:
                 uses = True
                 wanted += [name] if at_start and name.startswith("torch.") else []
-        if DYNAMO.search(text) and "LOCKSTEP_PROVE" not in os.environ:  # which sets how it behaves first
+        if DYNAMO.search(text) and "LOCKSTEP_PROVE" not in os.environ:  # its behaviour is set before its import
             wanted.append("torch._dynamo")
     return list(dict.fromkeys(wanted)) if uses else None
 
 
 def _tests(words):
-    """The test files that pytest is given."""
+    """The test files in pytest's arguments."""
     for word in words:
         word = word.split("::")[0]
         if word.endswith(".py") and os.path.isfile(word):
@@ -75,7 +75,7 @@ def _tests(words):
 
 
 def _program(kind, words, place):
-    """The program's texts by their files, and the folder that the interpreter puts first on sys.path."""
+    """The program's texts by file, and the folder that the interpreter puts first on sys.path."""
     if kind == "c":
         return {"": words[place]}, os.getcwd()
     if kind == "s" and os.path.isfile(words[place]):
@@ -86,7 +86,7 @@ def _program(kind, words, place):
 
 
 def _shadowed(path0, before):
-    """A module that has been imported, and that the program would find in its own folder."""
+    """Finds an imported module that the program would find in its own folder."""
     found = {name.split(".")[0] for name in set(sys.modules) - before}
     for entry in os.listdir(path0 or "."):
         name = entry.split(".")[0]
@@ -98,13 +98,13 @@ def _shadowed(path0, before):
 
 
 def _observed():
-    """Debuggers, coverage and other tools begin in each process."""
+    """Debuggers, coverage and other tools start in each process."""
     other = [name for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG") if name in os.environ]
     return other or sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules
 
 
 def threads():
-    """Of this process, without those that their library ends before a fork."""
+    """Threads of this process, without those that their library ends before a fork."""
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -113,8 +113,9 @@ def threads():
 
 
 def _spare(imported):
-    """At the interpreter's end, the last atexit callback. To free the imported objects one by one would write to, and so
-    copy, nearly all of their memory, and takes longer than the rest of a small program."""
+    """The last atexit callback. Freeing the imported objects one by one would write to, and so copy, nearly all of their memory, and takes
+    longer than the rest of a small program.
+    """
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(imported))
@@ -124,7 +125,7 @@ def _spare(imported):
 
 
 def _import(modules):
-    """Why this process cannot fork ranks after the import; None: it can."""
+    """The reason why this process cannot fork ranks after the import; None: it can."""
     for name in modules:
         importlib.import_module(name)
     torch = sys.modules.get("torch")
@@ -134,7 +135,7 @@ def _import(modules):
 
 
 def serve(other):
-    """Forks the ranks that the coordinator asks for. other: the program's environment has its own sitecustomize."""
+    """Forks the ranks that the coordinator requests. other: the program's environment has its own sitecustomize."""
     number, kind, place, forced = os.environ.pop(VARIABLE).split()
     modules = [name for name in os.environ.pop(MODULES, "").split(",") if name]
     socket, before, imported = int(number), set(sys.modules), {}
@@ -159,9 +160,9 @@ def serve(other):
         why = _import(wanted + modules)
         shadowed = _shadowed(path0, before)
         why = why or (f"the program's folder has a module {shadowed}" if shadowed else None)
-    except BaseException as error:  # the program gets it as well
+    except BaseException as error:  # the program receives it as well
         why = f"{type(error).__name__}: {error}"[:200]
-    if why is not None:  # begin again without these imports
+    if why is not None:  # start again without these imports
         os.write(socket, why.encode())
         os.execvp(words[0], words)
     imported.update((name, module) for name, module in sys.modules.items() if name not in before)
@@ -173,7 +174,7 @@ def _fork_all(number):
     import gc
     import socket
 
-    gc.freeze()  # else the collector of each rank writes to, and so copies, all memory of the imports
+    gc.freeze()  # else each rank's collector writes to, and so copies, all memory of the imports
 
     with socket.socket(fileno=number) as connection:
         connection.send(FORKS)
@@ -203,7 +204,7 @@ def _fork_all(number):
 
 
 def _become(message, errors, middle):
-    """What an exec of this rank would have given it."""
+    """Restores the state that an exec of this rank would have given it."""
     import time
 
     while os.getppid() == middle:
@@ -223,7 +224,7 @@ def end_with(parent):
 
 
 def become(message, errors, preload=None):
-    """Makes this process a rank, by the coordinator's message. preload: has the library's path where it is not loaded yet."""
+    """Makes this process a rank, by the coordinator's message. preload: the library's path if it is not loaded yet."""
     import ctypes
 
     _, quiet, *settings = message
@@ -236,7 +237,7 @@ def become(message, errors, preload=None):
     library.ls_client_forked()
     library.getenv.restype = ctypes.c_char_p
     os.environ["LOCAL_RANK"] = library.getenv(b"LOCAL_RANK").decode()
-    if "torch" in sys.modules:  # as for each process; the standard library's generator does so itself
+    if "torch" in sys.modules:  # as in a new process; the standard library's generator reseeds itself
         sys.modules["torch"].default_generator.seed()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()

@@ -1,10 +1,10 @@
-"""Safetensors files as bytes: what the format is, without torch or NumPy."""
+"""Reads and writes safetensors files as bytes, without torch or NumPy."""
 
 import json
 
 
 def write_raw(path, tensors):
-    """{name: (type as the format names it, shape, bytes)}"""
+    """{name: (type in the format's notation, shape, bytes)}"""
     header, at = {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}

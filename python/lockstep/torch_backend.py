@@ -1,8 +1,8 @@
 """The backend `lockstep` of torch.distributed, for tensors in host memory.
 
-Every collective of a process group goes to the coordinator of `lockstep exec`, which matches the calls of all
-ranks, checks them and moves the data. A call copies what it sends to shared memory and returns; its result is
-copied to the output tensors when it is waited for, or when its future completes.
+Every collective of a process group goes to the coordinator of `lockstep exec`, which matches the calls of all ranks, checks them and moves
+the data. A call copies the data that it sends to shared memory and returns. Its result is copied to the output tensors during the wait for
+it, or when its future completes.
 """
 
 import ctypes
@@ -24,13 +24,13 @@ REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER = "reduce_scatter", "all_to_all", "g
 BARRIER, SEND, RECV = "barrier", "send", "recv"
 OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3, "AVG": 4, "BAND": 6, "BOR": 7, "BXOR": 8}
 U8 = 1
-DESCRIPTIONS = {}  # of groups, by their names, as new_group and DeviceMesh give them
-MADE = {}  # how often this process has made a group of a name in a store
+DESCRIPTIONS = {}  # of groups, by name, as new_group and DeviceMesh pass them
+MADE = {}  # how often this process has created a group of a name in a store
 
 
 @functools.lru_cache(maxsize=None)
 def types():
-    """Of torch's types: our number, and how many elements of ours are in one. Reduced as they are."""
+    """torch's types: lockstep's number, and how many lockstep elements one has. These can be reduced."""
     known = {}
     for number, name in enumerate(client.get().dtypes()):
         name = name.lower()
@@ -40,7 +40,7 @@ def types():
 
 
 def element(tensor, reduces):
-    """The number of the tensor's type and how many such elements one of its is."""
+    """The number of the tensor's type and how many of its elements one tensor element has."""
     known = types().get(tensor.dtype)
     if known is not None:
         return known
@@ -56,12 +56,12 @@ def operation(op, tensor):
         raise client.Error(f"lockstep: the reduce operation {name} is not done on host memory")
     if tensor.dtype.is_complex and name not in ("SUM", "AVG"):
         raise client.Error(f"lockstep: {name} of complex numbers")
-    if tensor.dtype is torch.bool:  # true stays one
+    if tensor.dtype is torch.bool:  # True stays 1
         name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(name, name)
     return OPS[name]
 
 
-APART = 1 << 61  # of an address: blocks that are judged here are no range of bytes that the coordinator could compare
+APART = 1 << 61  # base of an address: the coordinator cannot compare blocks that are checked here as byte ranges
 
 
 def address(tensors):
@@ -76,11 +76,12 @@ def spans(tensors):
 
 
 def sharing(kind, rank, send, recv):
-    """Two blocks of a call's lists that share memory, so that its result depends on which is written first:
-    (whether the first is sent, its number, the number of the one that is received). None: there are none.
+    """Two blocks of a call's lists that share memory, so that its result depends on the order of writes: (whether the first is sent, its
+    number, the number of the received one). None: there are none.
 
-    A block that a rank keeps for itself may be received where it is. Torch copies what it sends to all_gather and
-    reduce_scatter before any block is written."""
+    A rank's block for itself may be received in place. Torch copies the sent data of all_gather and reduce_scatter before any block is
+    written.
+    """
     received = spans(recv)
     for (_, end, first), (begin, _, second) in zip(received, received[1:]):
         if begin < end:
@@ -115,7 +116,7 @@ class Staged:
 
 
 class Collected:
-    """Tensors that what is received is copied to, one after another, from wherever it lies."""
+    """Tensors that receive data, one after another, from any source."""
 
     def __init__(self, tensors, members):
         self.tensors = tensors
@@ -137,11 +138,11 @@ class Collected:
 
 
 class Issued:
-    """A call that was issued: the slot that answers it, and what it sends and receives."""
+    """A call that was issued: the slot that answers it, and its sent and received tensors."""
 
     def __init__(self, slot, sent, got, title):
         self.slot, self._sent, self.got, self.title = slot, sent, got, title
-        self.beside = self.then = None  # a call that goes with this one; what is done when it ends
+        self.beside = self.then = None  # an accompanying call; an action at its end
 
     def slots(self):
         return [self.slot] if self.beside is None else [self.slot, *self.beside.slots()]
@@ -166,7 +167,9 @@ def as_list(tensors):
 
 
 class Refused(ValueError, RuntimeError):
-    """What cannot be called. gloo's are of the one or the other, and its words are among ours: programs look for them."""
+    """Rejects tensors that cannot be sent. gloo's calls take only dense or only sparse tensors; the message includes gloo's words, since
+    programs search for them.
+    """
 
 
 def only(tensors, what, kind="tensor list"):
@@ -187,7 +190,7 @@ def reducible(tensors):
 
 
 def blocks_of(lists, tensor, size, what, side):
-    """The root's blocks of a gather or scatter: one list, of a tensor like `tensor` for each member."""
+    """The root's blocks of a gather or scatter: one list, with a tensor like `tensor` for each member."""
     blocks = lists
     if not lists or not isinstance(lists[0], torch.Tensor):
         if len(lists) != 1:
@@ -210,11 +213,12 @@ def same_type(tensors, what):
 
 
 def identity_of(name, store):
-    """What the members of a group share, and no other group has. Numbers of groups begin again with each init_process_group, so
-    ranks may have made different numbers of groups of a name: the first member writes a mark into the group's store."""
+    """A mark that the members of a group share, and no other group has. init_process_group restarts the numbers of groups, so ranks may
+    have created different numbers of groups with one name: the first member writes a mark into the group's store.
+    """
     try:
         mark = store.compare_set("lockstep", "", secrets.token_hex(16)) if store is not None else ""
-    except RuntimeError:  # the store has ended, or cannot do that
+    except RuntimeError:  # the store has ended or lacks the operation
         mark = ""
     key = (name, mark)
     MADE[key] = MADE.get(key, 0) + 1
@@ -223,13 +227,13 @@ def identity_of(name, store):
 
 class ProcessGroup(dist.ProcessGroup):
     observed = False  # another library moves the data
-    beside = None  # makes a call that goes with each call (proof/collectives.py)
+    beside = None  # makes a call that accompanies each call (proof/collectives.py)
 
     def __init__(self, rank, size, name="", members=(), store=None):
         super().__init__(rank, size)
         self._rank, self._size, self._name, self._members = rank, size, name, list(members)
         self._sequence, self._pending = 0, []
-        self.asked = "lockstep"  # the backend in whose place this is
+        self.asked = "lockstep"  # the backend that this one replaces
         whole = size == dist.get_world_size() if dist.is_initialized() else True
         described = f" ({DESCRIPTIONS[name]})" if DESCRIPTIONS.get(name) else ""
         self.title = "world" if whole and name in ("", "0", "default_pg") else f"group {name}{described}"
@@ -265,7 +269,7 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- Calls ----
     def _issue(self, kind, like, send=None, recv=None, count=0, op=0, root=0, send_counts=None, recv_counts=None,
                reduces=False, tag=0):
-        """One call, and what goes with it; counts are in elements of `like`."""
+        """One call and its accompanying call; counts are in elements of `like`."""
         options = {"count": count, "op": op, "root": root, "send_counts": send_counts, "recv_counts": recv_counts, "tag": tag}
         issued = self._issue_one(kind, like, send, recv, reduces=reduces, **options)
         if self.beside is not None and like is not None:
@@ -303,7 +307,7 @@ class ProcessGroup(dist.ProcessGroup):
         return Issued(client.get().issue(call), sent, got, title)
 
     def _compare_blocks(self, call, kind, send, recv):
-        """Lets the coordinator compare two ranges of bytes; compares anything else here."""
+        """The coordinator compares two ranges of bytes; others are compared here."""
         if all(len(side) <= 1 and all(tensor.is_contiguous() for tensor in side) for side in (send, recv)):
             return
         found = sharing(kind, self._rank, send, recv)
@@ -324,7 +328,7 @@ class ProcessGroup(dist.ProcessGroup):
         profiled = Profiled(f"{self.asked}:{calls[0].title if calls else ''}")
         work = Work([slot for call in calls for slot in call.slots()], finish, tensors, profiled)
         self._pending = [other for other in self._pending if not other.over()]
-        self._pending.append(work)  # a result comes even where nobody keeps the work
+        self._pending.append(work)  # a result is copied even if the program drops the work
         return work
 
     # ---- Collectives ----
@@ -347,7 +351,7 @@ class ProcessGroup(dist.ProcessGroup):
         return work
 
     def _sparse_sum(self, tensor, op):
-        """Each member's entries, gathered and added in the order of the ranks; done when it returns."""
+        """Each member's entries, gathered and summed in rank order; blocking."""
         if operation(op, tensor) != OPS["SUM"] or not tensor.is_sparse:
             raise client.Error("lockstep: an all_reduce of sparse tensors takes the sum of COO tensors")
         parts = self.gather_entries(tensor)
@@ -356,7 +360,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._work([], [tensor])
 
     def gather_entries(self, tensor):
-        """The indices and the values of all members, a block for each."""
+        """The indices and the values of all members, one block for each."""
         mine = tensor.coalesce()
         entries = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
         self.allgather([entries], [torch.tensor([mine._nnz()])]).wait()
@@ -508,7 +512,7 @@ class ProcessGroup(dist.ProcessGroup):
                                        recv_counts=[tensor.numel() for tensor in outputs])], list(outputs))
 
     def barrier(self, opts=None, timeout=None):
-        """Over when all that this rank had begun before is over, too."""
+        """Complete when all earlier calls of this rank are complete."""
         return self._work([self._issue(BARRIER, None)], [], after=list(self._pending))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
@@ -543,7 +547,7 @@ class ProcessGroup(dist.ProcessGroup):
             return
         try:
             client.get().leave(comm, in_flight)
-        except client.Error:  # the run is over, and has said why
+        except client.Error:  # the run is over and has reported why
             pass
 
     def shutdown(self):

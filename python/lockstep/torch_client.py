@@ -1,13 +1,13 @@
-"""The connection of this process to the coordinator of `lockstep exec`: exec/client.h by ctypes."""
+"""This process's connection to the coordinator of `lockstep exec`: exec/client.h through ctypes."""
 
 import ctypes
 import functools
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
 NONE = 0xFFFFFFFF  # no memory, no slot
-NO_STREAM = 0xFFFFFFFFFFFFFFFF  # calls wait for none before them
+NO_STREAM = 0xFFFFFFFFFFFFFFFF  # calls do not wait for older ones
 ID_BYTES = 128
-PIECE_BYTES = 24  # of a list of what is collected
+PIECE_BYTES = 24  # of a list of collected ranges
 SENDER = 4  # of a slot's numbers: the member that sent
 
 
@@ -35,7 +35,7 @@ class Note(ctypes.Structure):
 
 
 def layout():
-    """What of exec/client.h is written here once more, in the words of ls_client_layout."""
+    """Constants of exec/client.h, repeated here under the names of ls_client_layout."""
     lines = [" ".join([name, *(str(getattr(of, field[0]).offset) for field in of._fields_), str(ctypes.sizeof(of))])
              for name, of in (("region", Region), ("call", Call), ("item", Item), ("note", Note))]
     return "\n".join([*lines, f"constants {NONE} {NO_STREAM} {ID_BYTES} {PIECE_BYTES} {SENDER}"])
@@ -75,12 +75,12 @@ FUNCTIONS = {  # name: (result, arguments after the client)
 
 
 class Error(RuntimeError):
-    """The run is over, or a call cannot be made; the sentence says why."""
+    """The run is over, or a call cannot be made; the message gives the reason."""
 
 
 class Client:
     def __init__(self):
-        library = ctypes.CDLL(None)  # lockstep exec preloads it; calls let other Python threads run
+        library = ctypes.CDLL(None)  # lockstep exec preloads it; calls release the GIL
         try:
             get = library.ls_client_get
         except AttributeError:
@@ -110,7 +110,7 @@ class Client:
         self._functions["region_give"](self._self, region)
 
     def collect(self, slot, region, tensors):
-        """What the call of `slot` has received, into tensors that are each in one piece."""
+        """Copies the received data of `slot`'s call into contiguous tensors."""
         blocks = (c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
         sizes = counts([tensor.nbytes for tensor in tensors])
         self._functions["collect"](self._self, slot, region, blocks, sizes, len(tensors))
@@ -139,31 +139,31 @@ class Client:
         return self._functions["done"](self._self, slot)
 
     def wait(self, slot, told=True):
-        """Until the call of `slot` is done. told: the program itself waits, so that a deadlock is explained."""
+        """Waits until the call of `slot` is complete. told: the program itself waits, so a deadlock is reported."""
         self._check(self._functions["wait" if told else "await"](self._self, slot))
 
     def rest(self, slot):
-        """Until the call of `slot` is done, it is woken, or some time has passed."""
+        """Waits until the call of `slot` is complete, it is woken, or the time has passed."""
         self._functions["rest"](self._self, slot)
 
     def wake(self, slot):
         self._functions["wake"](self._self, slot)
 
     def sender(self, slot):
-        """Of a receive that is done: the member that sent."""
+        """For a complete receive: the member that sent."""
         return self._functions["slot"](self._self, slot)[SENDER]
 
     def give_slot(self, slot):
         self._functions["slot_give"](self._self, slot)
 
     def note(self, finding, key, about="", members=(), flags=0, step=0, items=()):
-        """Tells values that all members must have; of no members: a finding of this rank's, with the text `key`."""
+        """Reports values that must be equal on all members; without members: a finding of this rank with the text `key`."""
         note = Note(finding=finding.encode(), key=key.encode(), about=about.encode(), count=len(members), flags=flags,
                     members=(c_int32 * len(members))(*members), step=step)
         self._functions["note_values"](self._self, note, (Item * len(items))(*items), len(items))
 
     def dtypes(self):
-        """What torch calls our element types, by their numbers."""
+        """torch's names of lockstep's element types, by number."""
         numbers = iter(range(1 << 16))
         return [name.decode() for name in iter(lambda: self._functions["dtype"](next(numbers)), None)]
 
@@ -174,7 +174,7 @@ def get():
 
 
 def interpreter_ends():
-    """No thread of the client enters the interpreter from here on."""
+    """From here on no thread of the client enters the interpreter."""
     ends = getattr(ctypes.CDLL(None), "ls_client_interpreter_ends", None)
     if ends is not None:
         ends()

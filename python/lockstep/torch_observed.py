@@ -1,5 +1,6 @@
-"""Groups of gloo whose calls `lockstep exec --compare gloo` is told of: gloo moves the data, and what each member sent
-and received goes to the coordinator, which keeps it."""
+"""Groups of gloo under `lockstep exec --compare gloo`: gloo moves the data, and the sent and received data of each member goes to the
+coordinator, which stores it.
+"""
 
 import atexit
 import threading
@@ -18,7 +19,7 @@ METHODS = ("allreduce", "allreduce_coalesced", "reduce", "broadcast", "allgather
 
 
 class Work(dist._Work):
-    """gloo's, and what is told of it when its results are there."""
+    """gloo's call, and its report when its results are complete."""
 
     def __init__(self, real, calls):
         super().__init__()
@@ -36,7 +37,7 @@ class Work(dist._Work):
             self._is_told = True
 
     def over(self):
-        """Whether the coordinator has read all of it; then its memory is another's."""
+        """Whether the coordinator has read all of it; then the memory is reused."""
         if not self.is_completed() or not all(client.get().done(call.slot) for call in self._calls):
             return False
         for call in self._calls:
@@ -132,7 +133,7 @@ class ProcessGroup(torch_backend.ProcessGroup):
         self.barrier().wait()
 
     def shutdown(self):
-        for work in self._pending:  # of what nobody waited for
+        for work in self._pending:  # of works without a wait
             work.wait()
         self._leave(in_flight=not all([work.over() for work in self._pending]))
 
@@ -144,5 +145,5 @@ for _name in METHODS:
 
 
 def over(gloo):
-    """The groups that are observed over that one of gloo's."""
+    """The observed groups over a gloo group."""
     return type("ProcessGroup", (ProcessGroup,), {"gloo": gloo})

@@ -1,4 +1,4 @@
-"""What a call of the backend returns: the wait for it, its future, and its event in a profile."""
+"""The work of a call of the backend: its wait, its future, and its event in a profile."""
 
 import atexit
 import threading
@@ -10,7 +10,7 @@ from lockstep import torch_client as client
 
 
 class Profiled:
-    """The event of a call in a torch profile, from its beginning until its results are there."""
+    """The event of a call in a torch profile, from its start until its results are complete."""
 
     def __init__(self, title):
         self._ended = None
@@ -26,17 +26,17 @@ class Profiled:
         thread = threading.Thread(target=self._ended.set_result, args=(None,))
         try:  # an event that ends on another thread than it began on is asynchronous
             thread.start()
-        except RuntimeError:  # the interpreter ends, and starts no thread
+        except RuntimeError:  # the interpreter ends and starts no thread
             self._ended.set_result(None)
         else:
             thread.join()
 
 
 class Waiter(threading.Thread):
-    """Settles the future of a work when the calls of its slots are done.
+    """Settles the future of a work when the calls of its slots are complete.
 
-    Invariant: none of these threads runs when the interpreter finalises. torch aborts a process in which a thread of
-    C++ code needs an interpreter that has finalised.
+    Invariant: none of these threads runs when the interpreter finalises. torch aborts a process in which a thread of C++ code needs a
+    finalised interpreter.
     """
 
     _running, _settling, _ending = set(), 0, False
@@ -48,7 +48,7 @@ class Waiter(threading.Thread):
 
     @classmethod
     def started(cls, slots, settle):
-        """False: the interpreter ends, and starts no thread."""
+        """False: the interpreter ends and starts no thread."""
         waiter = cls(slots, settle)
         with cls._counting:
             if cls._ending:
@@ -90,7 +90,7 @@ class Waiter(threading.Thread):
 
     @classmethod
     def end_all(cls):
-        """Before the interpreter finalises: ends all threads; a future whose calls are not done is never settled."""
+        """Ends all threads before the interpreter finalises; futures of incomplete calls are never settled."""
         with cls._counting:
             cls._ending = True
             running = list(cls._running)
@@ -103,17 +103,17 @@ atexit.register(Waiter.end_all)
 
 
 class Work(dist._Work):
-    """Calls under way; `finish` copies their results."""
+    """Calls in progress; `finish` copies their results."""
 
     def __init__(self, slots, finish, tensors, profiled):
         super().__init__()
         self._slots, self._finish, self._tensors, self._profiled = slots, finish, tensors, profiled
         self._lock, self._waiting = threading.Lock(), 0
-        self.asked = []  # not empty: the program has waited, or asked whether it is done
+        self.asked = []  # not empty: the program has waited, or asked whether it is complete
         self._complete, self._error, self._future, self._sender = False, None, None, None
 
     def _end(self, told):
-        """Waits for the calls. The first thread to come copies their results, the last to leave gives their slots."""
+        """Waits for the calls. The first thread copies their results, the last one frees their slots."""
         with self._lock:
             if self._complete:
                 return

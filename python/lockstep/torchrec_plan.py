@@ -22,12 +22,12 @@ def _table(sharding):
 
 
 def to_dict(plan):
-    """A ShardingPlan, by modules and their tables."""
+    """A ShardingPlan as modules with their tables."""
     return {module: {name: _table(sharding) for name, sharding in tables.items()} for module, tables in plan.plan.items()}
 
 
 def from_dict(modules, device=None):
-    """The ShardingPlan that it is. device: "cpu" where the tables lie there, whatever the file says."""
+    """The ShardingPlan. device: "cpu" if the tables are there, whatever the file has."""
     def placed(text):
         return text if device is None else f"{text.split('/')[0]}/{device}"
 

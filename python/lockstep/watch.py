@@ -1,11 +1,11 @@
-"""What ranks of a PyTorch program must share is compared as it runs: parameters and optimizer states of replicas, the
-settings of their optimizers, the models that DDP wraps, and the order of gradients that are reduced by hand.
+"""Compares the state that ranks of a PyTorch program must share: parameters and optimizer states of replicas, settings of optimizers,
+models that DDP wraps, and the order of manually reduced gradients.
 
-Each rank notes its values before a step of an optimizer, in the order of its program; the coordinator compares them
-(exec/notes.c). No rank waits, and no call is made. Only wrappers promise replicas: DistributedDataParallel, and DTensors
-with a Replicate placement, as FSDP2's and tensor parallel ones. A plain module promises nothing.
+Each rank records its values before an optimizer step, in program order; the coordinator compares them (exec/notes.c). No rank waits, and no
+call is made. Only wrappers declare replicas: DistributedDataParallel, and DTensors with a Replicate placement, as those of FSDP2 and tensor
+parallelism. A plain module declares none.
 
-Invariant: the steps that are noted depend on the step's number alone.
+Invariant: whether a step is recorded depends only on its number.
 """
 
 import atexit
@@ -27,12 +27,12 @@ EXCUSED, STALE = 1, 2  # flags of a note (exec/wire.h)
 AT_END = (1 << 64) - 1
 DIVERGED, DIFFERS, SETTINGS = "replica.diverged", "model.differs", "optimizer.differs"
 ORDER, NEVER_WAITED = "collective.order_mismatch", "request.never_waited"
-# DDP hooks that sum over all ranks. Of others nobody knows: local SGD has one.
+# DDP hooks that sum over all ranks. Others may not: local SGD has one.
 SUMMING = ("torch.distributed.algorithms.ddp_comm_hooks.default_hooks", "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
            "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks", "torch.distributed.algorithms.ddp_comm_hooks.mixed_precision_hooks")
-_models = []  # DDP's, weakly, in the order of their wrapping
+_models = []  # weak references to DDP models, in the order of their wrapping
 _steppers = weakref.WeakKeyDictionary()  # the _Stepper of an optimizer
-_latest = []  # the one that stepped last, and those whose last step summed no gradients: they live until they are noted at the end
+_latest = []  # the last ones that stepped, and those whose last step summed no gradients: alive until they are recorded at the end
 _reduced = {}  # of the memory of a tensor: its last reduction
 _state = {"installed": False}
 
@@ -42,7 +42,7 @@ def mode():
 
 
 def _quiet(function):
-    """A program of an unusual kind runs as it does without this."""
+    """A program of an unusual kind runs as without this check."""
     def call(*arguments, **options):
         try:
             return function(*arguments, **options)
@@ -95,7 +95,7 @@ def _setting(value):
 
 # ---- What promises replicas ---------------------------------------------------------------------
 class _Wrapped:
-    """A model of DDP: how its gradients were made since the last step."""
+    """A DDP model: how its gradients were computed since the last step."""
 
     def __init__(self, model):
         self.model = weakref.ref(model)
@@ -111,7 +111,7 @@ class _Wrapped:
 
     @property
     def key(self):
-        """Another after a join(), whose ranks may have stepped more or less often."""
+        """A new epoch after a join(), whose ranks may have stepped more or less often."""
         return f"{self._key}#{self.joins}" if self.joins else self._key
 
     def name(self, parameter):
@@ -126,7 +126,7 @@ class _Wrapped:
 
 
 def _members_of(tensor):
-    """The ranks that hold the same part of a DTensor; None: it is on this rank alone."""
+    """The ranks that hold the same part of a DTensor; None: only this rank."""
     mesh, placements = tensor.device_mesh, tensor.placements
     at = mesh.get_coordinate()
     if at is None or any(placement.is_partial() for placement in placements):
@@ -137,7 +137,7 @@ def _members_of(tensor):
 
 
 def _names_of(parameters):
-    """Of parameters: their names in the outermost modules that hold them."""
+    """For parameters: their names in the outermost modules that contain them."""
     wanted, found = {id(parameter) for parameter in parameters}, {}
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module) and "_modules" in one.__dict__]
     inner = {id(child) for module in modules for child in module._modules.values()}
@@ -150,17 +150,17 @@ def _names_of(parameters):
 
 
 class _Replicas:
-    """Parameters of one optimizer that the same ranks have."""
+    """Parameters of one optimizer that the same ranks share."""
 
     def __init__(self, key, members, wrapped, began):
         self.key, self.members, self.wrapped, self.parameters = key, members, wrapped, []
-        self.began = began  # the steps that the optimizer had taken
-        # excused: no step since the last note had a sum of gradients. history: the reason of a difference.
+        self.began = began  # the number of steps that the optimizer had taken
+        # excused: no step since the last record had a sum of gradients. history: the reason of a difference.
         self.versions, self.history, self.excused = None, "", False
 
 
 class _Stepper:
-    """An optimizer: the replicas among its parameters, its steps, and the gradients that are reduced by hand."""
+    """An optimizer: the replicas among its parameters, its steps, and its manually reduced gradients."""
 
     def __init__(self, optimizer):
         self.optimizer = weakref.ref(optimizer)
@@ -168,7 +168,7 @@ class _Stepper:
         self.closure, self.works, self._begun, self._gradients, self.sharded = False, [], {}, steps.Gradients(), []
 
     def learn(self):
-        """Which parameters are replicas; again when there are other models or parameters."""
+        """Finds the replicas among the parameters; again after models or parameters change."""
         parameters = [parameter for group in self.optimizer().param_groups for parameter in group["params"]]
         known = ([one.key for one in _models], len(steps._works), [id(parameter) for parameter in parameters])
         if known == self.known:
@@ -200,7 +200,7 @@ class _Stepper:
                     one.history, one.excused = old.history, old.excused
             made[key, members].parameters.append((name, parameter))
         self.sets, self.sharded = list(made.values()), list(sharded.values())
-        if self.sets and self.number is None:  # among the optimizers of the same replicas, in the order of their first steps
+        if self.sets and self.number is None:  # index among the optimizers of the same replicas, in the order of their first steps
             key = (self.sets[0].key, self.sets[0].members)
             self.number = _state[key] = _state.get(key, -1) + 1
 
@@ -251,7 +251,7 @@ class _Stepper:
                 continue
             if is_noted(self.steps - one.began):
                 self._note_settings(one, self._key(one))
-                at = self.steps - one.began  # states are most of the data, and parameters show them one step later
+                at = self.steps - one.began  # states are most of the data, and parameters show a difference one step later
                 self.note_values(one, at, states=mode() == "all" or at == 10 ** (len(str(at)) - 1))
                 one.excused = True
             self._account(one)
@@ -259,13 +259,13 @@ class _Stepper:
             self._note_steps()
 
     def _key_of(self, work):
-        """The model's name and the optimizer's number: each optimizer of a model has work of its own."""
+        """The model's name and the optimizer's number: each optimizer of a model is compared separately."""
         model = next((one for one in _models if one.work is work), None)
         name, *joins = (model.key if model is not None else f"FSDP2 model {work.number}").split("#")
         return "#".join([name + (f", optimizer {self.number + 1}" if self.number else ""), *joins])
 
     def _note_steps(self):
-        """What the ranks did since the last step."""
+        """The work of the ranks since the last step."""
         optimizer = self.optimizer()
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self._gradients.before(optimizer, parameters, self.steps)
@@ -283,7 +283,7 @@ class _Stepper:
         return [*self.plain, *[entry for one in [*self.sets, *self.sharded] for entry in one.parameters]]
 
     def _account(self, one):
-        """How this step's gradients were made: the reason if the values differ after it."""
+        """How this step's gradients were computed: the reason if the values differ after it."""
         wrapped = one.wrapped
         graded = any(parameter.grad is not None for _, parameter in one.parameters)
         if wrapped is None or wrapped.summed or not graded:
@@ -371,7 +371,7 @@ class _Entry:
 
 @_quiet
 def reduced(group, tensors, work):
-    """A sum or mean over a group was issued, whose results are these tensors."""
+    """A sum or mean over a group was issued, with these tensors as results."""
     if mode() == "off":
         return
     for tensor in tensors:

@@ -1,4 +1,4 @@
-"""Tensors in a GPU's memory, as their digests: the GPU reads them, and a few bytes of each come to the host at once."""
+"""Digests of tensors in GPU memory: the GPU computes them, and only a few bytes of each are copied to the host."""
 
 import ctypes
 import math
@@ -7,7 +7,7 @@ import os
 import torch
 
 SAMPLES = 8  # LS_WIRE_SAMPLES (exec/wire.h)
-PIECE = 1 << 22  # elements that are read at once: the memory that a digest needs
+PIECE = 1 << 22  # elements in one read: limits the memory of a digest
 NORMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _FACTOR, _MIX = -7046029254386353131, 6364136223846793005  # odd
@@ -26,7 +26,7 @@ def _factors_of(device):
 
 
 def _places_of(count, device):
-    """The elements that a note has."""
+    """The elements that a record contains."""
     if (count, device) not in _places:
         places = torch.arange(SAMPLES, device=device)
         _places[count, device] = places * (count - 1) // (SAMPLES - 1) if count > SAMPLES else places % count
@@ -34,7 +34,7 @@ def _places_of(count, device):
 
 
 def _sum(words):
-    """Of the elements, modulo 2^64, each times an odd number of its place: no other value in one place gives the same."""
+    """The sum of the elements modulo 2^64, each times an odd factor of its index: changing a single element always changes it."""
     factors = _factors_of(words.device)
     sums = [(piece.to(torch.int64) * factors[:piece.numel()]).sum() for piece in words.split(PIECE)] if words.numel() > PIECE else \
         [(words.to(torch.int64) * factors[:words.numel()]).sum()]
@@ -45,8 +45,9 @@ def _sum(words):
 
 
 def digests(tensors):
-    """Of tensors on one device: for each the bytes that an item with `digested` takes, in memory that the caller keeps. The
-    host waits for the GPU once for each size of elements."""
+    """Digests of tensors on one device: for each the bytes that an item with `digested` takes, in memory that the caller owns. The host
+    waits for the GPU once for each element size.
+    """
     made, by_size = [None] * len(tensors), {}
     for at, tensor in enumerate(tensors):
         words = torch.view_as_real(tensor) if tensor.is_complex() else tensor
@@ -66,7 +67,7 @@ def digests(tensors):
 
 
 def fill(items, tensors):
-    """Gives the items with `digested` the digests of their tensors. Returns memory that lives as long as the items."""
+    """Fills in the digests of the items with `digested`. Returns memory that must outlive the items."""
     places, kept = {}, []
     for item, tensor in zip(items, tensors):
         if item.digested:

@@ -1,7 +1,6 @@
-"""What ranks do and read in a step of a PyTorch program: their work, their data, and the first NaN. watch.py has what
-they hold, and calls this.
+"""Observes the work and the data of ranks in a step of a PyTorch program, and the first NaN. watch.py observes their state, and calls this.
 
-A difference of work is a finding. What may be meant is a hint: two ranks with one batch, for example (exec/notes.c).
+A difference of work is a finding. A difference that may be intended is a hint: two ranks with one batch, for example (exec/notes.c).
 """
 
 import ctypes
@@ -21,15 +20,15 @@ WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced
                                              "value.nan_first", "value.inf_first")
 DIFFERS = "model.differs"
 MODULES_LISTED, CALLS_NOTED = 3, 32
-RESULTS = ("result", "output", "out")  # what nodes of autograd call their own
-_works = []  # of models whose forwards are watched: DDP's and the roots of FSDP2
+RESULTS = ("result", "output", "out")  # names of autograd nodes' saved tensors
+_works = []  # of models whose forwards are observed: DDP and the roots of FSDP2
 _samplers = weakref.WeakKeyDictionary()  # of DistributedSampler's
-_clipped = set()  # the memory of gradients that clip_grad_norm_ has read since the last step
+_clipped = set()  # memory of gradients that clip_grad_norm_ has read since the last step
 _state = {"backwards": 0, "steps": 0, "replicated": 0, "sampler": None, "hinted": set(), "nan": False}
 
 
 def tell(finding, text, flags=0):
-    """A finding, or hint, of this rank's own; once."""
+    """Reports a finding or hint of this rank, once."""
     if (finding, text) not in _state["hinted"]:
         _state["hinted"].add((finding, text))
         client.get().note(finding, text, flags=flags)
@@ -40,7 +39,7 @@ def text_item(name, shown):
 
 
 def digest(tensors):
-    """Of all bytes of some tensors."""
+    """A hash of all bytes of some tensors."""
     hashed = hashlib.blake2b(digest_size=8)
     for tensor in tensors:
         whole = tensor.detach().contiguous().cpu()
@@ -108,7 +107,7 @@ class Work:
         self._pending = None
 
     def note(self, key, step):
-        if self._backwards == 0:  # the difference of the replicas has a reason
+        if self._backwards == 0:  # the replicas' difference has a reason
             return
         names = self._resting[:MODULES_LISTED] + (("...",) if len(self._resting) > MODULES_LISTED else ())
         client.get().note(WORK, f"{key}, work of a step", "", self.members, step=step + 1, items=[
@@ -134,7 +133,7 @@ def _tensors_digest(inputs):
 
 
 def works_of(parameters):
-    """The models that have some of these parameters."""
+    """The models that contain some of these parameters."""
     ids = {id(parameter) for parameter in parameters}
     return [one for one in _alive() if any(id(part) in ids for part in one.model().parameters())]
 
@@ -157,7 +156,7 @@ def note_end(key, members, steps):
 
 # ---- Gradients ----------------------------------------------------------------------------------
 class Gradients:
-    """Of an optimizer: whether it has any."""
+    """Whether an optimizer has any."""
 
     def __init__(self):
         self._backwards, self._empty = 0, 0
@@ -206,12 +205,12 @@ def _has_nan(tensor):
 
 
 def _scales():
-    """A scaler of losses skips steps whose gradients are not finite."""
+    """A gradient scaler skips steps whose gradients are not finite."""
     return any(issubclass(type(one), torch.amp.GradScaler) and one.is_enabled() for one in gc.get_objects())
 
 
 def _saved(node):
-    """Tensors that a node of autograd keeps, but those that a hook would compute again."""
+    """Saved tensors of an autograd node, except those that a hook would recompute."""
     for name in dir(node):
         if name.startswith("_raw_saved_"):
             raw = getattr(node, name)
@@ -227,7 +226,7 @@ def _saved(node):
 
 
 def _first_nan(loss, names):
-    """The node nearest to the inputs that keeps a NaN, in words."""
+    """Describes the node nearest to the inputs that saved a NaN."""
     order, seen, stack = [], set(), [(loss.grad_fn, False)]
     while stack:
         node, done = stack.pop()
@@ -248,7 +247,7 @@ def _first_nan(loss, names):
 
 
 def _beside(node, names):
-    """The modules of the parameters that a node of autograd takes, or else the nearest one behind it."""
+    """The modules of the parameters that an autograd node takes, or else of the nearest node after it."""
     of, word = [node], "of"
     while of:
         near = {names[id(after.variable)].rpartition(".")[0] for one in of for after, _ in one.next_functions
@@ -350,7 +349,7 @@ def _shards(param, whole):
 
 
 def note_initial(optimizer_parameters):
-    """Of FSDP2's parameters that still have the values of their wrapping: the whole that each rank took its shard from."""
+    """For FSDP2's parameters that still have their initial values: the whole from which each rank took its shard."""
     ids, items = {id(one) for one in optimizer_parameters}, {}
     for one in _alive():
         names = {id(parameter): name for name, parameter in one.model().named_parameters()}

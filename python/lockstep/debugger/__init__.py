@@ -1,6 +1,6 @@
-"""The debugger of Python ranks (docs/debugging.md): one engine in each rank, and the faces that drive all of them.
+"""The debugger of Python ranks (docs/debugging.md): an agent in each rank, and frontends that control all ranks.
 
-`agent.py` and `values.py` run in each rank. `hub.py` has the ranks' connections; `prompt.py`, `dap.py` and `core.py` are
-its faces: a prompt, an editor, and files that are kept. The hub starts `lockstep exec`, whose coordinator holds the run
-while ranks are stopped (exec/debugged.c). The hub needs the standard library alone.
+`agent.py` and `values.py` run in each rank. `hub.py` holds the ranks' connections. The frontends are `prompt.py` (a terminal), `dap.py` (an
+editor) and `core.py` (files of a post-mortem). The hub starts `lockstep exec`, whose coordinator pauses the run while ranks are stopped
+(exec/debugged.c). The hub needs only the standard library.
 """

@@ -1,4 +1,4 @@
-"""python3 DEBUGGER FACE [WORDS] COMMAND...: a face, and the command line of `lockstep exec` that it starts."""
+"""python3 DEBUGGER FRONTEND [WORDS] COMMAND...: runs a frontend with the command line of `lockstep exec` that it starts."""
 
 import os
 import sys

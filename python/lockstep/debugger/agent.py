@@ -1,8 +1,7 @@
-"""The debugger's part in a rank: stops its threads, and answers what the hub asks about them.
+"""The debugger's agent in a rank: stops its threads and answers requests of the hub.
 
-A thread stops in its trace function, in breakpoint(), or where its exception was not caught, and does there what the hub
-asks. A rank that waits in a call runs no Python code: another thread reads its frames. No trace function is set
-while nobody steps and there is no breakpoint.
+A thread stops in its trace function, in breakpoint(), or at an uncaught exception, and executes requests there. A rank that waits in a call
+runs no Python code: another thread reads its frames. Invariant: without breakpoints and steps no trace function is set.
 """
 
 import ctypes
@@ -23,14 +22,14 @@ _PENDING = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class Mode:
-    """How a thread goes on: `cont`, `step`, `next`, `until`, `finish`, or `pause`, which stops at the next line of all."""
+    """The way a thread continues: `cont`, `step`, `next`, `until`, `finish`, or `pause`, which stops every thread at its next line."""
 
     def __init__(self, how="cont", frame=None, line=ANY_LINE):
         self.how, self.frame, self.line = how, frame, line
 
 
 class Stop:
-    """A stopped thread: its stack, and what it is asked to do."""
+    """A stopped thread: its stack and its requests."""
 
     def __init__(self, reason, stack, ended=False):
         self.reason, self.stack, self.ended, self.tasks = reason, stack, ended, queue.SimpleQueue()
@@ -41,8 +40,8 @@ class Agent:
         self.rank, self.main = rank, threading.main_thread().ident
         self.stops, self.modes, self.breakpoints, self.functions = {}, {}, {}, {}
         self.entry = self.over = False
-        self._here = threading.local()  # `evaluates`: the thread does what the hub asks
-        self.collective = None  # stops at the next call that fits: {"kind": ..., "number": ...}
+        self._here = threading.local()  # `evaluates`: the thread executes requests
+        self.collective = None  # stops at the next matching call: {"kind": ..., "number": ...}
         self.waits = {}  # of a thread: the call that it waits for
         self._files, self._sending, self._armed = {}, threading.Lock(), _PENDING(self._arm_main)
         self.socket = socket.socket(socket.AF_UNIX)
@@ -112,7 +111,7 @@ class Agent:
             stop.tasks.put(None)
 
     def _focused(self):
-        """The stopped thread that is asked about: the first one if it has stopped."""
+        """The stopped thread of a request: the first thread if it has stopped."""
         return self.stops.get(self.main) or next(iter(self.stops.values()), None)
 
     def _thread(self):
@@ -158,7 +157,7 @@ class Agent:
         return values.part(value, request.get("low", 0), request.get("high", -1), request.get("step", 0))
 
     def do_variables(self, request):
-        """The frame's variables, or the parts of the one that `path` leads to."""
+        """The frame's variables, or the parts of the variable at `path`."""
         frame = self._frame(request)
         found = list(frame.f_globals.items()) if request.get("globals") else values.names_of(frame)
         for at in request.get("path", []):
@@ -184,11 +183,11 @@ class Agent:
             self._interrupt()
 
     def do_over(self, _request):
-        """The run has failed, and the hub has shown the reason. Later exceptions follow from it and are not shown."""
+        """The run has failed, and the hub has shown the reason. Later exceptions are consequences and are not shown."""
         self.over = True
 
     def do_resume(self, request):
-        """All threads of the rank go on; a first thread that has not stopped stops as is asked when it can."""
+        """Continues all threads of the rank. A first thread that has not stopped stops as requested when it can."""
         how, line = request["how"], request.get("line", ANY_LINE)
         self.collective = request.get("collective")
         stopped = dict(self.stops)
@@ -196,7 +195,7 @@ class Agent:
             index = request.get("frame", 0)
             frame, at = frames.of_program(stop.stack)[index:][0]
             self.modes[thread] = Mode(how, frame, max(line - 1, at))
-            self.stops.pop(thread, None)  # from here on it counts as running, whenever it wakes up
+            self.stops.pop(thread, None)  # from here on it counts as running, even before it wakes up
             stop.tasks.put(None)
         if self.main in stopped:
             return
@@ -225,7 +224,7 @@ class Agent:
             sys.settrace(wanted)
 
     def _interrupt(self):
-        """Lets the first thread trace from its next line on."""
+        """Makes the first thread trace from its next line on."""
         ctypes.pythonapi.Py_AddPendingCall(self._armed, None)
 
     def _arm_main(self, _argument):
@@ -331,7 +330,7 @@ class Agent:
 
     # ---- Stopping ----
     def _stop(self, reason, stack, ended=False):
-        """Stays here until the hub lets the thread go on."""
+        """Waits here until the hub continues the thread."""
         thread = threading.get_ident()
         if self.over or thread in self.stops:
             return
@@ -346,7 +345,7 @@ class Agent:
         self._send({"stopped": reason, **self.do_where({})})
         while True:
             try:
-                task = stop.tasks.get(timeout=5)  # with a time-out: no lock that waits for another thread
+                task = stop.tasks.get(timeout=5)  # with a time-out, since no lock may wait for another thread
             except queue.Empty:
                 continue
             if task is None:
@@ -376,7 +375,7 @@ class Agent:
 
     # ---- Calls ----
     def before_call(self, what, kind, number, comm):
-        """A rank is about to make a call of a communicator."""
+        """Called before a rank makes a call of a communicator."""
         wanted = self.collective
         if wanted is None or self.over:
             return
@@ -387,12 +386,12 @@ class Agent:
 
 
 def _evaluate(text, frame):
-    """With one scope, so that a comprehension has the frame's variables, too."""
+    """Evaluates with one scope, so that a comprehension sees the frame's variables."""
     return eval(text, {**frame.f_globals, **frame.f_locals})
 
 
 def _write_back(frame):
-    """Assigned variables become the frame's own, where Python keeps them apart."""
+    """Writes assigned variables back to the frame if Python stores them separately."""
     if sys.version_info < (3, 13):
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
@@ -405,7 +404,7 @@ def _first_line(code):
 
 @functools.lru_cache(maxsize=None)
 def _same(wanted, file):
-    """A breakpoint's file: the path, or the end of one."""
+    """A breakpoint's file: the path, or a suffix of it."""
     return os.path.realpath(file) == os.path.realpath(wanted) or \
         ("/" not in wanted and os.path.basename(file) == wanted) or file.endswith("/" + wanted)
 

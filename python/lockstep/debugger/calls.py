@@ -1,4 +1,4 @@
-"""What the debugger wants to know of torch.distributed in a rank: the calls that are made, and no time-outs."""
+"""The debugger's hooks in torch.distributed: breakpoints on calls, and no time-outs."""
 
 import datetime
 import functools
@@ -9,7 +9,7 @@ KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "a
 
 
 def install(agent, client, distributed, c10d):
-    """Replaces functions of the client's and of torch's; called when torch.distributed has been imported."""
+    """Replaces functions of the client and of torch; called after torch.distributed is imported."""
     issue, wait, join = client.Client.issue, client.Client.wait, client.Client.join
     titles, numbers, calls = {}, {}, {}
 

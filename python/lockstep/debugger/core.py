@@ -12,7 +12,7 @@ DUMP_SECONDS = 60
 
 
 class Core:
-    """A face without a prompt: keeps the first stop, and lets the run end."""
+    """A frontend without a prompt: writes the first stop and lets the run end."""
 
     def __init__(self, folder, command):
         self.folder, self.command, self.done = folder, command, False

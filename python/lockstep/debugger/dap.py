@@ -1,4 +1,4 @@
-"""The debugger's face for editors: the Debug Adapter Protocol on stdin and stdout, or on a port. A rank is a thread."""
+"""The frontend for editors: the Debug Adapter Protocol on stdin and stdout, or on a port. A rank is a thread."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from lockstep.debugger.hub import ENDED, STOPPED, Hub
 from lockstep.debugger.prompt import Prompt
 
 MESSAGE_BYTES = 16 << 20
-COMMANDS = ("each", "diff", "ranks", "where", "list", "finding")  # of the prompt, in an editor's console
+COMMANDS = ("each", "diff", "ranks", "where", "list", "finding")  # commands of the prompt in an editor's console
 CAPABILITIES = {"supportsConfigurationDoneRequest": True, "supportsFunctionBreakpoints": True, "supportsConditionalBreakpoints": True,
                 "supportsEvaluateForHovers": True, "supportsExceptionInfoRequest": True, "supportsTerminateRequest": True,
                 "supportsSingleThreadExecutionRequests": True, "supportsSetVariable": False}
@@ -17,7 +17,7 @@ MOVES = {"next": "next", "stepIn": "step", "stepOut": "finish"}
 
 
 class Console(Prompt):
-    """The prompt's commands, whose lines are the answer."""
+    """The prompt's commands; their output is the answer."""
 
     def __init__(self, hub, selected):
         super().__init__(hub)
@@ -28,7 +28,7 @@ class Console(Prompt):
 
 
 class Refused(Exception):
-    """A request that cannot be answered, with its sentence."""
+    """A request that fails, with its message."""
 
 
 class Adapter:
@@ -144,7 +144,7 @@ class Adapter:
         self.event("exited", exitCode=code)
         self.event("terminated")
         self.hub = None
-        while not self.ended:  # the editor says when it goes
+        while not self.ended:  # the editor sends when to continue
             if self._queue:
                 self._answer(self._queue.pop(0))
             else:
@@ -205,7 +205,7 @@ class Adapter:
         self.event("stopped", reason=kind, description=reason, text=reason, threadId=rank.number + 1, allThreadsStopped=False)
 
     def _show_stops(self):
-        """Ranks that wait in a call stand still, too."""
+        """Ranks that wait in a call count as stopped, too."""
         found = self.hub.found
         for rank in self.hub.living():
             if found is not None and not self.hub.released and rank.number in found["ranks"]:

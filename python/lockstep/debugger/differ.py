@@ -1,4 +1,4 @@
-"""The first element of a tensor that differs between ranks: by hashes of its parts, so that no tensor travels."""
+"""Finds the first element of a tensor that differs between ranks, by hashes of its parts: no tensor is transferred."""
 
 from lockstep.debugger import tables
 
@@ -20,7 +20,7 @@ def _element(shape, at):
 
 
 def compare(hub, frames, expression):
-    """Lines that say how the ranks' values of the expression differ. frames: of each rank."""
+    """Describes in lines how the ranks' values of the expression differ. frames: of each rank."""
     asked, ranks = {"expression": expression, "frames": frames}, hub.living()
     answers = hub.ask(ranks, "part", **asked)
     lines = []

@@ -1,4 +1,4 @@
-"""Frames of a rank: which are the program's, and how they are told."""
+"""Frames of a rank: which belong to the program, and their text."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ NOBODY, FRAMEWORK, PROGRAM = 0, 1, 2
 
 
 def owner(file):
-    """Who owns the code, as for the place of a call (exec/site_python.c)."""
+    """The owner of the code, as for the place of a call (exec/site_python.c)."""
     found = _known.get(file)
     if found is None:
         found = PROGRAM
@@ -31,7 +31,7 @@ def is_program(frame):
 
 
 def of_program(stack):
-    """The program's part of a stack of (frame, line), the innermost first; of a stack without one, all of it."""
+    """The program's part of a stack of (frame, line), the innermost first; without one, the whole stack."""
     own = [pair for pair in stack if owner(pair[0].f_code.co_filename) == PROGRAM]
     return own or [pair for pair in stack if owner(pair[0].f_code.co_filename) == FRAMEWORK] or stack
 
@@ -66,7 +66,7 @@ def told(stack, most=64):
 
 
 def library_of(stack):
-    """What the program's innermost frame has called: the outermost frame of a framework above it, by its function."""
+    """The function that the program's innermost frame has called: the outermost framework frame above it."""
     found = ""
     for frame, _ in stack:
         kind = owner(frame.f_code.co_filename)
@@ -78,7 +78,7 @@ def library_of(stack):
 
 
 def innermost_waits(stack):
-    """Whether it stands in torch.distributed, where ranks meet outside of calls."""
+    """Whether the stack is in torch.distributed, where ranks also wait outside of calls."""
     return bool(stack) and "/torch/distributed/" in stack[0][0].f_code.co_filename
 
 

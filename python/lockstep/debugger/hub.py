@@ -1,7 +1,7 @@
-"""The ranks of a debugged run, for a face: who has stopped, who waits, and one way to ask them all.
+"""Controls the ranks of a debugged run for a frontend: stopped and waiting ranks, and requests to all of them.
 
-Starts `lockstep exec` with a socket's name in its environment; the coordinator and each rank connect to it. While a rank
-is stopped, the coordinator is told to hold the run.
+Starts `lockstep exec` with a socket's name in its environment; the coordinator and each rank connect to it. While a rank is stopped, the
+coordinator pauses the run.
 """
 
 import json
@@ -11,10 +11,10 @@ import socket
 import subprocess
 import time
 
-ANSWER_SECONDS = 10  # for what is evaluated in a rank
+ANSWER_SECONDS = 10  # for an evaluation in a rank
 GATHER_SECONDS = 30  # until all other ranks have stopped or wait
-FOUND_SECONDS = 2  # the same at a finding
-PAUSE_SECONDS = 3  # until one that is interrupted stops
+FOUND_SECONDS = 2  # the same after a finding
+PAUSE_SECONDS = 3  # until an interrupted rank stops
 RUNNING, STOPPED, WAITS, ENDED = "runs", "stopped", "waits", "ended"
 
 
@@ -25,7 +25,7 @@ class Lines:
         self.socket, self._rest = connection, b""
 
     def read(self):
-        """The objects that have come; None: the other side is gone."""
+        """The objects that have arrived; None: the peer has closed the connection."""
         try:
             data = self.socket.recv(1 << 20)
         except BlockingIOError:
@@ -53,7 +53,7 @@ class Rank:
         self.frame, self.same, self.depth, self.fresh = 0, 0, 0, False
 
     def take(self, told):
-        """What the rank says about its place."""
+        """The rank's report of its place."""
         place = [(one["file"], one["line"]) for one in told.get("frames", [])]
         before = [(one["file"], one["line"]) for one in self.frames]
         self.same = self.same + 1 if place == before and told.get("in_torch") else 0
@@ -67,8 +67,9 @@ class Rank:
 class Hub:
     def __init__(self, command, entry=False, own_group=True, limit=GATHER_SECONDS, stops=True, output=None, cwd=None,
                  environment=()):
-        """entry: ranks stop at their first line. stops: at breakpoints that the program sets, too. output: takes the text that
-        the ranks write, in place of the terminal."""
+        """entry: ranks stop at their first line. stops: they also stop at breakpoints in the program's source. output: receives the ranks'
+        output instead of the terminal.
+        """
         self._settings, self._limit = {"entry": entry, "stops": stops}, limit
         self.ranks, self.expected, self.coordinator, self.found, self.breakpoints = {}, 0, None, None, []
         self.released, self.over, self.interrupted = False, False, False
@@ -82,7 +83,7 @@ class Hub:
         self._listening.listen(4096)
         self._listening.setblocking(False)
         self._poll.register(self._listening, selectors.EVENT_READ, self._accept)
-        # The ranks' terminal signals and input are the debugger's.
+        # the debugger keeps the terminal's signals and input
         pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if output is not None else {}
         self.child = subprocess.Popen(command, env={**os.environ, **dict(environment), "LOCKSTEP_DEBUGGER": name}, cwd=cwd,
                                       stdin=subprocess.DEVNULL if own_group else None, start_new_session=own_group, **pipe)
@@ -180,7 +181,7 @@ class Hub:
             self.coordinator.write(word.encode() + b"\n")
 
     def ask(self, ranks, do, seconds=ANSWER_SECONDS, frames=None, **options):
-        """The answers of ranks, by their numbers; of one that does not answer an error. frames: in place of the selected ones."""
+        """The ranks' answers by rank; an error for a rank that does not answer. frames: replaces the selected ones."""
         asked, answers = {}, {}
         for rank in ranks:
             self._next += 1
@@ -202,7 +203,7 @@ class Hub:
         return answers
 
     def _waiting(self):
-        """Ranks that wait for others, as the coordinator knows."""
+        """Ranks that wait for others, according to the coordinator."""
         self._told = None
         self.tell("ranks")
         end = time.monotonic() + 5
@@ -211,13 +212,13 @@ class Hub:
         return self._told or {}
 
     def look(self):
-        """Brings up to date where the ranks are that have not stopped."""
+        """Updates the places of ranks that have not stopped."""
         active = [rank for rank in self.living() if rank.state != STOPPED]
         told = self._waiting()
         for number, answer in self.ask(active, "where", 5).items():
             rank = self.ranks[number]
             if rank.state in (STOPPED, ENDED) or "error" in answer or answer.get("state") == STOPPED:
-                continue  # its own message says why it has stopped
+                continue  # its own message gives the reason
             rank.take(answer)
             waits = told.get(number, {}).get("waits") or rank.same >= 10
             rank.state = WAITS if waits else RUNNING
@@ -230,7 +231,7 @@ class Hub:
         self.ask(self.living(), "breakpoints", breakpoints=breakpoints)
 
     def resume(self, how, ranks=None, **options):
-        """Lets ranks go on; all: None. A finding is the program's once all continue."""
+        """Continues ranks; None: all. When all continue, the program gets the finding's error."""
         chosen = self.living() if ranks is None else ranks
         everybody = ranks is None or len(chosen) == len(self.living())
         if everybody and (self.found is None or how == "cont"):
@@ -249,8 +250,9 @@ class Hub:
         self.ask([rank for rank in self.living() if rank.state != STOPPED], "resume", how="pause")
 
     def gather(self, told_late=lambda active: None):
-        """Until every rank has stopped, waits for others or has ended, one of them has stopped or something was found, all is
-        over, or the face wants something else first (`gathered` is false then). False: all is over."""
+        """Waits until one rank has stopped or a finding appeared, and every other rank has stopped, waits or has ended; or until the run is
+        over; or until the frontend has other input (`gathered` is false then). False: the run is over.
+        """
         late = False
         while not self.over and not self.wanted():
             self.poll(0.05)
@@ -282,11 +284,11 @@ class Hub:
                 told_late(active)
         self.gathered = not self.over and not self.wanted()
         if self.gathered and not self.released:
-            self.pause()  # one that waits stops when its call is done
+            self.pause()  # a waiting rank stops when its call is complete
         return not self.over
 
     def end(self):
-        """Ends the run; the exit code of `lockstep exec`."""
+        """Ends the run; returns the exit code of `lockstep exec`."""
         self.tell("quit")
         return self.finish()
 

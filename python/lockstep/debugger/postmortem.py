@@ -1,4 +1,4 @@
-"""A kept post-mortem in place of a run: the same prompt on stored variables. Nothing of a file is executed."""
+"""Replaces a run by a post-mortem: the same prompt on stored variables. Nothing in the file is executed."""
 
 import ast
 import json
@@ -14,7 +14,7 @@ OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mu
 
 
 class Unknown(ValueError):
-    """The file has no such value."""
+    """The file does not have the value."""
 
 
 def _read(path):
@@ -92,7 +92,7 @@ def _number(value):
 
 
 class PostMortem:
-    """What the prompt asks of a hub."""
+    """The interface of a hub."""
 
     over, interrupted, released, entry, breakpoints = False, False, True, False, []
 
@@ -113,10 +113,10 @@ class PostMortem:
         return [rank for rank in self.ranks.values() if rank.state != ENDED]
 
     def look(self):
-        """Nothing moves."""
+        """Post-mortems do not run."""
 
     def poll(self, _seconds):
-        """Nothing comes."""
+        """Post-mortems receive no messages."""
 
     def source(self, rank):
         return self._dumps[rank.number]["frames"][min(rank.frame, len(rank.frames) - 1)].get("source")
@@ -140,7 +140,7 @@ class PostMortem:
 
     @staticmethod
     def _part(value, options):
-        """The kept elements in the words of values.part; a tensor that is not kept whole has a hash for all of it."""
+        """The stored elements in the form of values.part; a tensor without all its elements has one hash."""
         if not isinstance(value, _Entry) or value.kept.get("elements") is None:
             return {"text": PostMortem._eval(value, options)["value"]}
         elements = value.kept["elements"]

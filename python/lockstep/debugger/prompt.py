@@ -1,4 +1,4 @@
-"""The debugger's face on a terminal: one prompt for all ranks (docs/debugging.md)."""
+"""The frontend on a terminal: one prompt for all ranks (docs/debugging.md)."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ ALIASES = {"n": "next", "s": "step", "c": "cont", "continue": "cont", "w": "wher
 
 class Prompt:
     def __init__(self, hub):
-        """hub: of a run, or a post-mortem in place of one."""
+        """hub: of a run, or a post-mortem."""
         self.hub, self.selected, self.last, self.listed, self.done = hub, 0, "", None, None
         self._runs, self._prompting = hasattr(hub, "gather"), False
         self._tty = sys.stdin.isatty()
@@ -47,7 +47,7 @@ class Prompt:
             print(line, flush=True)
 
     def read(self):
-        """A command; None: there are no more."""
+        """The next command; None: end of input."""
         if self._tty:
             try:
                 return input("(lockstep) ")
@@ -88,7 +88,7 @@ class Prompt:
         return self.done
 
     def settle(self, quiet=False):
-        """Lets the run go on until it stops, and shows where."""
+        """Continues the run until it stops, and shows the place."""
         found = self.hub.found
         if not self.hub.gather(self.late):
             self.done = self.hub.finish()
@@ -111,7 +111,7 @@ class Prompt:
         return f"rank{'s' if len(same) > 1 else ''} {tables.listed(same)}"
 
     def select(self, new):
-        """The rank that is named by the finding, or one that has stopped for a reason of its own."""
+        """The rank that the finding names, or one that has stopped for another reason."""
         living = {rank.number for rank in self.hub.living()}
         named = [number for number in (self.hub.found["ranks"] if new else []) if number in living]
         if new and living:
@@ -250,7 +250,7 @@ class Prompt:
         self.say(*tables.table(["rank", rest], rows))
 
     def _same_frames(self):
-        """The frame of each rank that is in the function of the selected one."""
+        """For each rank the frame in the function of the selected one."""
         self.hub.look()
         chosen, found = self.rank().place(), {}
         for rank in self.hub.living():
@@ -352,7 +352,7 @@ class Prompt:
         self.done = self.hub.end() if self._runs else 0
 
     def show_stored(self):
-        """A post-mortem begins with why it was kept."""
+        """A post-mortem begins with its reason."""
         if self.hub.found is not None:
             self.show_finding()
         self.say(*(f"rank {number}: {reason}" for number, reason in self.hub.raised.items()))

@@ -1,14 +1,14 @@
-"""Text of the faces: places, tables of ranks, and source lines."""
+"""Text of the frontends: places, tables of ranks, and source lines."""
 
 import linecache
 import os
 
-ROWS = 32  # of a table; more ranks share a row where they are alike
-WIDTH, CALL = 100, 60  # letters of a value and of a call in a table
+ROWS = 32  # of a table; with more ranks, equal ones share a row
+WIDTH, CALL = 100, 60  # characters of a value and of a call in a table
 
 
 def short(file):
-    """The path from the current folder on, where it is below that."""
+    """The path relative to the current folder, if it is below that."""
     near = os.path.relpath(file) if os.path.isabs(file) else file
     return file if near.startswith("..") else near
 
@@ -50,7 +50,7 @@ def parse(text, most):
 
 
 def table(head, rows):
-    """Columns that are as wide as they must be. A row: (rank, mark, cells); rows that are alike are one if there are many."""
+    """Columns of the needed width. A row: (rank, mark, cells); with many ranks, equal rows are merged."""
     if len(rows) > ROWS:
         same = {}
         for rank, mark, cells in rows:

@@ -1,4 +1,4 @@
-"""Values of a rank as bounded text, and tensors in parts that ranks compare."""
+"""Values of a rank as bounded text, and hashes of tensors that ranks compare."""
 
 import hashlib
 import reprlib
@@ -21,14 +21,14 @@ class _Short(reprlib.Repr):
 
 
 def is_array(value):
-    """A torch tensor or a NumPy array: their modules are loaded if there is one."""
+    """Whether it is a torch tensor or a NumPy array; does not import either module."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     return (torch is not None and isinstance(value, getattr(torch, "Tensor", ()))) or \
         (numpy is not None and isinstance(value, getattr(numpy, "ndarray", ())))
 
 
 def local(value):
-    """This rank's part of a DTensor, which no call of another rank is needed for."""
+    """This rank's part of a DTensor, which needs no call of another rank."""
     value = value.to_local() if hasattr(value, "to_local") else value
     return value.detach() if hasattr(value, "detach") else value
 
@@ -39,7 +39,7 @@ def _flat(value):
 
 
 def array(value):
-    """Its type, its shape and the first of its elements."""
+    """Its type, its shape and its first elements."""
     try:
         placed = f" {list(map(str, value.placements))} of {list(value.shape)}" if hasattr(value, "placements") else ""
         of, flat = local(value), _flat(value)
@@ -52,7 +52,7 @@ def array(value):
 
 
 def shown(value, longest=300):
-    """One line of at most so many letters; never an exception."""
+    """One line of at most this many characters; never raises."""
     try:
         text = array(value) if is_array(value) else _Short(longest).repr(value)
     except Exception as error:
@@ -62,7 +62,7 @@ def shown(value, longest=300):
 
 
 def names_of(frame):
-    """The frame's variables, the program's own first; modules and functions of a module are left out."""
+    """The frame's variables, the program's first, without modules and functions of modules."""
     found = []
     for name, value in list(frame.f_locals.items()):
         plain = not callable(value) and type(value).__name__ != "module" and not (name.startswith("__") and name.endswith("__"))
@@ -100,7 +100,7 @@ def _bytes(flat):
 
 
 def as_array(value):
-    """Numbers and lists of numbers compare as tensors do; None: neither."""
+    """Converts numbers and lists of numbers, which are compared like tensors; None: any other value."""
     if is_array(value):
         return value
     torch = sys.modules.get("torch")
@@ -113,7 +113,7 @@ def as_array(value):
 
 
 def part(value, low, high, step):
-    """Hashes of the elements low to high - 1, each of `step` of them; of a value that is no tensor its text."""
+    """Hashes of the elements low to high - 1, in parts of `step`; of other values, of their text."""
     found = as_array(value)
     if found is None:
         return {"text": shown(value, 2000)}
@@ -130,7 +130,7 @@ def part(value, low, high, step):
 
 # ---- Post-mortems -------------------------------------------------------------------------------
 class Room:
-    """What a post-mortem may still take: so many letters and elements."""
+    """The remaining room of a post-mortem in characters and elements."""
 
     def __init__(self, left=1 << 20):
         self.left = left
@@ -141,7 +141,7 @@ class Room:
 
 
 def kept(value, room, depth=2, elements=256):
-    """What a post-mortem has of a value: its text, the elements of a small tensor, and the parts of an object, so deep."""
+    """A value in a post-mortem: its text, the elements of a small tensor, and the parts of an object to a depth."""
     entry = {"shown": shown(value, 400) if room.take(100) else "..."}
     if is_array(value):
         try:

@@ -1,4 +1,4 @@
-"""Python runs this as it starts: `lockstep exec` puts its folder first on PYTHONPATH."""
+"""Python runs this at its start: `lockstep exec` puts its folder first on PYTHONPATH."""
 
 import importlib.machinery
 import importlib.util
@@ -9,17 +9,17 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _other():
-    """The sitecustomize that there would be without this one runs as well."""
+    """Runs the sitecustomize that this one hides."""
     path = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    library = os.path.dirname(os.__file__)  # a system's own one prepares reports of crashes
+    library = os.path.dirname(os.__file__)  # some systems have one that prepares crash reports
     return spec is not None and os.path.dirname(spec.origin or "") != library
 
 
 def _package():
-    """The package around this folder, wherever it lies: what else is there is not to be imported."""
+    """Imports the package around this folder, without making its siblings importable."""
     folder = os.path.dirname(_HERE)
     spec = importlib.util.spec_from_file_location("lockstep", os.path.join(folder, "__init__.py"),
                                                   submodule_search_locations=[folder])

@@ -1,7 +1,7 @@
-"""A PyTorch program in exact arithmetic, for `lockstep prove`: a value of a prime field beside every float.
+"""Runs a PyTorch program in exact arithmetic, for `lockstep prove`: each float has a value in a prime field.
 
-With LOCKSTEP_PROVE in the environment, or from the first capture(exact=True) on, torch's operations run as they are, with
-a dispatch mode that computes the values (mode.py) by the rules of rules.py; collectives carry the values (collectives.py).
+With LOCKSTEP_PROVE in the environment, or from the first capture(exact=True) on, torch's operations run unchanged. A dispatch mode computes
+the values (mode.py) by the rules of rules.py; collectives carry the values (collectives.py).
 """
 
 import os
@@ -14,7 +14,7 @@ def on():
 
 
 def begin():
-    """Starts it where the process was started without it."""
+    """Starts exact arithmetic in a process that was started without it."""
     import torch.distributed as dist
 
     from lockstep import under_exec
@@ -27,7 +27,7 @@ def begin():
 
 
 def start():
-    """Called when torch has been imported."""
+    """Called after torch is imported."""
     from lockstep.proof import collectives, mode
 
     _begun.append(True)
@@ -37,7 +37,7 @@ def start():
 
 
 def _plain_recurrent_layers():
-    """Lets LSTM and GRU consist of matrix products: oneDNN's layer is one operator."""
+    """Makes LSTM and GRU consist of matrix products: oneDNN's layer is a single operator."""
     import torch
 
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):

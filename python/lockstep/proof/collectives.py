@@ -1,4 +1,4 @@
-"""Collectives of values: each call of a float collective is followed by one that carries the values."""
+"""Collectives of values: after each call of a float collective, another call carries the values."""
 
 import contextlib
 
@@ -9,11 +9,11 @@ from lockstep.proof.mode import OPAQUE, quiet
 from lockstep.proof.shadows import is_float
 
 SUM, PRODUCT, MAX, MIN, AVG = range(5)
-_given = []  # what a functional collective sends, in place of the copies that it makes
+_given = []  # sent data of a functional collective, which makes copies
 
 
 def install():
-    """Lets lockstep's process groups carry values."""
+    """Makes lockstep's process groups carry values."""
     from lockstep import torch_backend
 
     torch_backend.ProcessGroup.beside = staticmethod(_beside)
@@ -29,14 +29,14 @@ def _send_values(send):
 
 
 def _opaque(send):
-    """The operator without a rule that a result comes of: of a rank that only receives, one that this process ran."""
+    """The operator without a rule that a result depends on; on a rank that only receives, one that this process ran."""
     if send is None:
         return next(iter(OPAQUE), None)
     return next((why for why in map(shadows.opaque, send) if why is not None), None)
 
 
 def _beside(group, call, send, recv, reduces, options):
-    """The call of values after a call; `call` makes one. None: there is none. Their results are put when it ends."""
+    """The call for the values after a call; `call` makes one. None: none is needed. Their results are stored when it ends."""
     like = next((tensor for tensor in [*(send or []), *(recv or [])]), None)
     if like is None or not is_float(like):
         return None
@@ -61,7 +61,7 @@ def _beside(group, call, send, recv, reduces, options):
 
 
 def _chosen(group, call, op, values, send, recv, why):
-    """A maximum's value is that of the rank that has it; of a product, the product."""
+    """A maximum's value is that of the rank with the maximum; a product's is the product."""
     if recv is None or len(recv) != 1 or len(send) != 1 or send[0].shape != recv[0].shape:
         return None
     floats = send[0].detach().double().contiguous()
@@ -98,7 +98,7 @@ def _sending(values):
 
 
 def functional(func, args, kwargs):
-    """A functional collective sends copies that it makes: their values are those of its arguments."""
+    """A functional collective sends copies of its arguments: the values are those of the arguments."""
     first = args[0] if args else None
     tensors = list(first) if isinstance(first, (list, tuple)) else [first]
     if not tensors or not is_float(tensors[0]) or "wait_tensor" in func._schema.name:

@@ -1,7 +1,7 @@
-"""Rules of FBGEMM's operators on the CPU, which TorchRec's sharded tables consist of.
+"""Rules of FBGEMM's CPU operators, which TorchRec's sharded tables use.
 
-Several tables are one vector of weights. Feature t has columns D_offsets[t] to D_offsets[t + 1] of the output, and its table begins at
-weights_offsets[t]. The backward of a fused lookup is the step of its optimizer.
+Several tables form one vector of weights. Feature t has columns D_offsets[t] to D_offsets[t + 1] of the output, and its table begins at
+weights_offsets[t]. The backward pass of a fused lookup is its optimizer step.
 """
 
 import torch
@@ -16,7 +16,7 @@ _BEFORE_WEIGHTS = 1  # the gradient is the backward's first argument
 
 
 class _Lookup:
-    """Which elements of the weights each id has, and where their sum is in the output."""
+    """The elements of the weights for each id, and the position of their sum in the output."""
 
     def __init__(self, starts, columns, ids, offsets, pooling, weights):
         self.starts, self.columns = starts.tolist(), columns.tolist()
@@ -25,7 +25,7 @@ class _Lookup:
         self.weights = weights if weights is not None and weights.numel() else None
 
     def features(self):
-        """Of each feature: its place among the ids, its columns, the elements of its ids, their bags, their factors."""
+        """For each feature: its position among the ids, its columns, the elements of its ids, their bags, their factors."""
         for t, start in enumerate(self.starts):
             first, last = int(self.offsets[t * self.bags]), int(self.offsets[(t + 1) * self.bags])
             lengths = self.offsets[t * self.bags:(t + 1) * self.bags + 1].diff()
@@ -51,7 +51,7 @@ class _Lookup:
         return gradient[place] if self.pooling == NONE else gradient[:, columns][bag]
 
     def of_weights(self, gradient, count):
-        """The gradient of all weights; and the rows that have one, by their elements: {width: [rows, width]}."""
+        """The gradient of all weights; and the rows with a gradient, by their elements: {width: [rows, width]}."""
         out, rows = torch.zeros(count, dtype=torch.long), {}
         for place, columns, at, bag, factor in self.features():
             each = field.mul(self._of_ids(gradient, place, columns, bag), factor)
@@ -104,7 +104,7 @@ def _rowwise(state, gradient, rows, rate, eps=0.0, weight_decay=0.0, mode=0, lar
     held, step = get(momentum).clone(), torch.zeros_like(gradient)
     for t, (start, first) in enumerate(zip(starts, firsts.tolist())):
         if (start, first) in list(zip(starts, firsts.tolist()))[:t]:
-            continue  # a further feature of the table
+            continue  # another feature of the table
         after = min((other for other in starts if other > start), default=gradient.numel())
         for width, elements in rows.items():
             mine = elements[(elements[:, 0] >= start) & (elements[:, 0] < after)]
@@ -118,7 +118,7 @@ def _rowwise(state, gradient, rows, rate, eps=0.0, weight_decay=0.0, mode=0, lar
 
 
 def _step(optimizer, states):
-    """states: how many arguments of the optimizer are before the learning rate."""
+    """states: the number of optimizer arguments before the learning rate."""
     def step(func, args, kwargs):
         g, weights = args[0], args[_BEFORE_WEIGHTS]
         starts, columns, ids, offsets, pooling, factors = args[6], args[7], args[12], args[13], args[14], args[15]
@@ -144,7 +144,7 @@ for _kind in ("weighted", "unweighted"):
 
 
 def _dense(func, args, kwargs):
-    """A lookup whose backward is no operator: its gradient gets its value when the backward has run."""
+    """A lookup whose backward pass is no operator: its gradient gets its value after the backward pass."""
     names = [argument.name for argument in func._schema.arguments]
     given = {**dict(zip(names, args)), **kwargs}
     weights, factors = given["dev_weights"], given["indice_weights"]

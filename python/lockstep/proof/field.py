@@ -1,7 +1,7 @@
-"""Arithmetic modulo the prime 2^31 - 1, on tensors of int32 whose elements are in [0, P).
+"""Arithmetic modulo the prime 2^31 - 1, on tensors of int32 with elements in [0, P).
 
-An operand may be an int. `function(name, x)` is an uninterpreted function: a keyed hash, so that equal arguments give
-equal values and nothing else is known of it.
+An operand may be an int. `function(name, x)` is an uninterpreted function: a keyed hash, so equal arguments give equal values and no other
+relation holds.
 """
 
 import fractions
@@ -24,7 +24,7 @@ _kernels = kernels.load()  # None: the process was not started by lockstep
 
 
 def plainly(yes=True):
-    """Lets torch compute what the kernels do: the reference of tests."""
+    """Makes torch compute instead of the kernels: the reference of tests."""
     global _kernels
     _kernels = None if yes else kernels.load()
 
@@ -39,7 +39,7 @@ def narrow(a):
 
 
 def _dense(a):
-    """As int32 in one piece."""
+    """As contiguous int32."""
     return a.to(TYPE).contiguous()
 
 
@@ -56,14 +56,14 @@ def _scalar(number):
 
 
 def _full(one, shape):
-    """Its sizes with as many dimensions, and which of them it is not spread over: [first, last)."""
+    """Its sizes extended to this many dimensions, and the range [first, last) of dimensions without broadcasting."""
     full = (1,) * (len(shape) - one.dim()) + tuple(one.shape)
     wide_dims = [d for d in range(len(shape)) if full[d] != 1]
     return full, wide_dims[0], wide_dims[-1] + 1
 
 
 def _split(a, b, shape):
-    """Rows and columns of the result, so that an operand that is spread is so over the rows or the columns alone."""
+    """Rows and columns of the result, so that an operand is broadcast along rows or along columns only."""
     for one in (a, b):
         if one.numel() == 1 or one.shape == shape:
             continue
@@ -76,7 +76,7 @@ def _split(a, b, shape):
 
 
 def _steps(one, shape, rows, columns):
-    """The steps between rows and columns of an operand; None: it is not so laid out."""
+    """The strides of an operand's rows and columns; None: its layout is not of that form."""
     if one.numel() == 1:
         return 0, 0
     if not one.is_contiguous():
@@ -146,7 +146,7 @@ def power(a, exponent):
 
 
 def inv(a):
-    """1 / a; of 0 it is 0."""
+    """1 / a; 0 for 0."""
     if _kernels is None or isinstance(a, int):
         return power(a, P - 2)
     a = _dense(a)
@@ -210,7 +210,7 @@ def matmul(a, b):
 # ---- Numbers ----
 @functools.lru_cache(maxsize=65536)
 def rational(x):
-    """A Python number: an int, a small fraction if it rounds to one, else the dyadic number that it is."""
+    """A Python number: an int, a small fraction if the number is that fraction rounded, else its exact dyadic value."""
     if isinstance(x, (bool, int)):
         return int(x) % P
     if not math.isfinite(x):
@@ -222,14 +222,14 @@ def rational(x):
 
 
 def _short_decimal(x):
-    """The decimal number that x is written as, as 1e-8, if that is short."""
+    """The decimal notation of x, such as 1e-8, if that is short."""
     text = repr(x)
     return fractions.Fraction(text) if len(text) <= 10 else None
 
 
 @functools.lru_cache(maxsize=65536)
 def rational32(x):
-    """The value of a lone f32 element: a small fraction if one rounds to it."""
+    """The value of a single f32 element: a small fraction if the element is that fraction rounded."""
     near = fractions.Fraction(x).limit_denominator(1000)
     if torch.tensor(float(near), dtype=torch.float32).item() == x:
         return near.numerator % P * pow(near.denominator, -1, P) % P

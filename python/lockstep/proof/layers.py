@@ -127,12 +127,12 @@ def _scale(q, scale):
 
 
 def _heads(of, q):
-    """The values of keys, a head for each of the queries."""
+    """The values of keys, repeated for the heads of the queries."""
     return get(of).repeat_interleave(q.shape[1] // of.shape[1], 1) if of.shape[1] != q.shape[1] else get(of)
 
 
 def _per_head(value, of):
-    """The sum over the query's heads that share one of `of`."""
+    """The sum over the query heads that share one head of `of`."""
     if value.shape[1] == of.shape[1]:
         return value
     return field.total(value.unflatten(1, (of.shape[1], -1)), 2)
@@ -261,6 +261,6 @@ def _lists(step, lists):
     return fused
 
 
-# Operators that change their arguments: (operator, arguments, options) gives (its result,); NotImplemented: there is no rule for them.
+# Operators that change their arguments: (operator, arguments, options) returns (its result,), or NotImplemented without a rule.
 FUSED = {"_fused_adam_": _lists(_adam(False), (0, 2, 3)), "_fused_adamw_": _lists(_adam(True), (0, 2, 3)),
          "_fused_sgd_": _lists(_momentum, (0, None, 2))}

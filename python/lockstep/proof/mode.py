@@ -1,4 +1,4 @@
-"""The dispatch mode that computes a value of the field for each result of torch's operations."""
+"""The dispatch mode that computes a field value for each result of torch's operations."""
 
 import atexit
 import collections
@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from lockstep.proof import fbgemm, field, layers, rules, shadows, ties  # noqa: F401 (fbgemm adds rules)
 from lockstep.proof.shadows import Value, is_float
 
-quiet = _disable_current_modes  # torch's operations within it have no values
-OPAQUE = collections.Counter()  # operators without a rule: how often, and where first
-FAILED = {}  # operators whose rule does not take the arguments, with the error
+quiet = _disable_current_modes  # no values for torch operations inside of it
+OPAQUE = collections.Counter()  # operators without a rule: the number of calls and the first place
+FAILED = {}  # operators whose rule rejects the arguments, with the error
 _where = {}
 _OPTIONS = {"out", "memory_format", "device", "layout", "pin_memory", "non_blocking", "copy"}
 _BESIDE = {"FakeTensor", "FunctionalTensor"}  # tensors without values
@@ -47,7 +47,7 @@ def _called_at():
 
 
 class Field(TorchDispatchMode):
-    """Invariant: the floats are what they are without it."""
+    """Invariant: floats are the same as without this mode."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -56,7 +56,7 @@ class Field(TorchDispatchMode):
                 return func(*args, **kwargs)
             if kind is not torch.Tensor and kind is not torch.nn.Parameter and not issubclass(
                     kind, torch.nn.Parameter) and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-                return NotImplemented  # a DTensor; the operations on its parts come here
+                return NotImplemented  # a DTensor; operations on its parts come here
         space = func.namespace
         if space == "_c10d_functional":
             from lockstep.proof import collectives
@@ -138,7 +138,7 @@ class Field(TorchDispatchMode):
 
     @staticmethod
     def _change_arguments(func, args, kwargs, value, why):
-        """Arguments that an operator without a rule changes are unknown after it."""
+        """Arguments that an operator without a rule changes have unknown values after it."""
         if isinstance(value, _Hashed):
             for at, argument in enumerate(func._schema.arguments):
                 if argument.alias_info is not None and argument.alias_info.is_write:
@@ -147,7 +147,7 @@ class Field(TorchDispatchMode):
                         shadows.put(tensor, value, why)
 
     def _ruled(self, name, args, options, out, mover=None, inputs=()):
-        """The value by the table's rule; NotImplemented: it has none for these arguments."""
+        """The value by the table's rule; NotImplemented: there is none for these arguments."""
         try:
             return self._by_table(name, args, options, out, mover, inputs)
         except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
@@ -175,11 +175,12 @@ class Field(TorchDispatchMode):
 
     # ---- Operators without a rule ----
     def _without_rule(self, name, func, args, options, inputs, why):
-        """The values by torch's decomposition; of one element from the elements beside it; or a hash of all inputs.
-        Also the operator's name where it is the last."""
+        """The values by torch's decomposition; for an elementwise operator from the same elements; or a hash of all inputs. For a hash also
+        the operator's name.
+        """
         packet = getattr(torch.ops.aten, name, None) if func.namespace == "aten" else None
         overload = func
-        if packet is not None and packet is not func.overloadpacket:  # the operator that is not in place
+        if packet is not None and packet is not func.overloadpacket:  # the out-of-place operator
             overload = getattr(packet, func._overloadname, None) or getattr(packet, packet.overloads()[0])
         made = self._decomposed(overload, args, options)
         if made is not NotImplemented:
@@ -216,7 +217,7 @@ class Field(TorchDispatchMode):
         return values if isinstance(made, (tuple, list)) else values[0]
 
     def _foreach(self, name, func, args, kwargs):
-        """An operator on lists of tensors: the operator on each."""
+        """An operator on lists of tensors: applies the operator to each."""
         base = name.removeprefix("_foreach_")
         plain = base.removesuffix("_")
         lists = [arg for arg in args if isinstance(arg, (list, tuple)) and arg]
@@ -243,7 +244,7 @@ class Field(TorchDispatchMode):
 
 
 class _Hashed(Value):
-    """An element's value is a hash of its place and of all inputs."""
+    """An element's value is a hash of its index and of all inputs."""
 
     def __init__(self, digest):
         super().__init__(None)
@@ -254,7 +255,7 @@ class _Hashed(Value):
 
 
 class _Numbers:
-    """The values of Python numbers that were elements of tensors (`item()`)."""
+    """The values of Python numbers from `item()`."""
 
     def __init__(self):
         self._of = {}
@@ -308,7 +309,7 @@ _mode = Field()
 
 
 def enter():
-    """From here on, for the whole process."""
+    """Applies from here on to the whole process."""
     _mode.__enter__()
     atexit.register(_report)
 

@@ -1,8 +1,8 @@
-"""What operators of aten do in the field: a table of rules by the operators' names.
+"""Field rules of aten operators: a table by operator name.
 
-A rule takes the operator's arguments and gives the results' values, before the operator runs. A rule that is `late`
-runs after it and takes its result first, as where the floats decide: which element is the largest, which is masked.
-In-place operators have the rules of the others. Operators that only move elements are run on the values themselves.
+A rule takes the operator's arguments and returns the results' values, before the operator runs. A `late` rule runs after it and takes its
+result first, for operators where floats decide: the largest element, a mask. In-place operators use the rules of the others. Operators that
+only move elements run on the values themselves.
 """
 
 import torch
@@ -12,7 +12,7 @@ from lockstep.proof.shadows import Value, full, get, is_float
 
 aten = torch.ops.aten
 RULES, LATE = {}, {}
-MOVES = {  # run on the values, and on their ratios, in the tensors' places
+MOVES = {  # run on the values and their ratios in place of the tensors
     "clone", "gather", "index_select", "index", "cat", "stack", "constant_pad_nd", "flip", "roll", "repeat", "take",
     "repeat_interleave", "tril", "triu", "scatter", "index_put", "_unsafe_index", "slice_scatter", "select_scatter", "expand_copy",
     "permute_copy", "view_copy", "masked_select", "diag_embed", "_index_put_impl", "_unsafe_index_put", "index_copy",
@@ -69,7 +69,7 @@ def _sum(a, b, times):
     if plain or not isinstance(a.value, torch.Tensor) or not isinstance(b.value, torch.Tensor):
         scaled = b.value if times == 1 else field.mul(b.value, times)
         return field.add(a.value, scaled)
-    if a.ratio is None and b.ratio is None and (not b.peak or times == 1):  # a maximum that is added: a + m
+    if a.ratio is None and b.ratio is None and (not b.peak or times == 1):  # adding a maximum: a + m
         return field.add(a.value, field.mul(b.value, times))
     (rest, ratio), (rest_b, ratio_b) = _parts(a), _parts(b)
     if times == 1:
@@ -100,7 +100,7 @@ def _(a):
 
 # ---- Products ----
 def square_of(value):
-    """The square; of a root that is known, what it is the root of."""
+    """The square; of a known root, its argument."""
     from lockstep.proof import shadows
 
     if value.numel() <= 4096 and shadows._roots:
@@ -505,7 +505,7 @@ def _(out, a, b, rounding_mode=None):
 
 # ---- Softmax ----
 def _exponentials(out, a):
-    """Of what is not masked: a weight that is exactly 0 is."""
+    """Unless masked: a weight of exactly 0 is masked."""
     return torch.where(out == 0, 0, exp_of(full(a)))
 
 
@@ -713,7 +713,7 @@ def _(g, mask, scale):
 
 
 def moved(func, args, kwargs, part):
-    """An operator that moves elements, run on the values of its arguments, or on their ratios."""
+    """An operator that moves elements, applied to the values of its arguments or to their ratios."""
     def of(x):
         if is_float(x):
             held = full(x)

@@ -1,4 +1,4 @@
-"""The value in the field beside each float in memory, by storage: views share it as they share the floats."""
+"""Stores the field value of each float by storage, so that views share values as they share floats."""
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -6,15 +6,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from lockstep.proof import field
 
 _SWEEP_BYTES = 64 << 20
-_PART = 1 << 15  # floats at a time, whose intermediate results stay in the cache
+_PART = 1 << 15  # block size in floats, so that intermediate results stay in the cache
 
 
 class Value:
-    """What a rule gives for a tensor.
+    """A rule's result for a tensor.
 
-    value: in the field. Where `ratio` is given, value = x + log(ratio) and its exponential is exp(x) ratio: so that
-    exp(a - m) exp(m) is exp(a) for a maximum m, and exp(log(y)) is y. peak: elements are maxima, which are subtracted
-    before an exponential and must not show in a result.
+    value: in the field. With `ratio`, value = x + log(ratio) and its exponential is exp(x) ratio. So exp(a - m) exp(m) is exp(a) for a
+    maximum m, and exp(log(y)) is y. peak: elements are maxima, which are subtracted before an exponential and must not appear in a result.
     """
 
     def __init__(self, value, ratio=None, peak=False):
@@ -25,7 +24,7 @@ class Value:
 
 
 class Held:
-    """The values of a storage, an element for each of its floats."""
+    """The values of a storage: one element for each of its floats."""
 
     __slots__ = ("alive", "value", "ratio", "peak", "opaque")
 
@@ -43,7 +42,7 @@ def is_float(tensor):
 
 
 def _sweep(bytes_):
-    """Drops values of storages that are gone."""
+    """Drops values of freed storages."""
     global _swept, _added
     _added += bytes_
     if _added <= max(_SWEEP_BYTES, _swept // 4):
@@ -55,7 +54,7 @@ def _sweep(bytes_):
 
 
 def of_content(tensor):
-    """The values of floats that no operation here made: integers are themselves, other numbers are drawn by their bits."""
+    """The values of floats that no observed operation computed: integers are themselves, other numbers are drawn by their bits."""
     floats = tensor.detach()
     if floats.numel() == 1:
         known = floats.item()
@@ -88,7 +87,7 @@ def _whole(tensor, storage):
 
 
 def _hold(tensor):
-    """What is held of a tensor's storage, from its floats where nothing is."""
+    """The stored values of a tensor's storage; without any, from its floats."""
     storage, held = _find(tensor)
     if held is None:
         held = _held[storage._cdata] = Held(storage, of_content(_whole(tensor, storage)))
@@ -121,12 +120,12 @@ def full(tensor):
 
 
 def known(tensor):
-    """Whether a value is held for the tensor."""
+    """Whether a value is stored for the tensor."""
     return is_float(tensor) and _find(tensor)[1] is not None
 
 
 def opaque(tensor):
-    """The operation without a rule that the tensor comes of; None: there is none."""
+    """The operation without a rule that the tensor depends on; None: none."""
     if not is_float(tensor) or tensor.numel() == 0:
         return None
     held = _find(tensor)[1]
@@ -134,7 +133,7 @@ def opaque(tensor):
 
 
 def put(tensor, given, why_opaque=None):
-    """Lets the tensor have a value: a Value, a tensor of the field that broadcasts to it, or an int."""
+    """Stores a tensor's value: a Value, a tensor of the field that broadcasts to it, or an int."""
     if not is_float(tensor) or tensor.numel() == 0:
         return
     given = given if isinstance(given, Value) else Value(given)
@@ -162,7 +161,7 @@ def put(tensor, given, why_opaque=None):
 
 
 def draw(name, tensor):
-    """Gives a parameter whose elements are all one constant a random value: zeros and ones hide defects."""
+    """Gives a parameter whose elements all equal one constant a random value: zeros and ones hide defects."""
     local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     if not is_float(local) or local.numel() == 0 or not tensor.requires_grad:
         return

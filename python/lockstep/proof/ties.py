@@ -1,6 +1,6 @@
-"""Comparisons that rounding decides: two floats are nearly equal, and their values in the field are not.
+"""Comparisons that rounding decides: two floats are nearly equal, and their values in the field differ.
 
-Another order of sums may let such floats compare otherwise, so that a correct program takes another path.
+Another summation order may reverse the comparison, so that a correct program takes another path.
 """
 
 import collections
@@ -15,7 +15,7 @@ COUNT, WHERE = collections.Counter(), {}  # by operator: comparisons, and the fi
 
 
 def _pairs(a, b, value, other, scale):
-    """How many elements of a and b are nearly equal, with other values."""
+    """The number of elements of a and b that are nearly equal and have different values."""
     near = (a - b).abs() <= NEAR * torch.finfo(a.dtype).eps * scale
     return int((near & (value != other)).sum()) if bool(near.any()) else 0
 
@@ -26,7 +26,7 @@ def _scale(a):
 
 
 def _with(bounds):
-    """Of an operator that compares its first argument with others."""
+    """For an operator that compares its first argument with others."""
     def check(out, a, *rest, **options):
         total = 0
         for b in bounds(*rest, **options):
@@ -41,7 +41,7 @@ def _dim(rest, dim):
 
 
 def _steps(a, dim, first, count):
-    """Neighbours in the descending order, from the place `first` on."""
+    """Neighbours in descending order, from index `first` on."""
     floats, at = a.sort(dim, descending=True)
     values = get(a).gather(dim, at)
     return _pairs(floats.narrow(dim, first, count), floats.narrow(dim, first + 1, count), values.narrow(dim, first, count),
@@ -54,13 +54,13 @@ def _sorted(out, a, *rest, dim=-1, **_):
 
 
 def _chosen(out, a, k, dim=-1, largest=True, *_):
-    """The last that topk takes, and the first that it leaves."""
+    """The last element that topk takes and the first that it leaves."""
     count = a.shape[dim] if a.dim() else k
     return _steps(a, dim, k - 1 if largest else count - k - 1, 1) if 0 < k < count else 0
 
 
 def _one(is_largest):
-    """Of a choice whose place is asked for: the first two."""
+    """For operators that return an index: the two largest."""
     def check(out, a, *rest, dim=-1, **_):
         dim = _dim(rest, dim)
         is_place = isinstance(out, tuple) or out.dtype is torch.long
@@ -80,7 +80,7 @@ CHECKS = {**dict.fromkeys(("relu", "leaky_relu"), _zero), **dict.fromkeys(("clam
 
 
 def look(name, place, out, args, options):
-    """Counts what the operator's result owes to rounding."""
+    """Counts the result's comparisons that rounding decides."""
     try:
         count = CHECKS[name](out, *args, **options)
     except (RuntimeError, TypeError, IndexError):  # forms without two floats to compare

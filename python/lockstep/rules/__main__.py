@@ -1,9 +1,9 @@
-"""python -m lockstep.rules: the driver alone, as `lockstep prove --rules` starts it."""
+"""python -m lockstep.rules: only the driver, as `lockstep prove --rules` starts it."""
 
 import argparse
 import sys
 
-NO_MODULE = 4  # the exit code, as cli/rules.c has it
+NO_MODULE = 4  # exit code, as in cli/rules.c
 
 
 def main():

@@ -1,6 +1,6 @@
-"""`lockstep prove --rules`: makes the table, confirms what is wrong on gloo, folds it into defects, compares with the last table.
+"""`lockstep prove --rules`: computes the table, confirms wrong results on gloo, groups them into defects, and compares with the last table.
 
-The results are lines of JSON: a line for each combination. `summary.json` beside them has what the report shows.
+The results are lines of JSON, one for each combination. `summary.json` beside them has the data of the report.
 """
 
 import base64
@@ -18,12 +18,12 @@ from lockstep.rules import judge, shrink, work
 
 USAGE = 2  # an exit code
 ORDER = ("right", "refused", "wrong", "hung", "unconfirmed")
-CONFIRMED_EACH = 3  # wrong results of one operator, kind and direction that are confirmed before their defects are known
+CONFIRMED_EACH = 3  # wrong results of one operator, kind and direction to confirm before their defects are known
 MESHES = {"quick": [(2,)], "all": [(2,), (3,), (4,), (2, 2)]}
-# Combinations of a call on a mesh: all if there are at most so many, else a draw of so many. All calls run on the first mesh,
-# one call of each operator on the others.
+# Combinations of a call on a mesh: all up to this number, else a random draw of it. All calls run on the first mesh, one call of each
+# operator on the others.
 MOST = {(2,): (9, 8), (3,): (3, 3), (4,): (3, 3), (2, 2): (4, 4)}
-MOST_IN_PLACE = (49, 8)  # which are cheap, and more often wrong
+MOST_IN_PLACE = (49, 8)  # these are cheap, and wrong more often
 
 
 class Table:
@@ -34,14 +34,14 @@ class Table:
         if path is not None and os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 for line in file:
-                    if line.endswith("\n"):  # a run that was stopped leaves a part of a line
+                    if line.endswith("\n"):  # a stopped run leaves an incomplete line
                         row = json.loads(line)
                         if "placements" in row:
                             self.rows[work.key_of(row)] = row
 
 
 def calls_of(only):
-    """(calls, notes): those whose name matches one of the patterns. A child makes them: this process forks and computes nothing."""
+    """(calls, notes) whose name matches a pattern. A child process lists them: this process forks and computes nothing."""
     chosen = [pattern.strip() for pattern in (only or "*").split(";")]
 
     def child(put):
@@ -94,7 +94,7 @@ def _item(row, calls, seed):
 
 
 def confirm(rows, calls, seed):
-    """Runs the rows on gloo; notes what gloo says. Returns how many agree."""
+    """Runs the rows on gloo and records its results. Returns the number that agree."""
     items = [_item(row, calls, seed) for row in rows]
     agree = 0
     for row, verdict in zip(rows, work.confirmed(items)):
@@ -108,7 +108,7 @@ def confirm(rows, calls, seed):
 
 
 def suspects(rows):
-    """The wrong rows to confirm: of each operator, kind and direction a few, and of each defect that they show."""
+    """The wrong rows to confirm: a few of each operator, kind and direction, and of each defect."""
     groups = collections.defaultdict(list)
     for row in rows:
         if row["verdict"] in ("wrong", "hung"):
@@ -123,7 +123,7 @@ def _kinds(text):
 
 
 def _fold(threads, row, calls, seed):
-    """Which defect a wrong row shows."""
+    """The defect of a wrong row."""
     call, seed, *how = _item(row, calls, seed)
     found = shrink.locate(threads, judge.Reference(call, seed), *how)
     if found is None:
@@ -133,7 +133,7 @@ def _fold(threads, row, calls, seed):
 
 
 def defects(rows, calls, seed, write):
-    """One entry for each distinct defect, with its least example; made in a child, as it needs threads."""
+    """One entry for each distinct defect, with its smallest example; found in a child process, which may use threads."""
     def child(put):
         threads, seen = work.Threads(), {}
         for at, row in enumerate(rows):
@@ -175,7 +175,7 @@ def _shrunk(threads, row, calls, seed, operator):
 
 # ---- The report ----
 def compared(rows, last):
-    """How the table differs from the last one: new, mended and changed keys."""
+    """The differences from the last table: new, fixed and changed keys."""
     found = {"new": [], "mended": [], "changed": []}
     bad = ("wrong", "hung")
     for key, row in rows.items():
@@ -255,7 +255,7 @@ def _finish(options, rows, found, notes, checked, begun):
 
 
 def run(options):
-    """Makes the table. options: subject, only, seed, results, summary, against, programs, resume, quick, sample, progress."""
+    """Computes the table. options: subject, only, seed, results, summary, against, programs, resume, quick, sample, progress."""
     begun, seed, path = time.monotonic(), options["seed"], options["results"]
     options["last"] = Table(options["against"]).rows
     if options["subject"] == "torchrec":
@@ -302,12 +302,12 @@ def _write_programs(folder, found):
 
 
 def _settle(rows, calls, seed):
-    """Confirms wrong rows and folds them into defects."""
+    """Confirms wrong rows and groups them into defects."""
     groups = suspects(rows)
     chosen = [row for group in groups.values() for row in group[:CONFIRMED_EACH if group[0]["verdict"] == "wrong" else 1]]
     confirm(chosen, calls, seed)
     for (_, _, _, verdict), group in groups.items():
-        if group[0]["verdict"] != verdict:  # gloo says otherwise of the first, so of the group
+        if group[0]["verdict"] != verdict:  # gloo disagrees with the first, so with the group
             for row in group:
                 row["verdict"], row["text"] = group[0]["verdict"], group[0]["text"]
     wrong = [row for row in chosen if row["verdict"] in ("wrong", "hung") and row.get("kind") != "crash"]
@@ -315,7 +315,7 @@ def _settle(rows, calls, seed):
 
 
 def _sampled(rows, calls, seed, count):
-    """Draws of right and of wrong rows, run on gloo: how many agree."""
+    """Draws right and wrong rows, runs them on gloo, and returns how many agree."""
     draw, found = random.Random(seed), {}
     for verdict, number in (("right", count), ("wrong", count // 3)):
         chosen = [row for row in rows if row["verdict"] == verdict]

@@ -1,6 +1,6 @@
 """Values, meshes and placements: the whole tensors of a call and each rank's part of them.
 
-Values are multiples of 2^-20 in float64, so that sums are exact in any order.
+Values are multiples of 2^-20 in float64, so sums are exact in any order.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ REDUCTIONS = ("sum", "avg", "max", "min")
 class Call:
     """An expression of torch over whole tensors."""
 
-    name: str  # of the operator or pattern, under which results are counted
+    name: str  # name of the operator or pattern for the counts
     source: str  # the expression
     inputs: tuple  # of (name, specification): see `made`; or (name, tensor)
     kept: tuple = ()  # inputs that stay plain tensors
@@ -97,8 +97,9 @@ def pairs(tensor):
 
 
 def combinations(call, tensors, shape, most, seed):
-    """Of each distributed input a placement per mesh dimension. most: up to how many all are taken, else how many are drawn,
-    half of them with one placement for all inputs."""
+    """A placement for each distributed input and mesh dimension. most: takes all up to this number, else draws, half of them with one
+    placement for all inputs.
+    """
     all_up_to, drawn = most
     names = [name for name, _ in call.inputs if name not in call.kept]
     if len(shape) == 1:

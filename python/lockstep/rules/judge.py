@@ -32,7 +32,7 @@ def _leaves(out):
 
 
 class Reference:
-    """What the call gives on whole tensors. `why`: it has no reference, and why not."""
+    """The call's result on whole tensors. `why`: the reason why it has no reference."""
 
     def __init__(self, call, seed):
         self.call, self.seed, self.why = call, seed, None
@@ -66,7 +66,7 @@ class Reference:
         return [name for name, whole in self.wholes.items() if _floats(whole)]
 
     def _backward(self):
-        """Leaves `gradients` None where there is no gradient."""
+        """`gradients` stays None if there is no gradient."""
         try:
             out, variables = self._run(grad=True)
             roots = [one for one in out if _floats(one) and one.requires_grad]
@@ -95,7 +95,7 @@ def _first(tensor, mask):
 
 
 class _Rounding:
-    """Whether a comparison of this rank needed the tolerance since `begin`."""
+    """Whether a comparison of this rank has needed the tolerance since `begin`."""
 
     def __init__(self):
         self.local = threading.local()
@@ -143,7 +143,7 @@ def _difference(got, want):
 
 
 def _judge_tensor(got, want, what):
-    """A distributed result: what it claims, its local part, and its whole."""
+    """A distributed result: its placements, its local part, and its whole."""
     if isinstance(got, DTensor) and isinstance(want, torch.Tensor):
         if got.shape != want.shape:
             return "shape", f"{what}: shape {list(got.shape)}, not {list(want.shape)}"
@@ -157,7 +157,7 @@ def _placements(out):
 
 
 def forget():
-    """Drops what DTensor has cached of earlier calls in this thread, so that a result does not depend on what ran before."""
+    """Drops DTensor's caches of earlier calls in this thread, so that a result does not depend on them."""
     try:
         from torch.distributed.tensor.debug import _clear_sharding_prop_cache
     except ImportError:  # an older torch
@@ -169,7 +169,7 @@ def forget():
 
 
 def judge_rank(reference, placements, mesh, backward):
-    """On one rank, all ranks together: (verdict or None, kind, sentence, placements of the results)."""
+    """On one rank, for all ranks together: (verdict or None, kind, sentence, placements of the results)."""
     call = reference.call
     rounding.begin()
     chosen = dict(zip([name for name, _ in call.inputs if name not in call.kept], placements))
@@ -219,7 +219,7 @@ def _judge_backward(reference, variables, mesh):
 
 
 def together(outcomes):
-    """One verdict of all ranks' outcomes: (verdict, kind, sentence, placements)."""
+    """The verdict of all ranks' outcomes: (verdict, kind, sentence, placements)."""
     errors = [(rank, text) for rank, (kind, text) in enumerate(outcomes) if kind == "error"]
     if errors:
         some = "" if len(errors) == len(outcomes) else f"on rank {errors[0][0]} alone: "

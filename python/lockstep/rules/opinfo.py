@@ -13,7 +13,7 @@ _PLAIN = (bool, int, str, type(None), torch.dtype, torch.device, torch.memory_fo
 
 
 def database():
-    """Raises ImportError where a module that torch's test utilities need is missing."""
+    """Raises ImportError if a module that torch's test utilities need is missing."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     return op_db
@@ -59,7 +59,7 @@ def _rounded(tensor):
 
 
 def _named(op):
-    """How a program calls the operator."""
+    """The expression by which a program calls the operator."""
     candidates = [f"torch.{op.name}", f"torch.special.{op.name.split('.')[-1]}", f"torch.Tensor.{op.name}"]
     for text in candidates:
         try:
@@ -90,7 +90,7 @@ def _works(call, want):
 
 
 def _samples(op):
-    """Of the first samples, those whose tensors differ in number or in dimensions, and then others."""
+    """First the samples whose tensors differ in number or in dimensions, then others."""
     dtype = next((kind for kind in (torch.float64, torch.float32, torch.int64, torch.complex128)
                   if kind in op.supported_dtypes("cpu")), None)
     if dtype is None:
@@ -108,7 +108,7 @@ def _samples(op):
 
 
 def of(op):
-    """(calls, why not): of an operator of the database, with its in-place form."""
+    """(calls, why not): of a database operator, with its in-place form."""
     label = op.name + (f" {op.variant_test_name}" if op.variant_test_name else "")
     if any(word in op.name for word in UNINITIALISED):
         return [], "the result is uninitialised memory"

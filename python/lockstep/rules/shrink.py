@@ -1,4 +1,4 @@
-"""The defect behind wrong results: its operator, its least example, and the example as a program of plain torch."""
+"""The defect behind wrong results: its operator, its smallest example, and the example as a plain torch program."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ TRIES_MAX = 60
 
 # ---- The operator ----
 class _Locate(TorchDispatchMode):
-    """Compares each operator on distributed tensors with the same operator on their wholes; keeps the first that differs."""
+    """Compares each operator on distributed tensors with the same operator on their wholes; records the first that differs."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +42,7 @@ class _Locate(TorchDispatchMode):
 
 
 def locate(threads, reference, placements, shape, backward):
-    """The first operator whose result is wrong; None: each is right, so that a view or an alias was lost."""
+    """The first operator with a wrong result; None: each is right, so a view or an alias was lost."""
     def job(mesh):
         judge.forget()
         mode = _Locate()
@@ -59,7 +59,7 @@ def locate(threads, reference, placements, shape, backward):
 
 # ---- The least example ----
 def _smaller(call):
-    """The call with one size less, at all places that have the size."""
+    """The call with one size reduced, everywhere that it occurs."""
     specs = [(name, spec) for name, spec in call.inputs]
     if not all(isinstance(spec, str) for _, spec in specs):
         return
@@ -75,7 +75,7 @@ def _smaller(call):
 
 
 def least(threads, call, placements, shape, backward, seed, same):
-    """(call, placements, shape, reference) of the least example that `same` accepts."""
+    """(call, placements, shape, reference) of the smallest example that `same` accepts."""
     best = [call, placements, shape, judge.Reference(call, seed)]
     tries = 0
 
@@ -100,7 +100,7 @@ def least(threads, call, placements, shape, backward, seed, same):
         replicated = tuple(tuple("R" for _ in best[2]) if i == at else places for i, places in enumerate(best[1]))
         if best[1][at] != replicated[at]:
             accept((best[0], replicated, best[2]))
-    shrinks = not any(name.startswith("_S") for places in best[1] for name in places)  # which is defined for even blocks
+    shrinks = not any(name.startswith("_S") for places in best[1] for name in places)  # defined for even blocks
     while shrinks and tries < TRIES_MAX:
         shrinks = any(accept((smaller, best[1], best[2])) for smaller in _smaller(best[0]))
     return best

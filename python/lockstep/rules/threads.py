@@ -1,8 +1,7 @@
-"""All ranks of a world as threads of this process, of which one runs at a time.
+"""Runs all ranks of a world as threads of this process, one at a time.
 
-A rank runs until it waits in a collective or ends; then the next rank runs. So results do not depend on time, and a hang
-is a fact: every rank waits. The collectives are those of torch's own threaded process group; this file gives it another
-way to wait.
+A rank runs until it waits in a collective or ends; then the next rank runs. So results do not depend on time, and a hang is certain: every
+rank waits. The collectives are those of torch's threaded process group, with the waits of this file.
 """
 
 import threading
@@ -32,7 +31,7 @@ class _Token:
         self.hung = []
 
     def _pass_on(self, rank):
-        """To the next rank that can run; if none can, those that wait are hung."""
+        """Switches to the next rank that can run; if none can, the waiting ranks hang."""
         count = len(self.turns)
         for step in range(1, count + 1):
             other = (rank + step) % count
@@ -69,7 +68,7 @@ def _forms(data):
 class _Call:
     """A collective that the ranks of a group join; the last of them computes it."""
 
-    token = None  # of the world that runs; None: its ranks run at the same time
+    token = None  # of the running world; None: its ranks run at the same time
     rank = threading.local()
 
     def __init__(self, size, collective, _group):
@@ -102,7 +101,7 @@ class _Call:
 
 
 def _joined(kind, collective, group):
-    """The call of the group that is under way, which must be of the same kind."""
+    """The current call of the group, which must be of the same kind."""
     under_way = kind._cur_coll_on_pgs.get(group.pg_name)
     if under_way is None or under_way.done:
         under_way = kind._cur_coll_on_pgs[group.pg_name] = _Call(group.size(), collective, kind)
@@ -154,7 +153,7 @@ class World:
                 self.ended.release()
 
     def freely(self, job):
-        """As run, with all ranks at the same time: to make groups, which wait for each other without collectives."""
+        """As run, with all ranks at the same time: for creating groups, which wait for each other outside of collectives."""
         self.job, self.token, _Call.token = job, None, None
         for semaphore in self.jobs:
             semaphore.release()

@@ -1,7 +1,6 @@
-"""One case of TorchRec's table, of plain torch and torchrec: a sharded collection of tables beside the unsharded one.
+"""One case of TorchRec's table in plain torch and torchrec: a sharded collection of tables beside the unsharded one.
 
-Every rank knows the batches of all ranks and so computes what its outputs and its shards must be. torchrec.py writes this
-text into programs.
+Every rank has the batches of all ranks, so it computes the expected outputs and shards. torchrec.py writes this text into programs.
 """
 import torch
 import torch.distributed as dist
@@ -16,11 +15,11 @@ from torchrec.distributed.sharding_plan import (column_wise, construct_module_sh
 from torchrec.distributed.types import ShardingPlan
 
 BATCH, WIDTH, RATE = 4, 8, 0.5
-EPS = 1.0  # as large as gradients are: a quotient by the root of a gradient near 0 would magnify its rounding
+EPS = 1.0  # as large as gradients: dividing by the root of a gradient near 0 would magnify its rounding
 
 
 def ways(kind, table, world):
-    """How a table is sharded."""
+    """The sharding of a table."""
     made = {"data_parallel": data_parallel, "row_wise": row_wise, "table_wise": lambda: table_wise(rank=table % world),
             "column_wise": lambda: column_wise(ranks=list(range(2))), "table_row_wise": lambda: table_row_wise(host_index=0),
             "grid": lambda: grid_shard(host_indexes=[0])}
@@ -38,7 +37,7 @@ class Model(nn.Module):
 
 
 def collection(case):
-    """The unsharded collection, with its weights: small whole numbers."""
+    """The unsharded collection; its weights are small integers."""
     bags, kind = case["module"] == "bags", getattr(torchrec.DataType, case["type"], None) or torchrec.modules.embedding_configs.DataType[case["type"]]
     configs = []
     for at, rows in enumerate(case["rows"]):
@@ -61,7 +60,7 @@ def whole(table, shape):
 
 
 def batch(case, rank):
-    """The features of a rank, which may have no ids, and the gradient of its outputs."""
+    """The features of a rank, possibly without ids, and the gradient of its outputs."""
     draw, count = torch.Generator().manual_seed(100 + rank), len(case["rows"])
     lengths = torch.randint(0, 4, (count, BATCH), generator=draw)
     if case["empty"] and rank == 1:
@@ -126,7 +125,7 @@ def sharded(case, world):
     module = collection(case)
     chosen = {f"t{at}": ways(case["sharding"], at, world) for at in range(len(case["rows"]))}
     plan = construct_module_sharding_plan(module, chosen, sharder=sharder, device_type="cpu", local_size=world, world_size=world)
-    for sharding in plan.values():  # on CPUs the helper chooses dense kernels, which leave the step to the program
+    for sharding in plan.values():  # on CPUs the helper chooses dense kernels, whose step is up to the program
         if sharding.sharding_type != "data_parallel":
             sharding.compute_kernel = "fused"
     return DistributedModelParallel(Model(module), device=torch.device("cpu"), plan=ShardingPlan(plan={"tables": plan}),
@@ -134,7 +133,7 @@ def sharded(case, world):
 
 
 def shards(model):
-    """(table, offsets, tensor) of each block that this rank has."""
+    """(table, offsets, tensor) of each block of this rank."""
     for name, value in model.state_dict().items():
         table = int(name.split(".t")[-1].split(".")[0])
         if hasattr(value, "local_shards"):
@@ -151,7 +150,7 @@ def block(tensor, offsets, shape):
 
 
 def run(case):
-    """(what, sharded, unsharded) of this rank's outputs and of its shards after a step."""
+    """(name, sharded, unsharded) of this rank's outputs and of its shards after a step."""
     rank, world = dist.get_rank(), dist.get_world_size()
     model = sharded(case, world)
     with torch.no_grad():
@@ -162,7 +161,7 @@ def run(case):
     found = [(f"output {name}", out[name].detach().clone() if name in out else None, want[name].detach()) for name in want]
     loss(out, gradient).backward()
     dense = [parameter for parameter in model.parameters() if parameter.grad is not None]
-    if dense and case["optimizer"] == "sgd":  # of data-parallel tables, whose optimizer is the program's own
+    if dense and case["optimizer"] == "sgd":  # of data-parallel tables, which the program's optimizer updates
         torch.optim.SGD(dense, RATE).step()
     after = expected(case, world)
     for table, offsets, tensor in shards(model):

@@ -1,4 +1,4 @@
-"""Runs units of the table: a call on a mesh under its combinations, with threads, or combinations with gloo processes."""
+"""Runs parts of the table: a call on a mesh with its combinations, in threads, or combinations in gloo processes."""
 
 import datetime
 import json
@@ -12,14 +12,16 @@ import torch
 
 from lockstep.rules import inputs, judge
 
-SILENT_SECONDS = 120  # a unit that reports nothing for so long is stopped: it loops within torch
-GLOO_SECONDS = 120  # of one wait; processes on a busy machine come late and do not hang
-CONNECT_SECONDS = 20  # of a start, which is repeated
+SILENT_SECONDS = 120  # a part without output for this long is stopped: it loops in torch
+GLOO_SECONDS = 120  # of one wait; processes on a busy machine are late and do not hang
+CONNECT_SECONDS = 20  # of a start, which is retried
 GLOO_STARTS = 10
 
 
 def quiet():
-    """torch's warnings about tables of odd calls are no result. Children find imported what DTensor imports when it is used."""
+    """Silences torch's warnings about tables of unusual calls. Imports here what DTensor imports at its first use, so that children inherit
+    it.
+    """
     import importlib
     import logging
 
@@ -36,7 +38,7 @@ def _meshes(shape):
 
 
 class Threads:
-    """Worlds of this process, made when they are first used."""
+    """Worlds of this process, created at their first use."""
 
     def __init__(self):
         self.worlds, self.meshes = {}, {}
@@ -75,7 +77,7 @@ def key_of(row):
 
 
 def unit(threads, call, shape, settings, done):
-    """Rows of a call on a mesh. done: rows that an earlier run has, by key."""
+    """Rows of a call on a mesh. done: rows of an earlier run, by key."""
     reference = judge.Reference(call, settings["seed"])
     if reference.why is not None:
         yield {"name": call.name, "call": call.key(), "verdict": "skipped", "text": reference.why[:300]}
@@ -124,7 +126,7 @@ def forked(work):
 
 
 def lines(child, reader, seconds):
-    """The lines that a child writes, until it ends or is silent for so long; then None if it did not end well."""
+    """The lines of a child until it ends or exceeds the silent time; then None if it failed."""
     buffered, ended = b"", False
     while not ended:
         ready, _, _ = select.select([reader], [], [], seconds)
@@ -141,7 +143,7 @@ def lines(child, reader, seconds):
 
 
 def table(units, settings, done, write):
-    """All units, in children that are replaced when they crash. units: (call, mesh shape)."""
+    """All parts, in children that are replaced after a crash. units: (call, mesh shape)."""
     first = 0
     while first < len(units):
         def work(put, first=first):
@@ -198,7 +200,7 @@ def _gloo_rank(rank, job, path, items, put):
 
 
 def _gloo_start(job, items):
-    """The outcomes {item: {rank: outcome}} of one start of the processes; None if they did not meet."""
+    """The outcomes {item: {rank: outcome}} of one start of the processes; None if they did not connect."""
     count = job[1]
     path = f"/tmp/lockstep_rules_{os.getpid()}_{time.monotonic_ns()}"
     ranks = [forked(lambda put, rank=rank: _gloo_rank(rank, job, path, items, put)) for rank in range(count)]
@@ -215,7 +217,7 @@ def _gloo_start(job, items):
 
 
 def _gloo_run(job, items, found):
-    """Runs items on processes until one fails; adds their verdicts to found, and returns what is left."""
+    """Runs items on processes until one fails; adds their verdicts to found, and returns the rest."""
     count = job[1]
     outcomes = next((one for one in (_gloo_start(job, items) for _ in range(GLOO_STARTS)) if one is not None), None)
     if outcomes is None:
