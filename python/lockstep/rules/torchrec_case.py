@@ -1,6 +1,6 @@
 """One case of TorchRec's table in plain torch and torchrec: a sharded collection of tables beside the unsharded one.
 
-Every rank has the batches of all ranks, so it computes the expected outputs and shards. torchrec.py writes this text into programs.
+Every rank has the batches of all ranks, so it computes the expected outputs and shards. torchrec_table.py writes this text into programs.
 """
 import torch
 import torch.distributed as dist
