@@ -411,6 +411,21 @@ static void check_block(mpi_rank *me, const block *of, const char *low, const ch
          function, high - low, of->bytes, made.file, made.line, before);
 }
 
+// A buffer that begins in no allocation and reaches into one.
+static void check_before(mpi_rank *me, const char *low, const char *high, const char *function) {
+    (void)pthread_mutex_lock(&turn);
+    const mpi_interval *at = ls_mpi__interval_search(&me->blocks, low, high, NULL);
+    const char *first = at != NULL ? at->low : low;
+    (void)pthread_mutex_unlock(&turn);
+    const block of = copy_at(me, first);
+    if (of.at.low != NULL && of.freed == NULL) {
+        line_of made = place_of(me, of.made);
+        tell(me, LS_FINDING_BUFFER_TOO_SMALL, (line_of){ls_mpi__file, ls_mpi__line},
+             "%s: its buffer begins %td bytes before the %zu bytes that were allocated at %s:%d",
+             function, of.at.low - low, of.bytes, made.file, made.line);
+    }
+}
+
 void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *function) {
     ptrdiff_t offset;
     size_t bytes;
@@ -421,6 +436,9 @@ void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *func
     const char *low = place->base + offset, *high = low + bytes;
     const block of = copy_at(me, low);
     const char *end = of.at.low + of.bytes;
+    if (of.at.low == NULL && !place->type->scattered) {
+        check_before(me, low, high, function);
+    }
     if (of.at.low == NULL) {
         check_variable(me, low, high, place, function);
     } else if (of.freed != NULL || (high > end && !may_reach(place, low, end))) {

@@ -16,8 +16,20 @@ typedef struct side_args {
     bool blocks;    // one for each peer
 } side_args;
 
-static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const mpi_collective *kind,
-                     const side_args *args, int blocks) {
+typedef struct collective_args {
+    const mpi_collective *kind;
+    side_args send, recv;
+    MPI_Op op;
+    int root;
+    MPI_Comm comm;
+} collective_args;
+
+static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collective_args *all,
+                     bool send) {
+    const mpi_collective *kind = all->kind;
+    const side_args *args = send ? &all->send : &all->recv;
+    int blocks = ls_mpi__blocks_of(comm, kind, send);
+    bool may_be_in_place = args->in_place && (!kind->rooted || all->root == comm->rank);
     mpi_type *type = NULL;
     *out = (mpi_side){.buf = args->buf,
                       .count = args->count,
@@ -25,7 +37,7 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const mpi_coll
                       .displs = args->displs,
                       .byte_displs = args->byte_displs,
                       .types = args->types};
-    if (args->buf == MPI_IN_PLACE && args->in_place && !comm->inter) {
+    if (args->buf == MPI_IN_PLACE && may_be_in_place && !comm->inter) {
         return MPI_SUCCESS;
     }
     if (args->types == NULL) {
@@ -263,14 +275,6 @@ int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *hand
     return ls_mpi__request_start(me, request);
 }
 
-typedef struct collective_args {
-    const mpi_collective *kind;
-    side_args send, recv;
-    MPI_Op op;
-    int root;
-    MPI_Comm comm;
-} collective_args;
-
 // Members whose arguments of a side are ignored.
 static bool side_counts(const mpi_comm *comm, const collective_args *args, bool send) {
     if (!args->kind->rooted) {
@@ -303,12 +307,10 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
     }
     if (args->kind->move != NULL) {
         if (side_counts(comm, args, true)) {
-            MPI_TRY(read_side(&record.send, at, comm, args->kind, &args->send,
-                              ls_mpi__blocks_of(comm, args->kind, true)));
+            MPI_TRY(read_side(&record.send, at, comm, args, true));
         }
         if (args->kind->two_sided && side_counts(comm, args, false)) {
-            MPI_TRY(read_side(&record.recv, at, comm, args->kind, &args->recv,
-                              ls_mpi__blocks_of(comm, args->kind, false)));
+            MPI_TRY(read_side(&record.recv, at, comm, args, false));
         }
     }
     if (args->kind->reduces) {

@@ -50,9 +50,37 @@ static bool differ(const long *keys, int size) {
     return false;
 }
 
-static long key_of_root(const mpi_record *record) {
-    const mpi_comm *comm = record->comm;
-    return !comm->inter ? record->root : 0;
+static int root_member(mpi_record *const *records, int size) {
+    for (int m = 0; m < size; m++) {
+        const mpi_comm *comm = records[m]->comm;
+        if (comm->inter ? records[m]->root == MPI_ROOT : records[m]->root == m) {
+            return m;
+        }
+    }
+    return -1;
+}
+
+static bool in_place(const mpi_side *side) {
+    return side->buf == MPI_IN_PLACE;
+}
+
+// On an intercommunicator one member passes MPI_ROOT, the others of its group MPI_PROC_NULL, and
+// the other group passes its rank.
+static void keys_of_root(long *keys, mpi_record *const *records, int size) {
+    int root = root_member(records, size);
+    const mpi_comm *of = root >= 0 ? records[root]->comm : NULL;
+    for (int m = 0; m < size; m++) {
+        int passed = records[m]->root;
+        bool beside = of != NULL && records[m]->comm->first == of->first;
+        bool expected =
+            of != NULL && of->inter && (m == root || passed == (beside ? MPI_PROC_NULL : of->rank));
+        keys[m] = expected ? MPI_ROOT : passed;
+    }
+}
+
+// Either all members or none may pass MPI_IN_PLACE to MPI_Allreduce, MPI_Allgather, MPI_Alltoall.
+static long key_of_place(const mpi_record *record) {
+    return strncmp(record->collective->name, "MPI_All", 7) == 0 && in_place(&record->send);
 }
 
 // A member that is neither root nor sends to it passes no operation; `known` takes its place.
@@ -79,7 +107,14 @@ static int check(ls_spmd *run, ls_request *const *requests, mpi_record *const *r
                       "the members of a communicator make different collectives");
     }
     for (int m = 0; m < size && status == LS_OK; m++) {
-        keys[m] = records[m]->collective->rooted ? key_of_root(records[m]) : 0;
+        keys[m] = key_of_place(records[m]);
+    }
+    if (status == LS_OK && differ(keys, size)) {
+        status = tell(run, requests, size, keys, LS_FINDING_KIND_MISMATCH,
+                      "some members pass MPI_IN_PLACE, and others a send buffer");
+    }
+    if (status == LS_OK && records[0]->collective->rooted) {
+        keys_of_root(keys, records, size);
     }
     if (status == LS_OK && differ(keys, size)) {
         status = tell(run, requests, size, keys, LS_FINDING_ROOT_MISMATCH,
@@ -190,20 +225,6 @@ static int peers(const mpi_record *record, int *first) {
     const mpi_comm *comm = record->comm;
     *first = comm->inter ? comm->remote_first : 0;
     return comm->inter ? comm->remote_size : comm->size;
-}
-
-static int root_member(mpi_record *const *records, int size) {
-    for (int m = 0; m < size; m++) {
-        const mpi_comm *comm = records[m]->comm;
-        if (comm->inter ? records[m]->root == MPI_ROOT : records[m]->root == m) {
-            return m;
-        }
-    }
-    return -1;
-}
-
-static bool in_place(const mpi_side *side) {
-    return side->buf == MPI_IN_PLACE;
 }
 
 // ---- Data ---------------------------------------------------------------------------------------

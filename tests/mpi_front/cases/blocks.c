@@ -86,8 +86,33 @@ static void no_places_of_several_types(void) {
     MPI_Alltoallw(sent, ones, places, types, values, ones, wrong ? NULL : places, types, WORLD);
 }
 
+static void in_place_off_the_root(void) {
+    const void *own = rank == 0 || (wrong && rank == 1) ? MPI_IN_PLACE : (const void *)sent;
+    // wrong: call.invalid, MPI_Reduce: MPI_ERR_BUFFER: MPI_IN_PLACE is not allowed here
+    MPI_Reduce(own, values, 1, MPI_INT, MPI_SUM, 0, WORLD);
+}
+
+static void in_place_on_some(void) {
+    const void *own = wrong && rank == 1 ? MPI_IN_PLACE : (const void *)sent;
+    // wrong: collective.kind_mismatch, some members pass MPI_IN_PLACE, and others a send buffer
+    MPI_Allreduce(own, values, 1, MPI_INT, MPI_SUM, WORLD);
+    MPI_Scan(own, values, 1, MPI_INT, MPI_SUM, WORLD);
+}
+
+static void no_root_of_two_groups(void) {
+    MPI_Comm own, both;
+    int side = rank == 0 ? 0 : 1, root = side == 0 ? MPI_ROOT : 0;
+    MPI_Comm_split(WORLD, side, 0, &own);
+    MPI_Intercomm_create(own, 0, WORLD, 1 - side, 5, &both);
+    // wrong: collective.root_mismatch, the members of a communicator name different roots
+    MPI_Bcast(values, 1, MPI_INT, wrong && side == 0 ? MPI_PROC_NULL : root, both);
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&own);
+}
+
 #define CASE(name)                                                                                 \
     { #name, name }
 CASES(CASE(between_blocks_in_flight), CASE(two_sets_of_blocks), CASE(blocks_of_several_types),
       CASE(sent_blocks_of_several_types), CASE(types_freed_in_flight), CASE(no_places),
-      CASE(no_places_of_several_types))
+      CASE(no_places_of_several_types), CASE(in_place_off_the_root), CASE(in_place_on_some),
+      CASE(no_root_of_two_groups))

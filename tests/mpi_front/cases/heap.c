@@ -174,12 +174,24 @@ static void all_that_allocates(void) {
     free(large);
 }
 
-CASES({"store_behind", store_behind}, {"string_without_its_end", string_without_its_end},
-      {"copied_behind", copied_behind}, {"cleared_behind", cleared_behind},
-      {"printed_behind", printed_behind}, {"printed_behind_to_the_end", printed_behind_to_the_end},
-      {"freed_twice", freed_twice}, {"freed_from_its_middle", freed_from_its_middle},
-      {"freed_variable", freed_variable}, {"freed_global", freed_global},
-      {"read_after_free", read_after_free}, {"written_after_realloc", written_after_realloc},
-      {"sent_after_free", sent_after_free},
+static void sent_from_before(void) {
+    MPI_Datatype ends;
+    const int lengths[] = {1, 1}, places[] = {wrong ? -2 : -1, 1};
+    MPI_Type_indexed(2, lengths, places, MPI_INT, &ends);
+    MPI_Type_commit(&ends);
+    int *values = calloc(8, sizeof *values);
+    // wrong: buffer.too_small, its buffer begins 4 bytes before the 32 bytes that were allocated
+    MPI_Bcast(values + 1, 1, ends, 0, WORLD);
+    free(values);
+    MPI_Type_free(&ends);
+}
+
+CASES({"sent_from_before", sent_from_before}, {"store_behind", store_behind},
+      {"string_without_its_end", string_without_its_end}, {"copied_behind", copied_behind},
+      {"cleared_behind", cleared_behind}, {"printed_behind", printed_behind},
+      {"printed_behind_to_the_end", printed_behind_to_the_end}, {"freed_twice", freed_twice},
+      {"freed_from_its_middle", freed_from_its_middle}, {"freed_variable", freed_variable},
+      {"freed_global", freed_global}, {"read_after_free", read_after_free},
+      {"written_after_realloc", written_after_realloc}, {"sent_after_free", sent_after_free},
       {"from_the_middle_of_a_block", from_the_middle_of_a_block}, {"memory_of_mpi", memory_of_mpi},
       {"all_that_allocates", all_that_allocates})
