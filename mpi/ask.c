@@ -31,7 +31,7 @@ int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool sen
 void ls_mpi__returned(mpi_rank *me) {
     ls_mpi__blocks_look(me, true);
     if (me->initialised && !me->finalised) {
-        ls_mpi__finding(me, LS_FINDING_CALL_INVALID, me->rank->file, me->rank->line,
+        ls_mpi__finding(me, LS_FINDING_CALL_INVALID, ls_mpi__file, ls_mpi__line,
                         "the program ends without MPI_Finalize");
     }
 }

@@ -122,7 +122,26 @@ static void names_of_one_type(void) {
     MPI_Allreduce(&mine, &all, 1, MPI_CXX_BOOL, wrong ? MPI_MAX : MPI_LAND, WORLD);
 }
 
-CASES({"names_of_one_type", names_of_one_type},
+static int end_here(MPI_Comm comm, int key, void *value, void *state) {
+    (void)comm, (void)key, (void)value, (void)state;
+    if (wrong) {
+        exit(0);
+    }
+    return MPI_SUCCESS;
+}
+
+// The finding names the call that is going on, which need not be a collective.
+static void ended_in_a_callback(void) {
+    int key;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_here, &key, NULL);
+    MPI_Comm_set_attr(WORLD, key, &key);
+    MPI_Barrier(WORLD);
+    // wrong: call.invalid, the program ends without MPI_Finalize
+    MPI_Comm_delete_attr(WORLD, key);
+    MPI_Comm_free_keyval(&key);
+}
+
+CASES({"ended_in_a_callback", ended_in_a_callback}, {"names_of_one_type", names_of_one_type},
       {"communicator_never_freed", communicator_never_freed},
       {"group_and_operation_never_freed", group_and_operation_never_freed},
       {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
