@@ -242,8 +242,16 @@ static void tell_place(ls_client *client) {
     (void)ls_client_send(client, &message, -1);
 }
 
-void ls_client_interpreter_ends(void) {
+void ls_client_interpreter_ends(const char *raised, const char *file, int line) {
+    ls_client *client = raised != NULL ? ls_client_peek() : NULL;
     ls_python_close();
+    if (client != NULL) {
+        ls_wire_place message = {.head = {LS_WIRE_PLACE, sizeof message}};
+        message.line = line;
+        (void)snprintf(message.raised, sizeof message.raised, "%s", raised);
+        (void)snprintf(message.file, sizeof message.file, "%s", file);
+        (void)ls_client_send(client, &message, -1);
+    }
 }
 
 static void *watch(void *arg) {

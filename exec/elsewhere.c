@@ -67,6 +67,12 @@ int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place 
     if (message->waits == LS_WIRE_WAITS_NOT) {
         process->places = 0;
     }
+    if (message->raised[0] != 0) {
+        char raised[sizeof message->raised];
+        memcpy(raised, message->raised, sizeof raised);
+        raised[sizeof raised - 1] = 0;
+        process->raised = ls_arena_strdup(exec->arena, raised);
+    }
     process->place_waits = message->waits;
     return process->place_file != NULL ? LS_OK : LS_ERR_MEMORY;
 }
@@ -201,7 +207,7 @@ static bool judge_calls(ls_exec *exec) {
 void ls_exec__place_running(const ls_exec *exec) {
     for (int r = 0; r < exec->rank_count && ls_remote_waited_for(exec->run); r++) {
         const ls_exec_process *process = process_of(exec, r);
-        if (ls_remote_runs(exec->ranks[r].rank) && process != NULL && process->places > 0) {
+        if (ls_remote_runs(exec->ranks[r].rank) && process != NULL && process->place_file != NULL) {
             ls_remote_elsewhere(exec->ranks[r].rank, process->place_file, process->place_line);
         }
     }
@@ -214,6 +220,7 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
     if (exec->over || !waits || quiet < QUIET_SECONDS) {
         for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
             at->places = 0;
+            at->place_file = at->raised != NULL ? at->place_file : NULL;
         }
         exec->restful_looks = 0;
         return false;

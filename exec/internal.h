@@ -75,6 +75,7 @@ struct ls_exec_process {
     const char *place_file;
     int place_line;
     uint32_t place_waits;     // an ls_wire_waits
+    const char *raised;       // an exception that ends it, from that place; NULL: none is known
     ls_exec_caller *callers;  // its threads that have made calls or waited, the first of all first
     int caller_count;
 };

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "exec/internal.h"
 #include "process/descriptor.h"
 #include "process/processes.h"
@@ -383,6 +384,22 @@ static void describe(char *out, size_t bytes, const ls_exec_process *process, bo
     }
 }
 
+// Why the process failed, as far as is known: its exception, or its last line on stderr.
+static void tell_failure(ls_exec *exec, const ls_exec_process *process, ls_rank *rank) {
+    char why[512] = "";
+    for (int i = 0; i < exec->child_count && process->raised == NULL; i++) {
+        ls_exec_child *child = &exec->children[i];
+        if (child->pid == process->pid) {
+            ls_exec__hear(child, ls_time_now());
+            (void)snprintf(why, sizeof why, "%s%s",
+                           child->last[0] != 0 ? "its last line on stderr: " : "", child->last);
+        }
+    }
+    const bool raised = process->raised != NULL;
+    ls_remote_failed(rank, raised ? process->place_file : NULL, process->place_line,
+                     raised ? process->raised : why);
+}
+
 int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
     int heard = LS_OK;
     while (process->socket >= 0) {  // its earlier messages
@@ -432,6 +449,9 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
         if (died) {
             ls_remote_died(rank->rank, how);
         } else {
+            if (process->status != 0) {
+                tell_failure(exec, process, rank->rank);
+            }
             ls_remote_return(rank->rank, process->status);
         }
     }

@@ -196,6 +196,7 @@ typedef struct ls_wire_place {
     uint32_t waits;  // an ls_wire_waits
     int32_t line;
     char file[1024];
+    char raised[256];  // not empty: an exception that nobody caught, and that was raised there
 } ls_wire_place;
 
 typedef struct ls_wire_staging {

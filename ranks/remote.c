@@ -287,6 +287,14 @@ void ls_remote_return(ls_rank *rank, int exit_status) {
     rank->state = rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED;
 }
 
+void ls_remote_failed(ls_rank *rank, const char *file, int line, const char *why) {
+    if (file != NULL) {
+        rank->file = file;
+        rank->line = line;
+    }
+    rank->why = why[0] != 0 ? ls_arena_strdup(rank->run->arena, why) : NULL;
+}
+
 void ls_remote_died(ls_rank *rank, const char *how) {
     ls_remote_resume(rank);
     if (rank->state != LS_RANK_DIED) {

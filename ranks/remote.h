@@ -97,6 +97,8 @@ void ls_remote_name(ls_rank_comm *comm, const char *name);  // for messages
 void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count);
 void ls_remote_resume(ls_rank *rank);  // it goes on whatever it waited for
 void ls_remote_return(ls_rank *rank, int exit_status);
+// Before it returns: where its error was raised (file NULL: unknown) and what it was ("": unknown).
+void ls_remote_failed(ls_rank *rank, const char *file, int line, const char *why);
 // Its process ended otherwise: a finding, `how` behind "rank R".
 void ls_remote_died(ls_rank *rank, const char *how);
 bool ls_remote_gone(const ls_rank *rank);     // it has returned or died

@@ -96,6 +96,12 @@ static int period(const ls_history_entry *const *calls, int count) {
     return 0;
 }
 
+static const char *ending_of(uint64_t number) {
+    static const char *const endings[] = {"th", "st", "nd", "rd"};
+    const bool teen = number % 100 / 10 == 1;
+    return endings[teen || number % 10 > 3 ? 0 : number % 10];
+}
+
 // How many calls on the communicator, and so how many whole steps, `gone` made less than `waiting`.
 static void add_short(ls_text *text, const ls_rank *waiting, const ls_rank *gone,
                       const ls_shared_comm *shared) {
@@ -105,17 +111,10 @@ static void add_short(ls_text *text, const ls_rank *waiting, const ls_rank *gone
     LS_ASSERT(most >= 0 && least >= 0);
     uint64_t missing = shared->rounds[most] - shared->rounds[least];
     int step = period(calls, sequence(calls, 64, waiting, shared->comm));
-    const char *th;
-    if (shared->rounds[most] % 10 == 1) {
-        th = "st";
-    } else if (shared->rounds[most] % 10 == 2) {
-        th = "nd";
-    } else {
-        th = shared->rounds[most] % 10 == 3 ? "rd" : "th";
-    }
-    ls_text_printf(text, "it made %llu calls on %s, rank %d is in its %llu%s",
-                   (unsigned long long)shared->rounds[least], shared->comm->name, waiting->id,
-                   (unsigned long long)shared->rounds[most], th);
+    const uint64_t made = shared->rounds[least];
+    ls_text_printf(text, "rank %d made %llu call%s on %s, rank %d is in its %llu%s", gone->id,
+                   (unsigned long long)made, made == 1 ? "" : "s", shared->comm->name, waiting->id,
+                   (unsigned long long)shared->rounds[most], ending_of(shared->rounds[most]));
     // A step's first calls are there when the others stop in it.
     uint64_t steps = step > 0 ? (missing + (uint64_t)step - 1) / (uint64_t)step : 0;
     if (steps > 0) {

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import sys
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
 NONE = 0xFFFFFFFF  # no memory, no slot
@@ -177,7 +178,19 @@ def interpreter_ends():
     """From here on no thread of the client enters the interpreter."""
     ends = getattr(ctypes.CDLL(None), "ls_client_interpreter_ends", None)
     if ends is not None:
-        ends()
+        ends(*raised())
+
+
+def raised():
+    """The exception that nobody caught, in one line, and the program's line where it was raised; None: there is none."""
+    trace = getattr(sys, "last_traceback", None)
+    if trace is None:
+        return None, None, 0
+    from lockstep.debugger import frames
+
+    frame, line = frames.of_program(frames.stack_of_trace(trace))[0]
+    text = f"{sys.last_type.__name__}: {sys.last_value}".splitlines()[0]
+    return text.encode(), frame.f_code.co_filename.encode(), line or 0
 
 
 def counts(values):

@@ -7,7 +7,7 @@ $ lockstep spmd --mesh host=3,gpu=2 $(dirname $(which lockstep))/tests/cli/libsp
 > 
 > ... (failed)
 >     rank 2 returned (status 0) while others wait for it in a call on world
->     it made 0 calls on world, rank 0 is in its 1st
+>     rank 2 made 0 calls on world, rank 0 is in its 1st
 >       ranks 0, 1, 3-5: barrier on world at ...spmd_program.c:29
 >     last calls of rank 0, newest last:
 >       barrier on world (not complete) at ...spmd_program.c:29

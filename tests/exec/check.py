@@ -44,6 +44,9 @@ CASES = {
     "python_worlds": None,
     "python_op": ("collective.op_mismatch", [1], "op", 1, []),
     "python_left": ("rank.exited_early", [1], "left", 1, []),
+    "python_raises": ("rank.exited_early", [1], "raises", 1, []),
+    "python_exits": ("rank.exited_early", [1], "op", 1, []),
+    "python_idle": ("collective.missing_rank", [0], "idle", 1, ["--deadline", "2"]),
     "python_store": ("collective.missing_rank", [0], "store", 1, []),
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
     "asleep": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
@@ -62,6 +65,7 @@ CASES = {
 # What a finding also says.
 WORDS = {"queues": "40 streams of its process wait at once", "asleep": "3 of 4 ranks wait",
          "another": "rank 0 waits in all_reduce sum of 64 f32 on world at ",
+         "python_raises": "rank 1: ValueError: an odd batch\n", "python_exits": "rank 1: its last line on stderr: no batch is left\n",
          "large": "all_reduce sum of 1500007 f32 on #2 of all"}
 
 

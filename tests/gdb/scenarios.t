@@ -83,7 +83,7 @@ Breakpoint 3 at 0x...: file collectives/hooks.c, line ....
 finding rank.exited_early of rank 0 at embedding_sizes_flipped.yaml:8
 rank 0 returned (status -2) while others wait for it in a call on world
 rank 0: input_dist: rank 1 tells rank 0 sizes that do not fit: batch 3, 68719476739 ids
-it made 1 calls on world, rank 1 is in its 2nd: one step short (a step is 1 call there)
+rank 0 made 1 call on world, rank 1 is in its 2nd: one step short (a step is 1 call there)
   ranks 1-3: all_to_all of i64 for input_dist lengths on world at scenarios/bugs/embedding_sizes_flipped.yaml:8
   splits of rank 1, sends {3, 3, 3, 3}, receives {3, 3, 3, 3}
   splits of rank 2, sends {3, 3, 3, 3}, receives {3, 3, 3, 3}

@@ -58,6 +58,13 @@ def main():
     step(comm, memory, stream, 0)
     if BUG == "left" and RANK == 1:
         sys.exit("rank 1 cannot go on")
+    if BUG == "raises" and RANK == 1:  # as the Python package reports an exception that nobody caught
+        NCCL.ls_client_interpreter_ends(b"ValueError: an odd batch", __file__.encode(), 62)  # MARK raises
+        sys.exit(1)
+    if BUG == "exits" and RANK == 1:
+        sys.exit("no batch is left")
+    while BUG == "idle" and RANK == 0:
+        time.sleep(100)  # MARK idle
     if BUG == "left" or (BUG == "store" and RANK != 2):
         store.wait()  # MARK store left
     step(comm, memory, stream, 2 if BUG == "op" and RANK == 1 else 0)
