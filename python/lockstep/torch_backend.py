@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from lockstep import names, watch
 from lockstep import torch_client as client
+from lockstep.torch_arguments import Refused, as_list, blocks_of, gaps, only, reducible, same_type, sharing
 from lockstep.torch_work import Profiled, Work
 
 # The names of kinds, and the numbers of operations (base/dtype.h).
@@ -66,34 +67,6 @@ APART = 1 << 61  # base of an address: the coordinator cannot compare blocks tha
 
 def address(tensors):
     return next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
-
-
-def spans(tensors):
-    """Begin, end and number of each block whose elements fill one range of memory, in any order."""
-    return sorted((tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, at) for at, tensor in enumerate(tensors)
-                  if tensor.nbytes and tensor.numel() == 1 + sum(
-                      (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())))
-
-
-def sharing(kind, rank, send, recv):
-    """Two blocks of a call's lists that share memory, so that its result depends on the order of writes: (whether the first is sent, its
-    number, the number of the received one). None: there are none.
-
-    A rank's block for itself may be received in place. Torch copies the sent data of all_gather and reduce_scatter before any block is
-    written.
-    """
-    received = spans(recv)
-    for (_, end, first), (begin, _, second) in zip(received, received[1:]):
-        if begin < end:
-            return False, first, second
-    if kind not in (ALL_TO_ALL, GATHER, SCATTER):
-        return None
-    kept = {GATHER: (0, rank), SCATTER: (rank, 0)}.get(kind)
-    for begin, end, first in spans(send):
-        for start, stop, second in received:
-            if begin < stop and start < end and ((first, second) != kept or begin != start):
-                return True, first, second
-    return None
 
 
 class Staged:
@@ -162,56 +135,6 @@ class Issued:
                 buffer.give()
 
 
-def as_list(tensors):
-    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-
-
-class Refused(ValueError, RuntimeError):
-    """Rejects tensors that cannot be sent. gloo's calls take only dense or only sparse tensors; the message includes gloo's words, since
-    programs search for them.
-    """
-
-
-def only(tensors, what, kind="tensor list"):
-    tensors = as_list(tensors)
-    if what == "all_reduce":
-        reducible(tensors)
-    if len(tensors) != 1:
-        raise Refused(f"{what} requires a single-element {kind}, not one of {len(tensors)}")
-    return tensors[0]
-
-
-def reducible(tensors):
-    if not tensors:
-        raise Refused("all_reduce requires non-empty tensor list")
-    same_type(tensors, "all_reduce")
-    if len({tensor.shape for tensor in tensors}) > 1:
-        raise Refused("all_reduce: invalid tensor size: tensors of different shapes")
-
-
-def blocks_of(lists, tensor, size, what, side):
-    """The root's blocks of a gather or scatter: one list, with a tensor like `tensor` for each member."""
-    blocks = lists
-    if not lists or not isinstance(lists[0], torch.Tensor):
-        if len(lists) != 1:
-            raise Refused(f"{what} requires a single-element {side} list, not one of {len(lists)}")
-        blocks = lists[0]
-    if len(blocks) != size:
-        raise Refused(f"{what}: Incorrect {side} list size {len(blocks)}. {side.capitalize()} list size should be "
-                         f"{size}, same as size of the process group")
-    same_type([tensor, *blocks], what)
-    if any(block.numel() != tensor.numel() for block in blocks):
-        raise Refused(f"{what}: invalid tensor size: blocks of {[block.numel() for block in blocks]} elements "
-                         f"and a tensor of {tensor.numel()}")
-    return blocks
-
-
-def same_type(tensors, what):
-    types = {tensor.dtype for tensor in tensors}
-    if len(types) > 1:
-        raise Refused(f"{what}: invalid tensor type: tensors of {', '.join(sorted(map(str, types)))}")
-
-
 def identity_of(name, store):
     """A mark that the members of a group share, and no other group has. init_process_group restarts the numbers of groups, so ranks may
     have created different numbers of groups with one name: the first member writes a mark into the group's store.
@@ -271,6 +194,9 @@ class ProcessGroup(dist.ProcessGroup):
                reduces=False, tag=0):
         """One call and its accompanying call; counts are in elements of `like`."""
         options = {"count": count, "op": op, "root": root, "send_counts": send_counts, "recv_counts": recv_counts, "tag": tag}
+        found = gaps(kind, send, recv) if not self.observed else None
+        if found is not None:
+            client.get().note("call.invalid", found)
         issued = self._issue_one(kind, like, send, recv, reduces=reduces, **options)
         if self.beside is not None and like is not None:
             issued.beside = self.beside(
@@ -384,7 +310,9 @@ class ProcessGroup(dist.ProcessGroup):
         self._root_tensor(opts, "broadcast")
         tensor = only(tensors, "broadcast")
         send = [tensor] if root == self._rank else None
-        return self._work([self._issue(BROADCAST, tensor, send, [tensor], tensor.numel(), root=root)], [tensor])
+        work = self._work([self._issue(BROADCAST, tensor, send, [tensor], tensor.numel(), root=root)], [tensor])
+        watch.broadcast(self, tensor, work)
+        return work
 
     def allgather(self, outputs, inputs, opts=None, timeout=None):
         if isinstance(inputs, torch.Tensor):

@@ -21,19 +21,18 @@ from torch import nn
 
 from lockstep import torch_client as client
 from lockstep import watch_device
+from lockstep import watch_reductions as reductions
 from lockstep import watch_steps as steps
 
 EXCUSED, STALE = 1, 2  # flags of a note (exec/wire.h)
 AT_END = (1 << 64) - 1
 DIVERGED, DIFFERS, SETTINGS = "replica.diverged", "model.differs", "optimizer.differs"
-ORDER, NEVER_WAITED = "collective.order_mismatch", "request.never_waited"
 # DDP hooks that sum over all ranks. Others may not: local SGD has one.
 SUMMING = ("torch.distributed.algorithms.ddp_comm_hooks.default_hooks", "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
            "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks", "torch.distributed.algorithms.ddp_comm_hooks.mixed_precision_hooks")
 _models = []  # weak references to DDP models, in the order of their wrapping
 _steppers = weakref.WeakKeyDictionary()  # the _Stepper of an optimizer
 _latest = []  # the last ones that stepped, and those whose last step summed no gradients: alive until they are recorded at the end
-_reduced = {}  # of the memory of a tensor: its last reduction
 _state = {"installed": False}
 
 
@@ -215,6 +214,8 @@ class _Stepper:
                     (name, _setting(value)) for name, value in sorted(group.items())
                     if name not in ("params", "param_names", "initial_lr")) if value is not None)
                 items.append(_text(f"settings of {type(optimizer).__name__} for {first}", shown))
+        if hasattr(optimizer, "_partition_parameters") and self.steps == one.began:  # ZeRO's: ranks own them by their order
+            items += [_text(f"parameter {at} of {type(optimizer).__name__}", name) for at, (name, _) in enumerate(one.parameters, 1)]
         client.get().note(SETTINGS, key, self._about(one), one.members, step=self.steps - one.began, items=items)
 
     def note_values(self, one, step, flags=0, states=True):
@@ -242,7 +243,7 @@ class _Stepper:
     def before(self, closure):
         self.learn()
         self.closure = closure
-        self._note_reductions()
+        reductions.note(self.optimizer(), self.plain, self.steps, is_noted(self.steps))
         for one in self.sharded:
             if len(one.members) > 1 and is_noted(self.steps - one.began):
                 self._note_settings(one, self._key(one))
@@ -319,65 +320,21 @@ class _Stepper:
             stale = one.versions != [parameter._version for _, parameter in one.parameters]
             self.note_values(one, self.steps - one.began if not stale else AT_END, STALE if stale else 0)
 
-    # ---- Reductions by hand ----
-    def _note_reductions(self):
-        items = {}
-        for name, parameter in self.plain:
-            gradient = parameter.grad
-            if gradient is None or gradient.layout is not torch.strided:
-                continue
-            entry = _reduced.pop((gradient.untyped_storage()._cdata, gradient.data_ptr()), None)
-            if entry is None or entry.storage.expired():
-                continue
-            if not entry.waited():
-                self._tell_unwaited(name, entry)
-            if name is not None and entry.group() is not None:
-                items.setdefault(entry.group(), []).append((name, entry.number))
-        for key in [key for key, entry in _reduced.items() if entry.storage.expired()] if len(_reduced) > 1000 else []:
-            del _reduced[key]
-        for group, of in items.items():
-            numbers = {number: at for at, number in enumerate(sorted(number for _, number in of))}
-            texts = [_text(f"the gradient of {name}", f"is reduced as number {numbers[number] + 1} of {len(of)} on {group.title}")
-                     for name, number in sorted(of)]
-            whole = _text("the set of reduced gradients", ", ".join(name for name, _ in sorted(of)))
-            if is_noted(self.steps):
-                client.get().note(ORDER, f"order of reductions on {group.title}#{hash_of(whole.shown)}", "",
-                                  sorted(group._members or range(group.size())), step=self.steps, items=texts)
-
-    def _tell_unwaited(self, name, entry):
-        client.get().note(NEVER_WAITED, f"the gradient of {name or 'a parameter'} is used by {type(self.optimizer()).__name__} "
-                                        f"in step {self.steps + 1} before its all_reduce is waited for; call wait() on the work "
-                                        "that async_op=True returns\n")
-
-
-def hash_of(text):
-    import hashlib
-
-    return hashlib.sha256(text).hexdigest()[:8]
-
 
 # ---- Hooks --------------------------------------------------------------------------------------
-class _Entry:
-    def __init__(self, tensor, group, number, work):
-        from torch.multiprocessing.reductions import StorageWeakRef
-
-        self.storage, self.number = StorageWeakRef(tensor.untyped_storage()), number
-        self.group = weakref.ref(group)
-        self._asked = work.asked
-
-    def waited(self):
-        return bool(self._asked)
-
-
 @_quiet
 def reduced(group, tensors, work):
     """A sum or mean over a group was issued, with these tensors as results."""
-    if mode() == "off":
-        return
-    for tensor in tensors:
-        group.reductions = getattr(group, "reductions", 0) + 1
-        steps.reduces(tensor)
-        _reduced[(tensor.untyped_storage()._cdata, tensor.data_ptr())] = _Entry(tensor, group, group.reductions, work)
+    if mode() != "off":
+        for tensor in tensors:
+            steps.reduces(tensor)
+        reductions.made(group, tensors, work)
+
+
+@_quiet
+def broadcast(group, tensor, work):
+    if mode() != "off":
+        reductions.made(group, [tensor], work)
 
 
 @_quiet

@@ -117,7 +117,7 @@ ROOMS = (
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "exec/op")),
     # python_mutants.py alone: of tests that take the package's folder.
     ("python", "python/lockstep/(__init__|capturing|tensor_files)\\.py", ("python/units",)),
-    ("python", "python/lockstep/(names|torch_(backend|client|work)|watch)\\.py", ("python/recorded", "python/units")),
+    ("python", "python/lockstep/(names|torch_(arguments|backend|client|work)|watch(_reductions)?)\\.py", ("python/recorded", "python/units")),
 )
 
 # Suites of larger programs that are about one file: seconds are saved where they notice a mutant.

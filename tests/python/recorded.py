@@ -11,6 +11,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
+import reductions  # noqa: E402
 from lockstep import names, torch_backend, torch_client, torch_work, watch  # noqa: E402
 
 DTYPES = ["char", "byte", "int", "long", "half", "bfloat16", "float", "double"]
@@ -328,7 +329,6 @@ def noted_steps():
     for value, shown in ((0.5, 0.5), (None, None), ((1, 2), (1, 2)), (torch.tensor(3.0), 3.0), (torch.tensor([1, 2]), None), (object(), None), ("a", "a"), (True, True)):
         assert watch._setting(value) == shown, value
     assert watch._plain("_orig_mod.a._fsdp_wrapped_module.b._checkpoint_wrapped_module.c") == "a.b.c"
-    assert watch.hash_of(b"a") == "ca978112"
 
 
 def values():
@@ -450,9 +450,12 @@ def steps():
         del watch._steppers[second_]
         watch._latest.clear()
         # Several optimizers of the same replicas are numbered; a hook that does not sum promises nothing.
-        other = torch.optim.SGD(module[1].parameters(), lr=0.1)
+        other = torch.optim.SGD([module[1].weight, module[0].bias], lr=0.1)
+        other._partition_parameters = None  # as ZeRO's, whose ranks own parameters by their order
         fresh()
         watch._before(other, (other,), {})
+        assert [item[:2] for note in CLIENT.notes if note.finding == "optimizer.differs" for item in note.items][1:] == [
+            ("parameter 1 of SGD", "1.weight"), ("parameter 2 of SGD", "0.bias")], CLIENT.notes
         assert {note.key for note in CLIENT.notes} == {"DistributedDataParallel, optimizer 2"}, CLIENT.notes
         model._comm_hooks = [(nn.functional.relu, None)]
         fresh()
@@ -482,47 +485,6 @@ def steps():
         dist.get_process_group_ranks, dist.is_initialized, dist.get_world_size = ranks, initialized, size
 
 
-def by_hand():
-    """Gradients that a program reduces itself: their order, and those that nobody waits for."""
-    os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
-    initialized, dist.is_initialized = dist.is_initialized, lambda: True
-    size, dist.get_world_size = dist.get_world_size, lambda: 2
-    try:
-        module, made = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), group(0, 2, "hand")
-        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-
-        def step(order, waits=True):
-            for parameter in module.parameters():
-                parameter.grad = torch.ones_like(parameter)
-            fresh()
-            for at in order:
-                work = made.allreduce([list(module.parameters())[at].grad])
-                work = work.wait() if waits else None
-            watch._before(optimizer, (optimizer,), {})
-            watch._after(optimizer)
-            return CLIENT.notes
-
-        note, = step([3, 2, 0, 1])
-        title = "group hand"
-        assert note.finding == "collective.order_mismatch" and note.members == [0, 1] and note.step == 0, note
-        assert [item[:2] for item in note.items] == [
-            (f"the gradient of {name}", f"is reduced as number {number} of 4 on {title}")
-            for name, number in (("0.bias", 4), ("0.weight", 3), ("1.bias", 1), ("1.weight", 2))], note.items
-        assert note.key == f"order of reductions on {title}#{watch.hash_of(b'0.bias, 0.weight, 1.bias, 1.weight')}"
-        assert [item[1] for item in step([1])[0].items] == [f"is reduced as number 1 of 1 on {title}"]
-        notes = step([0], waits=False)
-        assert [note.finding for note in notes] == ["request.never_waited", "collective.order_mismatch"]
-        assert notes[0].key.startswith("the gradient of 0.weight is used by SGD in step 3 before its all_reduce is waited for"), notes[0].key
-        assert not step([])
-        os.environ["LOCKSTEP_EXEC_WATCH"] = "off"
-        watch._reduced.clear()
-        made.allreduce([module[0].weight.grad])
-        assert not watch._reduced
-    finally:
-        os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
-        dist.is_initialized, dist.get_world_size = initialized, size
-
-
 def clients():
     """The connection by ctypes: without a coordinator each step that fails says why."""
     refused("was not started by lockstep exec", torch_client.Client)
@@ -542,8 +504,9 @@ def clients():
 
 
 def main():
-    for test in (clients, calls, refusals, groups, works, sparse, noted_steps, values, members, steps, by_hand):
+    for test in (clients, calls, refusals, groups, works, sparse, noted_steps, values, members, steps):
         test()
+    reductions.by_hand(CLIENT, fresh, group)
     gc.collect()
     assert names and torch_work
     return 0

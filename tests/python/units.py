@@ -10,16 +10,9 @@ sys.path.insert(0, sys.argv[1])
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
+import arguments  # noqa: E402
 import lockstep  # noqa: E402
-from lockstep import capturing, names, tensor_files, torch_backend, watch_device  # noqa: E402
-
-
-def refused(call, *arguments):
-    try:
-        call(*arguments)
-    except RuntimeError as error:
-        return str(error)
-    raise AssertionError(f"{call.__name__}{arguments} was not refused")
+from lockstep import capturing, names, tensor_files, watch_device  # noqa: E402
 
 
 def backends():
@@ -301,16 +294,6 @@ def chain(*frames_):
     return call()
 
 
-def splits():
-    """The splits of an all_to_all are one for each rank, none negative, and all of the rows."""
-    group, rows = types.SimpleNamespace(_size=2), torch.zeros(4, 3)
-    blocks = torch_backend.ProcessGroup._blocks
-    assert blocks(group, rows, [1, 3], "input") == [3, 9] and blocks(group, rows, [], "input") == [6, 6]
-    assert blocks(group, torch.zeros(0, 3), [0, 0], "output") == [0, 0]
-    for wrong in ([4], [1, 1, 2], [-1, 5], [1, 2]):
-        assert f"input splits {wrong} of 4 rows on 2 ranks" in refused(blocks, group, rows, wrong, "input")
-
-
 def lists():
     """A list of names is as long as its limit allows."""
     assert names.listed(["a", None, "b", "a"]) == "a, b"
@@ -318,43 +301,6 @@ def lists():
     assert names.listed(["x" * 40, "y" * 55, "z"]) == "x" * 40 + " and 2 more"
     assert names.listed(["x" * 100]) == "x" * 96
     assert names._named("gradients of", []) is None and names._named("gradients of", ["w"]) == "gradients of w"
-
-
-def lists_of_blocks():
-    """Blocks that share memory are found; neighbours, and a block that its rank keeps in place, are not."""
-    memory = torch.zeros(16)
-    four = list(memory.chunk(4))
-    sharing = torch_backend.sharing
-    assert sharing("all_gather", 0, [], four[::-1]) is None
-    assert sharing("all_gather", 0, [], [memory[0:4], memory[8:12], memory[3:7]]) == (False, 0, 2)
-    assert sharing("all_gather", 0, [four[1]], four) is None
-    assert sharing("all_to_all", 0, four[:2], four[1:3]) == (True, 1, 0)
-    assert sharing("all_to_all", 0, four[:2], four[2:]) is None
-    assert sharing("gather", 1, [four[1]], four) is None and sharing("gather", 0, [four[1]], four) == (True, 0, 1)
-    assert sharing("scatter", 1, four, [four[1]]) is None and sharing("scatter", 1, four, [four[2]]) == (True, 2, 0)
-    assert sharing("gather", 1, [memory[5:8]], four) == (True, 0, 1)
-    assert torch_backend.spans([memory.view(4, 4)[:, 0], torch.zeros(0)]) == []
-    assert torch_backend.address([torch.zeros(0), memory]) == memory.data_ptr() and torch_backend.address([]) == 0
-
-
-def refusals():
-    one, other = torch.zeros(3), torch.zeros(3, dtype=torch.int32)
-    assert torch_backend.only([one], "reduce") is one and torch_backend.only(one, "reduce") is one
-    assert "single-element tensor list, not one of 2" in refused(torch_backend.only, [one, one], "reduce")
-    assert "non-empty" in refused(torch_backend.only, [], "all_reduce")
-    assert "invalid tensor type" in refused(torch_backend.reducible, [one, other])
-    assert "different shapes" in refused(torch_backend.reducible, [one, torch.zeros(4)])
-    blocks = [torch.zeros(3), torch.zeros(3)]
-    assert torch_backend.blocks_of([blocks], one, 2, "gather", "output") is blocks
-    assert torch_backend.blocks_of(blocks, one, 2, "gather", "output") is blocks
-    assert "not one of 2" in refused(torch_backend.blocks_of, [blocks, blocks], one, 2, "gather", "output")
-    assert "Incorrect output list size 2" in refused(torch_backend.blocks_of, [blocks], one, 3, "gather", "output")
-    assert "invalid tensor size" in refused(torch_backend.blocks_of, [blocks], torch.zeros(4), 2, "gather", "output")
-    reduce_op = torch.distributed.ReduceOp
-    for op, dtype, number in ((reduce_op.SUM, torch.float32, 0), (reduce_op.AVG, torch.complex64, 4), (reduce_op.SUM, torch.bool, 2),
-                              (reduce_op.PRODUCT, torch.bool, 3), (reduce_op.MAX, torch.bool, 2), (reduce_op.BXOR, torch.int32, 8)):
-        assert torch_backend.operation(op, torch.zeros(1, dtype=dtype)) == number, (op, dtype)
-    assert "MAX of complex numbers" in refused(torch_backend.operation, reduce_op.MAX, torch.zeros(1, dtype=torch.complex64))
 
 
 def captures():
@@ -534,9 +480,10 @@ def capture_stages():
 
 
 def main():
-    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, splits, lists,
-                 lists_of_blocks, refusals, captures, capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages):
+    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, lists, captures,
+                 capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages):
         test()
+    arguments.main()
     return 0
 
 
