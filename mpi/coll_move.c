@@ -92,6 +92,42 @@ static long key_of_op(const mpi_record *record, long known) {
     return op->constant != NULL ? op->handle : -1;
 }
 
+static int count_of(int rank, const int *list, int count) {
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        found += list[i] == rank ? 1 : 0;
+    }
+    return found;
+}
+
+// Both ends of an edge of a distributed graph name it. keys [size] 1: a member names another edge.
+// The last of these is described in `what`.
+static bool edges_differ(char what[160], long *keys, mpi_record *const *records, int size) {
+    bool any = false;
+    for (int m = 0; m < size; m++) {
+        const mpi_topology *own = records[m]->topology;
+        keys[m] = 0;
+        for (int i = 0; i < own->out_count + own->in_count; i++) {
+            bool out = i < own->out_count;
+            int peer = out ? own->out[i] : own->in[i - own->out_count];
+            const mpi_topology *other = records[peer]->topology;
+            int here = out ? count_of(peer, own->out, own->out_count)
+                           : count_of(peer, own->in, own->in_count);
+            int there = out ? count_of(m, other->in, other->in_count)
+                            : count_of(m, other->out, other->out_count);
+            if (here != there) {
+                keys[m] = 1;
+                (void)snprintf(
+                    what, 160,
+                    "member %d names member %d as a %s %d times, which names it %d times", m, peer,
+                    out ? "destination" : "source", here, there);
+            }
+        }
+        any = any || keys[m] != 0;
+    }
+    return any;
+}
+
 static int check(ls_spmd *run, ls_request *const *requests, mpi_record *const *records, int size) {
     long *keys = ls_mpi__alloc((size_t)size * sizeof *keys);
     int status = LS_OK;
@@ -119,6 +155,12 @@ static int check(ls_spmd *run, ls_request *const *requests, mpi_record *const *r
     if (status == LS_OK && differ(keys, size)) {
         status = tell(run, requests, size, keys, LS_FINDING_ROOT_MISMATCH,
                       "the members of a communicator name different roots");
+    }
+    char what[160];
+    const mpi_topology *graph = records[0]->topology;
+    if (status == LS_OK && graph != NULL && graph->kind == MPI_DIST_GRAPH &&
+        edges_differ(what, keys, records, size)) {
+        status = tell(run, requests, size, keys, LS_FINDING_COUNT_MISMATCH, what);
     }
     long known = 0;
     for (int m = size - 1; m >= 0; m--) {

@@ -35,6 +35,24 @@ static int topology_arg(mpi_comm **out, mpi_where at, MPI_Comm comm, int kind) {
     return MPI_SUCCESS;
 }
 
+// A list of the program's: `count` ranks below `end`.
+static int ranks_arg(mpi_where at, mpi_comm *of, const char *what, int count, const int *list,
+                     int end) {
+    MPI_TRY(ls_mpi__count_arg(at, of, what, count));
+    if (count > 0 && list == NULL) {
+        return ls_mpi__error(at.me, of, MPI_ERR_ARG, at.function, "%s is %d, and the list NULL",
+                             what, count);
+    }
+    ls_mpi__bytes_check(at.me, list, (size_t)count * sizeof *list, at.function);
+    for (int i = 0; i < count; i++) {
+        if (list[i] < 0 || list[i] >= end) {
+            return ls_mpi__error(at.me, of, MPI_ERR_RANK, at.function,
+                                 "a rank of the list is %d, not in [0, %d)", list[i], end);
+        }
+    }
+    return MPI_SUCCESS;
+}
+
 // ---- Grids --------------------------------------------------------------------------------------
 static int rank_at(const mpi_topology *t, const int *coords, int d, int shift) {
     int rank = 0;
@@ -201,76 +219,6 @@ int MPI_Cartdim_get(MPI_Comm comm, int *ndims) {
     return MPI_SUCCESS;
 }
 
-typedef struct division {
-    int *best, *now;  // [count], largest first; best[0] 0: none yet
-    int count;
-} division;
-
-// The dimensions that are closest to each other: the smallest difference of largest and smallest.
-// Ties prefer the larger smallest dimension, then the next one.
-static bool is_closer(const division *of) {
-    int last = of->count - 1;
-    int better = (of->best[0] - of->best[last]) - (of->now[0] - of->now[last]);
-    for (int i = last; better == 0 && i > 0; i--) {
-        better = of->now[i] - of->best[i];
-    }
-    return of->best[0] == 0 || better > 0;
-}
-
-// From dimension `at` on, none above `most`.
-static void divide(division *of, int at, int nodes, int most) {
-    int last = of->count - 1;
-    if (at == last && nodes <= most) {
-        of->now[at] = nodes;
-        if (is_closer(of)) {
-            memcpy(of->best, of->now, (size_t)of->count * sizeof *of->now);
-        }
-    }
-    int first = 0;  // below it, the others could not be as small
-    for (double all = 0; at < last && all < nodes;) {
-        first += 1;
-        all = 1;
-        for (int i = at; i < of->count; i++) {
-            all *= first;
-        }
-    }
-    for (int size = first; at < last && size <= most && size <= nodes; size++) {
-        if (at == 0 && of->best[0] != 0 && size - first > of->best[0] - of->best[last]) {
-            break;  // the smallest is at most `first`
-        }
-        if (nodes % size == 0) {
-            of->now[at] = size;
-            divide(of, at + 1, nodes / size, size);
-        }
-    }
-}
-
-int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
-    MPI_ENTER_AT(at);
-    int left = nnodes, open = 0;
-    for (int d = 0; d < ndims; d++) {
-        if (dims[d] < 0 || (dims[d] > 0 && left % dims[d] != 0)) {
-            return ls_mpi__error(at.me, NULL, MPI_ERR_DIMS, __func__,
-                                 "dimension %d is %d, of %d nodes", d, dims[d], nnodes);
-        }
-        left /= dims[d] > 0 ? dims[d] : 1;
-        open += dims[d] == 0 ? 1 : 0;
-    }
-    if (open == 0) {
-        return left == 1 ? MPI_SUCCESS
-                         : ls_mpi__error(at.me, NULL, MPI_ERR_DIMS, __func__,
-                                         "the dimensions do not make %d nodes", nnodes);
-    }
-    int *made = ls_mpi__alloc(2 * (size_t)open * sizeof *made);
-    division all = {.best = made, .now = made + open, .count = open};
-    divide(&all, 0, left, left);
-    for (int d = 0, i = 0; d < ndims; d++) {
-        dims[d] = dims[d] == 0 ? made[i++] : dims[d];
-    }
-    free(made);
-    return MPI_SUCCESS;
-}
-
 int MPI_Topo_test(MPI_Comm comm, int *status) {
     MPI_ENTER_AT(at);
     mpi_comm *of;
@@ -290,11 +238,19 @@ int MPI_Graph_create(MPI_Comm comm, int nnodes, const int index[], const int edg
         return ls_mpi__error(at.me, of, MPI_ERR_ARG, __func__,
                              "a graph of %d nodes on a communicator of %d", nnodes, of->size);
     }
+    for (int i = 0; i < nnodes; i++) {
+        if (index == NULL || index[i] < (i > 0 ? index[i - 1] : 0)) {
+            return ls_mpi__error(at.me, of, MPI_ERR_ARG, __func__,
+                                 "the list of degrees is NULL, or decreases at node %d", i);
+        }
+    }
+    int all = nnodes > 0 ? index[nnodes - 1] : 0;
+    MPI_TRY(ranks_arg(at, of, "the number of edges", all, edges, nnodes));
     mpi_topology *t = ls_mpi__alloc(sizeof *t);
     t->kind = MPI_GRAPH;
     t->nodes = nnodes;
     t->index = copy_of(index, nnodes);
-    t->edges = copy_of(edges, nnodes > 0 ? index[nnodes - 1] : 0);
+    t->edges = copy_of(edges, all);
     if (of->rank < nnodes) {
         int first = of->rank > 0 ? index[of->rank - 1] : 0;
         t->in_count = t->out_count = index[of->rank] - first;
@@ -376,6 +332,8 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
     (void)info;
     (void)reorder;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(ranks_arg(at, of, "the number of sources", indegree, sources, of->size));
+    MPI_TRY(ranks_arg(at, of, "the number of destinations", outdegree, destinations, of->size));
     mpi_topology *t = ls_mpi__alloc(sizeof *t);
     t->kind = MPI_DIST_GRAPH;
     t->weighted = sourceweights != MPI_UNWEIGHTED;
@@ -397,9 +355,12 @@ int MPI_Dist_graph_create(MPI_Comm comm, int n, const int sources[], const int d
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     const char *file = ls_mpi__file;
     int line = ls_mpi__line, edges = 0, all = 0;
+    MPI_TRY(ranks_arg(at, of, "the number of sources", n, sources, of->size));
     for (int i = 0; i < n; i++) {
+        MPI_TRY(ls_mpi__count_arg(at, of, "a source's number of destinations", degrees[i]));
         edges += degrees[i];
     }
+    MPI_TRY(ranks_arg(at, of, "the number of destinations", edges, destinations, of->size));
     bool weighted = weights != MPI_UNWEIGHTED;
     int *own = copy_of(NULL, 3 * edges);
     for (int i = 0, e = 0; i < n; i++) {

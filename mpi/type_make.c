@@ -347,6 +347,15 @@ int MPI_Type_create_darray(int size, int rank, int ndims, const int gsizes[], co
         return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__, "ndims %d, rank %d of %d", ndims,
                              rank, size);
     }
+    for (int d = 0; d < ndims; d++) {
+        if (gsizes[d] < 1 || psizes[d] < 1 ||
+            (distribs[d] != MPI_DISTRIBUTE_NONE && dargs[d] < 1 &&
+             dargs[d] != MPI_DISTRIBUTE_DFLT_DARG)) {
+            return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__,
+                                 "dimension %d: %d elements on %d processes, argument %d", d,
+                                 gsizes[d], psizes[d], dargs[d]);
+        }
+    }
     int *coords = ls_mpi__alloc(2 * (size_t)ndims * sizeof(int)), *index = coords + ndims;
     ptrdiff_t all = 1;
     for (int d = ndims - 1, left = rank; d >= 0; d--) {

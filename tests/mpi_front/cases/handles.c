@@ -141,7 +141,50 @@ static void ended_in_a_callback(void) {
     MPI_Comm_free_keyval(&key);
 }
 
-CASES({"ended_in_a_callback", ended_in_a_callback}, {"names_of_one_type", names_of_one_type},
+static void edge_of_one_end(void) {
+    MPI_Comm ring;
+    const int from = (rank + size - 1) % size, to = (rank + 1) % size;
+    // wrong: collective.count_mismatch, as a destination 1 times, which names it 0 times
+    MPI_Dist_graph_create_adjacent(WORLD, wrong && rank == 0 ? 0 : 1, &from, MPI_UNWEIGHTED, 1, &to,
+                                   MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &ring);
+    MPI_Comm_free(&ring);
+}
+
+static void edge_to_nobody(void) {
+    MPI_Comm graph;
+    const int degree = 1, to = wrong ? size : rank;
+    // wrong: call.invalid, MPI_Dist_graph_create: MPI_ERR_RANK: a rank of the list is 3
+    MPI_Dist_graph_create(WORLD, 1, &rank, &degree, &to, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph);
+    MPI_Comm_free(&graph);
+}
+
+static void degrees_that_decrease(void) {
+    MPI_Comm graph;
+    const int degrees[3] = {1, 2, wrong ? 1 : 2}, to[2] = {1, 0};
+    // wrong: call.invalid, MPI_Graph_create: MPI_ERR_ARG: the list of degrees is NULL, or decreases
+    MPI_Graph_create(WORLD, 3, degrees, to, 0, &graph);
+    MPI_Comm_free(&graph);
+}
+
+static void grid_of_nobody(void) {
+    MPI_Datatype part;
+    int dims[2] = {0, 0}, all = 12, by = MPI_DISTRIBUTE_BLOCK, each = 4, on = wrong ? 0 : size;
+    MPI_Dims_create(size, 2, dims);
+    // wrong: call.invalid, MPI_Type_create_darray: MPI_ERR_ARG: dimension 0: 12 elements on 0
+    MPI_Type_create_darray(size, rank, 1, &all, &by, &each, &on, MPI_ORDER_C, MPI_INT, &part);
+    MPI_Type_free(&part);
+}
+
+static void dimensions_of_no_nodes(void) {
+    int dims[2] = {0, 0};
+    // wrong: call.invalid, MPI_Dims_create: MPI_ERR_ARG: 0 nodes
+    MPI_Dims_create(wrong ? 0 : size, 2, dims);
+}
+
+CASES({"edge_of_one_end", edge_of_one_end}, {"edge_to_nobody", edge_to_nobody},
+      {"degrees_that_decrease", degrees_that_decrease}, {"grid_of_nobody", grid_of_nobody},
+      {"dimensions_of_no_nodes", dimensions_of_no_nodes},
+      {"ended_in_a_callback", ended_in_a_callback}, {"names_of_one_type", names_of_one_type},
       {"communicator_never_freed", communicator_never_freed},
       {"group_and_operation_never_freed", group_and_operation_never_freed},
       {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
