@@ -308,8 +308,7 @@ int MPI_Status_set_cancelled(MPI_Status *status, int flag) {
     return MPI_SUCCESS;
 }
 
-int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count count) {
-    MPI_ENTER_AT(at);
+static int set_elements(mpi_where at, MPI_Status *status, MPI_Datatype type, MPI_Count count) {
     MPI_TRY(ls_mpi__read_status_arg(at, status));
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
@@ -325,6 +324,12 @@ int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count c
     return MPI_SUCCESS;
 }
 
+int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count count) {
+    MPI_ENTER_AT(at);
+    return set_elements(at, status, type, count);
+}
+
 int MPI_Status_set_elements(MPI_Status *status, MPI_Datatype type, int count) {
-    return MPI_Status_set_elements_x(status, type, count);
+    MPI_ENTER_AT(at);
+    return set_elements(at, status, type, count);
 }

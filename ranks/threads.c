@@ -92,15 +92,17 @@ static void run_program(ls_rank *rank) {
         if (!ls_schedule__inside()) {
             ls_schedule__enter(rank);
         }
-        ls_threads__lost(rank, LS_FINDING_RANK_DIED,
-                         "used up its stack of %zu KiB (options.stack_bytes gives it a larger one)",
-                         rank->stack_bytes / 1024);
+        ls_threads__lost(
+            rank, LS_FINDING_RANK_DIED,
+            "used up its stack of %zu KiB (--stack, options.stack_bytes: a larger one)",
+            rank->stack_bytes / 1024);
         break;
     case LS_ESCAPE_DEADLINE:
         ls_schedule__enter(rank);
         ls_threads__lost(
             rank, LS_FINDING_MISSING_RANK,
-            "has run for %g s without a call (options.deadline_seconds), while the others wait",
+            "has run for %g s without a call (--deadline, options.deadline_seconds), while the "
+            "others wait",
             run->deadline_seconds);
         break;
     case LS_ESCAPE_EXIT:
