@@ -43,6 +43,15 @@ uint64_t *ls_mpi__clock_copy(mpi_rank *me) {
     return made;
 }
 
+uint64_t ls_mpi__clock_others(mpi_rank *me) {
+    const uint64_t *clock = ls_mpi__clock(me);
+    uint64_t sum = 1;
+    for (int r = 0; r < ls_mpi__state.rank_count; r++) {
+        sum += r != me->id ? clock[r] : 0;
+    }
+    return sum;
+}
+
 // The thread that waits in the call, or that started it.
 static mpi_thread *caller_of(const ls_request *request) {
     const mpi_record *record = request->record;

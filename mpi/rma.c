@@ -244,6 +244,9 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
     if (c->target != MPI_PROC_NULL) {
         own(at, c, &r, handle != NULL, owned);
         r.win->ops_in_fence = r.win->ops_in_fence || r.win->fence_open;
+        if (r.win->fence_before_lock && handle == NULL) {  // requests are never of a fence epoch
+            r.win->ops_in_lock = ls_mpi__clock_others(at.me);
+        }
         int op = c->how == COMPARE_AND_SWAP ? OP_CAS : c->op;
         if (c->how == PUT || c->how == GET) {
             op = MPI_OP_NULL;

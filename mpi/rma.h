@@ -73,8 +73,10 @@ struct mpi_win {
     int lock_count;
     const char *epoch_function, *epoch_file;
     int epoch_line;
-    uint64_t made_at;  // number of calls of its rank at creation
-    bool told;         // its freed memory has been reported
+    bool fence_before_lock;  // a lock epoch was opened inside a possible fence epoch
+    uint64_t ops_in_lock;    // 0: none of both; else what its rank knew of others at the last one
+    uint64_t made_at;        // number of calls of its rank at creation
+    bool told;               // its freed memory has been reported
     mpi_win *next;
 };
 
@@ -105,6 +107,7 @@ void ls_mpi__race_forget(const mpi_win *win, const char *low, const char *high);
 void ls_mpi__win_access(mpi_race *out, mpi_rank *me, const char *low, const char *high, bool writes,
                         const void *code);
 void ls_mpi__race_report(mpi_race *race);
+uint64_t ls_mpi__clock_others(mpi_rank *me);  // grows whenever it comes after others; never 0
 void ls_mpi__clock_signal(mpi_win *win, int to, bool post);
 void ls_mpi__clock_signalled(mpi_win *win, int from, bool post);
 void ls_mpi__clock_lock(mpi_win *win, int target);

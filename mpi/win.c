@@ -294,12 +294,23 @@ int MPI_Win_fence(int assertion, MPI_Win handle) {
                                  "MPI_MODE_NOPRECEDE, and calls of the epoch from %s:%d precede it",
                                  win->epoch_file, win->epoch_line);
     }
+    // RMA calls between two fences belong to the fence epoch, unless an assertion excludes it. The
+    // synchronization may change where the ranks have met since (MPI 3.1, 11.7).
+    if ((assertion & MPI_MODE_NOPRECEDE) == 0 && win->ops_in_lock != 0 &&
+        win->ops_in_lock == ls_mpi__clock_others(at.me)) {
+        return ls_mpi__sync_error(at, win,
+                                  "this ends the epoch of a fence, in which %s at %s:%d opened "
+                                  "another, and nothing orders the two on all ranks",
+                                  win->epoch_function, win->epoch_file, win->epoch_line);
+    }
     ls_mpi__race_complete(win, -1, true);
     const mpi_record record = {.collective = &ls_mpi__barrier,
                                .comm = win->comm,
                                .channel = win->channel,
                                .function = __func__};
     MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
+    win->fence_before_lock = false;
+    win->ops_in_lock = 0;
     win->fence_open = (assertion & MPI_MODE_NOSUCCEED) == 0;
     win->ops_in_fence = false;
     ls_mpi__open_epoch(win, __func__);

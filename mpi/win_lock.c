@@ -64,6 +64,7 @@ int MPI_Win_lock(int lock_type, int rank, int assertion, MPI_Win handle) {
         return ls_mpi__sync_error(at, win, "the window is in an epoch that %s at %s:%d opened",
                                   win->epoch_function, win->epoch_file, win->epoch_line);
     }
+    win->fence_before_lock = win->fence_before_lock || win->fence_open;
     win->fence_open = false;
     take_lock(at, win, rank, lock_type == MPI_LOCK_EXCLUSIVE);
     win->lock_count += 1;
@@ -98,6 +99,7 @@ int MPI_Win_lock_all(int assertion, MPI_Win handle) {
         return ls_mpi__sync_error(at, win, "the window is in an epoch that %s at %s:%d opened",
                                   win->epoch_function, win->epoch_file, win->epoch_line);
     }
+    win->fence_before_lock = win->fence_before_lock || win->fence_open;
     win->fence_open = false;
     for (int m = 0; m < win->shared->size; m++) {
         take_lock(at, win, m, false);

@@ -337,19 +337,39 @@ static void swap_of_what_is_no_integer(void) {
     MPI_Win_free(&window);
 }
 
-// After a fence a window may be locked, and then have fences again (MPI 3.1, 11.7).
+// After a fence a window may be locked, and have fences again once the ranks have met (MPI 3.1,
+// 11.7). Calls with requests are of no fence epoch.
 static void lock_between_fences(void) {
+    MPI_Request request;
     open_window();
     MPI_Win_fence(0, window);
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window);
     MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
     MPI_Win_unlock(rank, window);
+    if (!wrong) {
+        MPI_Barrier(WORLD);
+    }
+    // wrong: call.invalid, MPI_Win_fence: MPI_ERR_RMA_SYNC: this ends the epoch of a fence
+    MPI_Win_fence(0, window);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window);
+    MPI_Rput(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window, &request);
+    MPI_Wait(&request, STATUS);
+    MPI_Win_unlock(rank, window);
+    MPI_Win_fence(0, window);
+    MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+static void put_after_the_lock(void) {
+    open_window();
+    MPI_Win_fence(0, window);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window);
+    MPI_Win_unlock(rank, window);
     if (wrong) {
         // wrong: call.invalid, MPI_Put: MPI_ERR_RMA_SYNC: no epoch is open in which rank
         MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
     }
-    MPI_Win_fence(0, window);
-    MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);
 }
@@ -387,8 +407,8 @@ static void post_to_who_is_outside(void) {
 CASES({"lock_of_no_kind", lock_of_no_kind}, {"post_to_who_is_outside", post_to_who_is_outside},
       {"no_memory", no_memory}, {"swap_of_what_is_no_integer", swap_of_what_is_no_integer},
       {"looks_until_it_is_written", looks_until_it_is_written},
-      {"lock_between_fences", lock_between_fences}, {"put_in_no_epoch", put_in_no_epoch},
-      {"put_after_the_last_fence", put_after_the_last_fence},
+      {"lock_between_fences", lock_between_fences}, {"put_after_the_lock", put_after_the_lock},
+      {"put_in_no_epoch", put_in_no_epoch}, {"put_after_the_last_fence", put_after_the_last_fence},
       {"no_fence_at_the_end", no_fence_at_the_end}, {"a_rank_without_fence", a_rank_without_fence},
       {"unlock_of_another", unlock_of_another}, {"lock_in_a_lock", lock_in_a_lock},
       {"never_unlocked", never_unlocked}, {"fence_in_a_lock", fence_in_a_lock},
