@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "mpi/image/image.h"
-#include "mpi/internal.h"
+#include "mpi/rma.h"
 
 #define SLAB       4096         // in blocks, large enough that malloc maps separate pages for them
 #define KEPT       1024         // freed blocks that are kept
@@ -221,6 +221,17 @@ static block copy_at(mpi_rank *me, const char *at) {
     block found = of != NULL ? *of : (block){.bytes = 0};
     (void)pthread_mutex_unlock(&turn);
     return found;
+}
+
+void *ls_mpi__memory_give(size_t bytes, const void *caller) {
+    void *made = bytes < PTRDIFF_MAX - LS_MPI_GUARD ? calloc(1, bytes + LS_MPI_GUARD) : NULL;
+    return ls_mpi_allocated(made, bytes, 1, caller);
+}
+
+void ls_mpi__memory_take(void *at, const void *caller) {
+    if (ls_mpi_freed(at, 1, caller) == 0) {
+        free(at);
+    }
 }
 
 static void check_free(mpi_rank *me, const char *at, const void *caller) {

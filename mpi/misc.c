@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mpi/image/image.h"
-#include "mpi/internal.h"
+#include "mpi/rma.h"
 
 // ---- Error handlers -----------------------------------------------------------------------------
 static int handler_arg(mpi_where at, MPI_Errhandler handler) {
@@ -316,11 +316,10 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
     MPI_ENTER_AT(at);
     (void)handle;
     void *memory =
-        size >= 0 && size < PTRDIFF_MAX - LS_MPI_GUARD ? malloc((size_t)size + LS_MPI_GUARD) : NULL;
+        size >= 0 ? ls_mpi__memory_give((size_t)size, __builtin_return_address(0)) : NULL;
     if (memory == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_NO_MEM, __func__, "%ld bytes", (long)size);
     }
-    (void)ls_mpi_allocated(memory, (unsigned long)size, 1, __builtin_return_address(0));
     memcpy(pointer_out, &memory, sizeof memory);
     return MPI_SUCCESS;
 }
@@ -328,8 +327,6 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
 int MPI_Free_mem(void *pointer) {
     MPI_ENTER(me);
     (void)me;
-    if (ls_mpi_freed(pointer, 1, __builtin_return_address(0)) == 0) {
-        free(pointer);
-    }
+    ls_mpi__memory_take(pointer, __builtin_return_address(0));
     return MPI_SUCCESS;
 }

@@ -90,6 +90,11 @@ typedef struct mpi_race {
     mpi_access before, now;
 } mpi_race;
 
+// ---- blocks.c -----------------------------------------------------------------------------------
+// Memory that MPI allocates for the program, as the caller: with a guard; NULL: there is none.
+void *ls_mpi__memory_give(size_t bytes, const void *caller);
+void ls_mpi__memory_take(void *at, const void *caller);
+
 // ---- owned.c ------------------------------------------------------------------------------------
 // A call is made from a frame that ends at `stack`: variables of frames beyond it no longer exist.
 void ls_mpi__left_behind(const void *stack);

@@ -136,7 +136,11 @@ int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
                      MPI_Win *win) {
     MPI_ENTER_AT(at);
     (void)info;
-    char *memory = ls_mpi__alloc(size > 0 ? (size_t)size : 1);
+    const void *caller = __builtin_return_address(0);
+    char *memory = ls_mpi__memory_give(size > 0 ? (size_t)size : 1, caller);
+    if (memory == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_NO_MEM, __func__, "%ld bytes", (long)size);
+    }
     mpi_win proto = {.base = memory,
                      .size = size,
                      .disp_unit = disp_unit,
@@ -263,7 +267,7 @@ int MPI_Win_free(MPI_Win *handle) {
     at.me->window_count -= 1;
     ls_mpi__handle_free(at.me, *handle);
     ls_mpi__watch(at.me);
-    free(win->memory);
+    ls_mpi__memory_take(win->memory, __builtin_return_address(0));
     free((void *)win->owned);
     free((void *)win->open[0]);
     free((void *)win->open[1]);

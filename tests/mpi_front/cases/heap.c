@@ -186,12 +186,34 @@ static void sent_from_before(void) {
     MPI_Type_free(&ends);
 }
 
-CASES({"sent_from_before", sent_from_before}, {"store_behind", store_behind},
-      {"string_without_its_end", string_without_its_end}, {"copied_behind", copied_behind},
-      {"cleared_behind", cleared_behind}, {"printed_behind", printed_behind},
-      {"printed_behind_to_the_end", printed_behind_to_the_end}, {"freed_twice", freed_twice},
-      {"freed_from_its_middle", freed_from_its_middle}, {"freed_variable", freed_variable},
-      {"freed_global", freed_global}, {"read_after_free", read_after_free},
-      {"written_after_realloc", written_after_realloc}, {"sent_after_free", sent_after_free},
+static void window_memory_after_its_window(void) {
+    int *values;
+    MPI_Win window;
+    MPI_Win_allocate(4 * sizeof *values, sizeof *values, MPI_INFO_NULL, WORLD, &values, &window);
+    values[3] = rank;
+    sum = wrong ? 0 : values[3];
+    MPI_Win_free(&window);
+    if (wrong) {
+        sum = values[3];  // wrong: handle.use_after_free
+    }
+}
+
+static void behind_window_memory(void) {
+    int *values;
+    MPI_Win window;
+    MPI_Win_allocate(4 * sizeof *values, sizeof *values, MPI_INFO_NULL, WORLD, &values, &window);
+    values[wrong ? 4 : 3] = rank;  // wrong: buffer.too_small
+    MPI_Win_free(&window);
+}
+
+CASES({"window_memory_after_its_window", window_memory_after_its_window},
+      {"behind_window_memory", behind_window_memory}, {"sent_from_before", sent_from_before},
+      {"store_behind", store_behind}, {"string_without_its_end", string_without_its_end},
+      {"copied_behind", copied_behind}, {"cleared_behind", cleared_behind},
+      {"printed_behind", printed_behind}, {"printed_behind_to_the_end", printed_behind_to_the_end},
+      {"freed_twice", freed_twice}, {"freed_from_its_middle", freed_from_its_middle},
+      {"freed_variable", freed_variable}, {"freed_global", freed_global},
+      {"read_after_free", read_after_free}, {"written_after_realloc", written_after_realloc},
+      {"sent_after_free", sent_after_free},
       {"from_the_middle_of_a_block", from_the_middle_of_a_block}, {"memory_of_mpi", memory_of_mpi},
       {"all_that_allocates", all_that_allocates})
