@@ -1,5 +1,5 @@
-// Stands in for malloc and its like in a test program (lockstep_counts_memory): counts what is out
-// and fails the allocation that it is reported to. For code that takes and frees on one thread.
+// Replaces malloc and related functions in a test program (lockstep_counts_memory): counts
+// allocations and fails a chosen one. For code that allocates and frees on one thread.
 #ifndef LS_TESTS_COUNTING_H
 #define LS_TESTS_COUNTING_H
 
@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 typedef struct memory_counts {
-    ptrdiff_t bytes_now;   // taken since counting began and not yet freed
-    ptrdiff_t bytes_max;   // the most of it so far
-    size_t bytes_limit;    // an allocation that would pass it fails; 0: none
-    uint64_t allocations;  // tried so far
+    ptrdiff_t bytes_now;   // allocated since counting began and not yet freed
+    ptrdiff_t bytes_max;   // its maximum so far
+    size_t bytes_limit;    // an allocation that would exceed it fails; 0: none
+    uint64_t allocations;  // number of allocations so far
     uint64_t fail_at;      // the allocation with this number (from 1) fails; 0: none
 } memory_counts;
 

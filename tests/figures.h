@@ -1,6 +1,5 @@
-// What is decided where more than one answer is right, kept as a figure for each subject, so that
-// it changes only where somebody means it to: who asks for the same gets the same, version by
-// version.
+// Results with more than one right answer, stored as a figure for each subject. They change only on
+// purpose, so users get the same result in every version.
 #ifndef LS_TESTS_FIGURES_H
 #define LS_TESTS_FIGURES_H
 
@@ -12,8 +11,8 @@
 #include "base/file.h"
 #include "base/random.h"
 
-// Holds the texts [count], which are freed, against `file` below the project's root. `means`: what
-// it is to users that they differ; `test`: the test's name for ctest.
+// Compares the texts [count], which are freed, with `file` below the project's root. `means`: the
+// consequence of a difference for users; `test`: the test's name for ctest.
 static inline void figures_expect(const char *file, const char *test, const char *means,
                                   const char *const *names, ls_text *texts, int count) {
     ls_text figures = {0};

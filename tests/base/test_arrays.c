@@ -44,7 +44,7 @@ static bool python(const char *script) {
 
 TestSuite(arrays, .init = make_folder, .fini = remove_folder);
 
-// Every type that NumPy has, of 0 to 3 dimensions, reads back from what was written.
+// Every type that NumPy has, of 0 to 3 dimensions, is read back as written.
 Test(arrays, npy_round_trip) {
     static const ls_dtype dtypes[] = {LS_I8,  LS_U8,  LS_I32, LS_U32, LS_I64,
                                       LS_U64, LS_F16, LS_F32, LS_F64};
@@ -74,7 +74,7 @@ Test(arrays, npy_round_trip) {
     cr_expect(access(in_folder("b.npy"), F_OK) != 0);
 }
 
-// NumPy reads what we write, and we read what NumPy writes, in both byte orders.
+// NumPy reads lockstep's files, and lockstep reads NumPy's, in both byte orders.
 Test(arrays, npy_against_numpy) {
     float values[6] = {1.5f, -2, 3, 4, 5, 6.25f};
     cr_assert(ls_npy_write(in_folder("ours.npy"), LS_F32, 2, (int64_t[]){2, 3}, values) == LS_OK);
@@ -114,7 +114,7 @@ Test(arrays, npy_against_numpy) {
     cr_expect(ls_npy_read(&got, in_folder("i2.npy")) == LS_ERR_UNSUPPORTED);
 }
 
-// A .npy cut anywhere or with any byte changed is refused or read, and never more.
+// A .npy that is truncated anywhere or has any byte changed is refused or read, and never crashes.
 Test(arrays, npy_broken) {
     float values[4] = {1, 2, 3, 4};
     cr_assert(ls_npy_write(in_folder("a.npy"), LS_F32, 1, (int64_t[]){4}, values) == LS_OK);
@@ -197,7 +197,7 @@ static int open_header(const char *json, size_t data_bytes) {
     return status;
 }
 
-// Headers that lie about offsets, shapes or types are refused.
+// Headers with wrong offsets, shapes or types are refused.
 Test(arrays, safetensors_hostile) {
 #define TENSOR(name, dtype, shape, begin, end)                                                     \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" begin "," end \
@@ -209,7 +209,7 @@ Test(arrays, safetensors_hostile) {
         "{" TENSOR("a", "F32", "2", "0", "4") "}",   // too few bytes for the shape
         "{" TENSOR("a", "F32", "3", "0", "12") "}",  // past the end
         "{" TENSOR("a", "F32", "1", "4", "8") "}",   // a hole
-        "{" TENSOR("a", "F32", "1", "0", "4") "}",   // bytes that belong to none
+        "{" TENSOR("a", "F32", "1", "0", "4") "}",   // bytes of no tensor
         "{" TENSOR("a", "F32", "2", "8", "0") "}",   // backwards
         "{" TENSOR("a", "F32", "2", "0", "8") "," TENSOR("b", "F32", "1", "4", "8") "}",  // overlap
         "{" TENSOR("a", "F32", "2", "0", "8") "," TENSOR("a", "F32", "2", "0", "8") "}",  // twice

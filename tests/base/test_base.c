@@ -56,8 +56,8 @@ Test(memory, arena_blocks_do_not_overlap) {
     ls_arena_free(arena);
 }
 
-// An arena of many large arrays, half of them copies of which pages are zero: all bytes are what
-// they were, and what it hands out is zeroed, whether it was said to be filled or not.
+// An arena of many large arrays, half of them copies that say which pages are zero. All bytes keep
+// their values, and new memory is zeroed, whether or not it was declared as filled.
 Test(memory, large_arenas_hold_what_was_copied) {
     enum { COPIES = 200, BYTES = 300001, PAGE = 4096 };
     static unsigned char source[BYTES];
@@ -67,8 +67,8 @@ Test(memory, large_arenas_hold_what_was_copied) {
         for (int i = 0; i < COPIES; i++) {
             memset(source, 0, sizeof source);
             source[i * 1009 % BYTES] = 1;                // one page
-            memset(source + (i % 50) * PAGE, 7, PAGE);   // a whole one
-            source[BYTES - 1] = (unsigned char)(i % 2);  // the last, which is no whole page
+            memset(source + (i % 50) * PAGE, 7, PAGE);   // a whole page
+            source[BYTES - 1] = (unsigned char)(i % 2);  // the last, partial page
             const unsigned char *copy = ls_arena_copy(arena, source, BYTES);
             unsigned char *zeroed = ls_arena_alloc(arena, BYTES, 1);
             cr_assert(copy != NULL && zeroed != NULL);
@@ -85,7 +85,7 @@ Test(memory, large_arenas_hold_what_was_copied) {
     }
 }
 
-// Addresses without memory lie apart, and end before they would wrap.
+// Addresses without memory do not overlap, and end before they would wrap.
 Test(memory, addresses_lie_apart) {
     uintptr_t next = 0;
     void *a = NULL, *b = NULL;
@@ -96,8 +96,7 @@ Test(memory, addresses_lie_apart) {
     cr_expect(ls_addresses_take(&b, &next, (size_t)1 << 61) == LS_ERR_MEMORY);
 }
 
-// What an arena hands out unzeroed lies apart from the rest, and leaves the rest zeroed, be it made
-// of memory that was used before.
+// Unzeroed memory does not overlap other memory and leaves it zeroed, also in adopted memory.
 Test(memory, arena_blocks_that_are_not_zeroed_are_apart) {
     for (int turn = 0; turn < 2; turn++) {
         ls_arena *arena = NULL;
@@ -123,8 +122,8 @@ Test(memory, arena_blocks_that_are_not_zeroed_are_apart) {
     }
 }
 
-// An arena hands out what it adopted before it takes more, zeroed where it should be, and the arena
-// that the memory came from goes on with none.
+// An arena uses adopted memory first, zeroed where required. The arena that it came from continues
+// without it.
 Test(memory, arenas_hand_out_what_they_adopted) {
     enum { ARRAYS = 50, BYTES = 100000 };
     ls_arena *arena = NULL, *from = NULL;
@@ -154,8 +153,8 @@ Test(memory, arenas_hand_out_what_they_adopted) {
         cr_expect(ls_arena_alloc(arena, 3 * BYTES, 1) != NULL);
         cr_expect(ls_arena_bytes(arena) > before + adopted);
     }
-    ls_arena_adopt(arena, from);  // which has nothing
-    // What is a little too large for the one block that was adopted lies elsewhere.
+    ls_arena_adopt(arena, from);  // it has none left
+    // An allocation that exceeds the adopted block is placed elsewhere.
     ls_arena *other = NULL;
     cr_assert(ls_arena_create(&other) == LS_OK && ls_arena_alloc_raw(from, BYTES, 1) != NULL);
     ls_arena_adopt(other, from);
@@ -202,8 +201,8 @@ Test(random, draws_have_the_right_moments) {
     cr_expect(fabs(uniform / n - 0.5) < 0.01);
 }
 
-// Draws that a program of its own made by the rule in random.h, in Python, and FNV-1a's published
-// hashes.
+// Draws equal those of a Python program that follows the rule in random.h; FNV-1a equals its
+// published hashes.
 Test(random, draws_and_streams_are_the_rules) {
     static const struct {
         uint64_t seed, index;
@@ -222,7 +221,7 @@ Test(random, draws_and_streams_are_the_rules) {
     cr_expect(ls_random_stream("foobar") == 0xbf9cf968);
 }
 
-// What every value of a type is unchanged by: 1 where it is multiplied, in the type's own bits.
+// The neutral value of every type and operation, in the type's bits: 1 for products.
 Test(dtype, products_begin_with_one) {
     static const struct {
         ls_dtype dtype;
@@ -259,9 +258,8 @@ Test(dtype, names_round_trip) {
     cr_expect(ls_op_supports(LS_BXOR, LS_U8));
 }
 
-// "did you mean" offers near names alone.
-// What is printed is one line of UTF-8 without anything that a terminal obeys; what goes to a shell
-// is one word of it.
+// "did you mean" offers only similar names. Printed text is one line of UTF-8 without terminal
+// controls; a shell word stays one word.
 Test(text, hostile_names_are_harmless) {
     static const struct {
         const char *word, *plain, *shell;
@@ -290,7 +288,7 @@ Test(text, hostile_names_are_harmless) {
     }
 }
 
-// Lines stay lines, whether the last has an end or not; markup stays text, and XML has no controls.
+// Lines end with or without a newline; markup is escaped, and XML has no control characters.
 Test(text, lines_and_markup) {
     static const char hostile[] = "a\033\n\n\x9b<b>\tit's \"\n&c";
     ls_text plain = {0}, xml = {0};
@@ -304,8 +302,8 @@ Test(text, lines_and_markup) {
     ls_text_free(&xml);
 }
 
-// Of all characters those are not printed that are controls, marks and overrides of direction, line
-// separators, surrogates or none; what is no UTF-8 is no character.
+// Characters that are not printed: controls, marks and overrides of direction, line separators,
+// surrogates and undefined ones. Bytes that are no UTF-8 are no character.
 Test(text, printable_characters) {
     static const uint32_t never[][2] = {{0, 0x1f},        {0x7f, 0x9f},     {0x200e, 0x200f},
                                         {0x2028, 0x202e}, {0x2066, 0x2069}, {0xd800, 0xdfff},
@@ -332,7 +330,7 @@ Test(text, printable_characters) {
     }
 }
 
-// A full disk is the machine's doing, a missing folder the caller's.
+// A full disk is an error of the environment, a missing folder one of the caller.
 Test(status, errno_tells_whose_doing_it_is) {
     cr_expect(ls_status_of_errno(ENOSPC) == LS_ERR_RESOURCE);
     cr_expect(ls_status_of_errno(EMFILE) == LS_ERR_RESOURCE);
@@ -354,7 +352,7 @@ Test(text, nearest_suggests_only_near_names) {
     cr_expect(ls_nearest("rank_per_stride", keys, 4) == NULL);
 }
 
-// What the writer writes, an independent parser reads back, whatever the strings and numbers.
+// An independent parser reads the writer's output back, for any strings and numbers.
 Test(json, written_text_parses_back) {
     ls_text text = {0};
     ls_json json;
@@ -385,7 +383,7 @@ Test(json, written_text_parses_back) {
     ls_text_free(&text);
 }
 
-// What is larger than the limit is refused as memory that is not there, in a block and in an arena.
+// An allocation above the limit fails as out of memory, in a block and in an arena.
 Test(memory, no_piece_is_larger_than_the_limit) {
     void *block = NULL;
     ls_arena *arena = NULL;

@@ -1,4 +1,4 @@
-// Whole files: what is read is what was written, limits hold, and nothing is waited for.
+// Whole files: contents are read as written, limits hold, and no read blocks.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,7 @@ static int read_at(const char *name, size_t bytes_max, char **text, size_t *byte
 
 TestSuite(file, .init = set_up, .fini = tear_down, .timeout = 20);
 
-// What was written comes back with a 0 behind it, zero bytes inside included; so does an empty
-// file.
+// Contents are read back with a terminating 0, including inner zero bytes; an empty file, too.
 Test(file, round_trip) {
     char *text = NULL;
     size_t bytes = 0;
@@ -62,7 +61,7 @@ Test(file, limit) {
     cr_expect(read_at("sparse", 1 << 20, &text, &bytes) == LS_ERR_LIMIT);
 }
 
-// A missing file, a folder, a pipe that nobody writes and a device are errors at once.
+// A missing file, a folder, a pipe without a writer and a device are errors at once.
 Test(file, what_is_no_file) {
     char *text = NULL;
     size_t bytes = 0;

@@ -41,7 +41,7 @@ Test(options, without_a_size_are_of_this_header) {
 Test(options, of_an_older_header_lack_members) {
     const struct {
         older given;
-        double beyond;  // where own has its deadline
+        double beyond;  // offset of `own`'s deadline
     } memory = {.given = LS_OPTIONS(older, .ranks = 3), .beyond = 7};
     own taken;
     memset(&taken, 0xff, sizeof taken);
@@ -66,7 +66,7 @@ Test(options, of_an_impossible_size_are_refused) {
     cr_assert_eq(ls_options_take(&taken, sizeof taken, &given), LS_ERR_INVALID);
 }
 
-// Through the library: a member that it does not have is an error and no guess.
+// Through the library: an unknown member is an error.
 Test(options, reach_the_world) {
     struct {
         ls_world_options known;

@@ -1,5 +1,5 @@
-// That the compiler rounds where the source says so: a double to float and back, two beside each
-// other, as oracles and kernels have it.
+// The compiler rounds where the source requires it: a double to float and back, and two adjacent
+// conversions, as in oracles and kernels.
 #include <criterion/criterion.h>
 
 typedef struct two {

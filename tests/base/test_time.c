@@ -1,4 +1,4 @@
-// The clock: monotonic, and virtual where a test drives it.
+// The clock: monotonic, and virtual if a test drives it.
 #include <criterion/criterion.h>
 
 #include "base/time.h"

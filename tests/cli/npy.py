@@ -1,5 +1,6 @@
-"""Writes the numbers 0, 1, 2, ... as a file: npy.py TYPE SHAPE FILE, where TYPE is NumPy's name of it ("f4") and SHAPE "4,2". FILE.safetensors
-holds one tensor, any other FILE is a .npy."""
+"""Writes the numbers 0, 1, 2, ... to a file: npy.py TYPE SHAPE FILE. TYPE is NumPy's name ("f4"), SHAPE is "4,2". FILE.safetensors holds
+one tensor, any other FILE is a .npy.
+"""
 import json
 import math
 import struct

@@ -1,5 +1,5 @@
-// Programs for lockstep spmd: one that is right, one of which a rank leaves early, one that exits,
-// one whose child does, which nobody minds, and one whose ranks ask whether a call is done.
+// Programs for lockstep spmd: a correct one; one that a rank leaves early; one that exits; one
+// whose child exits, which is correct; and one whose ranks test a call for completion.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Tests of the option table: what it accepts, and what it refuses.
+// Tests of the option table: accepted and refused command lines.
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <string.h>
@@ -97,7 +97,7 @@ Test(options, all_forms_are_read) {
     cr_expect_str_eq(args.values[2], "-c");
 }
 
-// A number that may be left out is taken where there is one, and no other word is.
+// An optional number is taken if there is one; other words are not.
 Test(options, a_value_may_be_left_out) {
     cli_args args;
     const char *storage[ARGS_MAX];
@@ -123,7 +123,7 @@ Test(options, dash_is_a_value) {
     cr_expect(cli_stdout_taken());
 }
 
-// A command that hands options on takes those that it knows, and keeps the others in their place.
+// A command that passes options on takes the ones that it declares, and keeps the others in order.
 Test(options, what_is_not_known_is_handed_on) {
     cli_args args;
     const char *storage[ARGS_MAX];
@@ -139,7 +139,7 @@ Test(options, what_is_not_known_is_handed_on) {
     cr_expect_str_eq(args.values[3], "-z");
 }
 
-// Each of these is refused, with the sentence that says why.
+// Each of these is refused with its message.
 Test(options, misuse_is_refused_with_the_reason) {
     cr_redirect_stderr();
     cli_args args;

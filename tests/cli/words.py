@@ -1,7 +1,8 @@
-"""Words that reports and the runner use, as names of a user's: words.py LOCKSTEP FOLDER.
+"""User names that equal words of reports and of the runner: words.py LOCKSTEP FOLDER.
 
-Each word names a scenario, its tensors, steps, tables and features; runs, comparisons with a good
-recording and with a damaged one must then say what they say of a word that nobody uses."""
+Each word names a scenario, its tensors, steps, tables and features. Runs and comparisons with a good and a damaged recording must print the
+same as for an ordinary word.
+"""
 import glob
 import json
 import os
@@ -52,7 +53,7 @@ def run(lockstep, *arguments):
 
 
 def verdict(case, word, kind):
-    """What a case says, but for the word itself, and for numbers: a name seeds its values."""
+    """The text of a case without the word, and without numbers, since a name seeds its values."""
     own = {before + word + after: before + "W" + after
            for before in ("", "oracle:") for after in ("", ".") if kind != "tables"}
     own["the tensors"], own["oracle:the tensors"] = "tensors", "oracle:tensors"

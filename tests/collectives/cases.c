@@ -1,5 +1,4 @@
-// How the made-up calls of cases.h get their counts, buffers and values.
-// Making up collective calls for tests, and comparing their results.
+// Generates the calls of cases.h with counts, buffers and values, and compares their results.
 #include "tests/collectives/cases.h"
 
 #include <stdio.h>
@@ -52,7 +51,7 @@ static void fill(const coll_case *c, uint64_t seed, int member, void *out, size_
         if (reduces) {
             ls_element_from_f64(element, c->dtype, value(c, seed, member, i));
         } else {
-            // What only moves must move any bits, NaN among them.
+            // Moved data may have any bits, including NaN.
             uint64_t bits = ls_random_bits(seed, 2, (uint32_t)member, i);
             memcpy(element, &bits, bytes);
         }
@@ -64,7 +63,8 @@ static void fill_counts(coll_set *set, const coll_case *c) {
     bool pairs = c->kind == LS_ALL_TO_ALL;
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < n; j++) {
-            // Some zero, some full, most between; the same for all senders but in all_to_all.
+            // Some counts zero, some full, most between; equal for all senders except in
+            // all_to_all.
             size_t key = pairs ? 3 * i + 5 * j : j;
             size_t count = key % 4 == 1 ? 0 : c->count - (key % 3) * (c->count / 3);
             set->counts[i * n + j] = count;
@@ -106,7 +106,7 @@ static void set_counts(coll_set *set, const coll_case *c, int member) {
     }
 }
 
-// Where the smaller buffer lies in the larger one for an in-place call, in elements.
+// Where the smaller buffer is in the larger one for an in-place call, in elements.
 static size_t own_block(const coll_set *set, const coll_case *c, int member) {
     size_t offset = 0;
     switch (c->kind) {

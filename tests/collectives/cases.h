@@ -1,5 +1,5 @@
-// Collective calls made up for tests: every member's call with its buffers, as a pure function of
-// the case and a seed, so that any process can make the calls of all.
+// Generated collective calls for tests: every member's call with its buffers is a pure function of
+// the case and a seed, so any process can generate the calls of all.
 #ifndef LS_TESTS_COLLECTIVES_CASES_H
 #define LS_TESTS_COLLECTIVES_CASES_H
 
@@ -10,9 +10,9 @@ typedef struct coll_case {
     ls_dtype dtype;
     ls_op op;
     bool uneven;
-    bool in_place;  // ignored where the kind has no in-place form
+    bool in_place;  // ignored if the kind has no in-place form
     bool exact;     // values whose reductions are exact in any order
-    size_t count;   // even: of every member; uneven: about the largest
+    size_t count;   // even: for every member; uneven: the mean
     int root;
 } coll_case;
 
@@ -33,7 +33,7 @@ void coll_set_free(coll_set *set);
 int coll_set_differs(const coll_set *a, const coll_set *b, int first, int members);
 void coll_case_format(char *out, size_t out_bytes, const coll_case *c, int size);
 
-// Whether a case can be: op on dtype, uneven and in-place forms.
+// Whether a case is possible: op on dtype, uneven and in-place forms.
 bool coll_case_valid(const coll_case *c);
 
 #endif

@@ -1,5 +1,5 @@
-// The simulator without a test framework, so that valgrind and the sanitizers see all of it: every
-// kind of call in every form, groups that fail, redistributions, and a world of thousands of ranks.
+// The simulator without a test framework, for valgrind and the sanitizers: every kind of call in
+// every form, failing groups, redistributions, and a world of thousands of ranks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void run_cases(ls_backend *backend, const ls_comm *comm) {
             calls[m] = &plain.calls[m];
         }
         need(ls_collective_of(c.kind)->reference(calls, comm->size) == LS_OK, "reference");
-        // One member's call is left out first: nothing may be lost or written by the failure.
+        // First omits one member's call: the failure must not leak or write memory.
         need(ls_backend_run(backend, ours.calls, ours.size - 1) != LS_OK, "a missing call");
         need(ls_backend_run(backend, ours.calls, ours.size) == LS_OK, "run");
         need(coll_set_differs(&ours, &plain, 0, comm->size) < 0, "results");

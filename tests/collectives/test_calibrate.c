@@ -1,4 +1,4 @@
-// Calibration on the simulator, whose order is known: what the probes find must give its bits.
+// Calibration on the simulator, whose order is known: the measured order must give its bits.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void note_progress(const char *what, int done, int total) {
     told_total = total;
 }
 
-// Calibrates and reads the file back as an order. Leaves nothing beside it.
+// Calibrates and reads the file back as an order. Leaves no other file.
 static int calibrate(ls_order **out, job *j, ls_text *text, bool all_reduce_only) {
     const size_t counts[] = {1, 515, COUNT};
     const ls_dtype dtypes[] = {LS_F32, LS_BF16, LS_F16, LS_F64};
@@ -130,7 +130,7 @@ static void check_order(const char *name, int ranks) {
     close_job(&j);
 }
 
-// Rings, their chunks and fused products are found again, whatever the ring.
+// Rings, their chunks and fused products are recognised, whatever the ring.
 Test(calibrate, rings) {
     check_order("ring:proto=ll", 4);
     check_order("ring:proto=ll", 3);
@@ -138,7 +138,7 @@ Test(calibrate, rings) {
     check_order("ring:proto=ll,rings=0-4-3-2-1", 5);
 }
 
-// A tree is found again: the same for all elements.
+// A tree is recognised: the same for all elements.
 Test(calibrate, trees) {
     check_order("tree:proto=ll", 4);
     check_order("tree:proto=simple", 3);
@@ -160,7 +160,7 @@ Test(calibrate, numbers_of_ranks) {
     }
 }
 
-// Rank order is found again, with products that are rounded before they are added.
+// Rank order is recognised, with products that are rounded before they are added.
 Test(calibrate, rank_order) {
     check_order("rank", 4);
     check_order("rank", 7);
@@ -181,7 +181,7 @@ Test(calibrate, accumulator) {
     close_job(&j);
 }
 
-// The same machine has the same text, and so has one with more ranks than are read back here.
+// The same machine has the same text, also with more ranks than can be read back here.
 Test(calibrate, says_what_it_said) {
     static const struct {
         const char *order;
@@ -206,8 +206,8 @@ Test(calibrate, says_what_it_said) {
                    "What is written of a machine is not what it was.", names, texts, MACHINES);
 }
 
-// Trees from sizes of the smallest subtrees with two ranks: where two sums meet, one is a child
-// more of the other's head; where sizes fit no tree, that is reported.
+// Trees from sizes of the smallest subtrees with two ranks: if two sums meet, one is a child of the
+// other's head. Sizes that fit no tree are reported.
 Test(calibrate, trees_of_sizes) {
     static const int meets[16] = {1, 2, 4, 4, 2, 1, 4, 4, 4, 4, 1, 2, 4, 4, 2, 1};
     static const int three[9] = {1, 3, 3, 3, 1, 2, 3, 2, 1}, never[4] = {1, 1, 1, 1};
@@ -231,7 +231,7 @@ static int run_in_turns(ls_backend *backend, ls_call *calls, int count) {
     return fixed->run(backend, calls, count);
 }
 
-// What no sum of the ranks' terms can be.
+// Values that no sum of the ranks' terms has.
 static int run_astray(ls_backend *backend, ls_call *calls, int count) {
     int status = fixed->run(backend, calls, count);
     const double half = 0.5;
@@ -264,7 +264,7 @@ static void expect_told(int (*run)(ls_backend *backend, ls_call *calls, int coun
     close_job(&j);
 }
 
-// Where the answers fit no order, that is reported.
+// Answers that fit no order are reported.
 Test(calibrate, orders_that_are_none_are_told) {
     expect_told(run_in_turns, "the probes' answers fit no tree of 5 ranks");
     expect_told(run_astray, "the backend adds in no fixed order of the ranks' terms");

@@ -1,4 +1,4 @@
-// Every collective against its plain reference and against values worked by hand.
+// Every collective against its plain reference and against hand-computed values.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void run_case(fixture *f, const ls_comm *comm, const coll_case *c) {
 }
 
 static void run_forms(fixture *f, const ls_comm *comm, coll_case c) {
-    // The last passes several of the ranges in which reductions go.
+    // The last one exceeds several of the ranges into which reductions are split.
     size_t counts[] = {0, 1, 5, comm->size == 3 ? 4099 : 67};
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
         for (int form = 0; form < 4; form++) {
@@ -66,7 +66,7 @@ Test(collectives, match_their_references) {
     }
 }
 
-// A communicator over some ranks in an order of its own moves data between those members alone.
+// A communicator over some ranks in its own order moves data only between those members.
 Test(collectives, work_on_sub_groups) {
     fixture f = open_world(7);
     ls_comm *some = NULL;
@@ -118,8 +118,8 @@ Test(collectives, all_reduce_by_hand) {
     close_world(&f);
 }
 
-// Members may take one result in one buffer where all of them say so. What differs from member to
-// member, or is not said to be shared, is an overlap.
+// Members may share one result buffer if all of them declare it. A differing or undeclared shared
+// buffer is an overlap.
 Test(collectives, results_may_be_shared) {
     fixture f = open_world(3);
     float in[3] = {1, 20, 300}, out[6];
@@ -236,7 +236,7 @@ static ls_call message(ls_kind kind, const fixture *f, int rank, int peer, size_
                      LS_HERE};
 }
 
-// Sends meet receives by pair and order, in a group with a collective, and to oneself.
+// Sends match receives by pair and order, in a group with a collective, and from a rank to itself.
 Test(collectives, p2p_meets_in_order) {
     fixture f = open_world(3);
     int32_t a = 1, b = 2, c = 3, ra = 0, rb = 0, rc = 0;
@@ -273,7 +273,7 @@ static void expect_finding(fixture *f, ls_call *calls, int count, int status, ls
               "%s", ls_error_last()->text);
 }
 
-// Each disagreement is found under its name, blames the odd rank, and moves no data.
+// Each disagreement is found under its name, names the odd rank, and moves no data.
 Test(collectives, disagreements_are_named) {
     fixture f = open_world(4);
     float in[4][8], out[4][8];
@@ -317,8 +317,7 @@ Test(collectives, disagreements_are_named) {
     close_world(&f);
 }
 
-// What most members say is right, the one that is first; where no value has most, what the first
-// says.
+// The majority's value is right, the first such value on a tie; without a majority the first value.
 Test(collectives, the_odd_member_is_blamed) {
     const struct {
         size_t counts[5];
@@ -346,7 +345,7 @@ Test(collectives, the_odd_member_is_blamed) {
     }
 }
 
-// Sends and receives that do not pair are named: missing, wrong size, wrong type, wrong order.
+// Unmatched sends and receives are named: missing, wrong size, wrong type, wrong order.
 Test(collectives, p2p_disagreements_are_named) {
     fixture f = open_world(2);
     int32_t data[4] = {0}, got[4] = {0};
@@ -365,7 +364,7 @@ Test(collectives, p2p_disagreements_are_named) {
     close_world(&f);
 }
 
-// Calls that make no sense by themselves: bad root, op on a float, counts that overflow.
+// Calls that are invalid by themselves: bad root, op on a float, counts that overflow.
 Test(collectives, single_calls_are_checked) {
     fixture f = open_world(2);
     float data[4];
@@ -397,7 +396,7 @@ Test(collectives, single_calls_are_checked) {
     close_world(&f);
 }
 
-// The text of a call has everything that finds it again.
+// The text of a call identifies it completely.
 Test(collectives, calls_have_a_text) {
     fixture f = open_world(4);
     ls_call call = {.kind = LS_ALL_REDUCE,
@@ -411,7 +410,8 @@ Test(collectives, calls_have_a_text) {
     char text[128];
     ls_call_format(text, sizeof text, &call);
     cr_expect_str_eq(text, "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)");
-    call.purpose = "gradients (rank 0)";  // a program's words may look like ours: reported whole
+    call.purpose = "gradients (rank 0)";  // a program's words may look like lockstep's: reported in
+                                          // full
     ls_call_describe(text, sizeof text, &call);
     cr_expect_str_eq(text, "all_reduce sum of 1024 f32 for gradients (rank 0) on world");
     ls_kind kind;
@@ -433,12 +433,12 @@ Test(collectives, bytes_and_bus_factors) {
     close_world(&f);
 }
 
-// Communicators refuse ranks that are outside the world or named twice.
+// Communicators refuse ranks that are outside of the world or named twice.
 Test(collectives, communicators_are_checked) {
     fixture f = open_world(4);
     ls_comm *comm = NULL;
     cr_expect(ls_comm_create(&comm, f.backend, (int[]){0, 4}, 2, "x") == LS_ERR_INVALID);
-    // Wherever the two stand: the first two, the last two, the lowest and the highest rank.
+    // Wherever the duplicates are: the first two, the last two, the lowest and the highest rank.
     cr_expect(ls_comm_create(&comm, f.backend, (int[]){0, 0}, 2, "x") == LS_ERR_INVALID);
     cr_expect(ls_comm_create(&comm, f.backend, (int[]){1, 1, 2}, 3, "x") == LS_ERR_INVALID);
     cr_expect(ls_comm_create(&comm, f.backend, (int[]){0, 3, 3}, 3, "x") == LS_ERR_INVALID);

@@ -1,5 +1,5 @@
-// Layouts that one mesh dimension after the other cannot reach: strided shards, mesh dimensions
-// that cut in turns, listed blocks; where their elements lie, and moving between them.
+// Layouts that no sequence of single mesh dimensions gives: strided shards, mesh dimensions that
+// cut in turns, listed blocks. Tests the places of their elements, and moves between them.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ TestSuite(exchange, .init = fill_values);
 typedef struct fixture {
     ls_world *world;
     ls_backend *backend;
-    int calls;  // that communicated
+    int calls;  // number of collectives
 } fixture;
 
 static void count_call(void *arg, const ls_call *call) {
@@ -41,7 +41,8 @@ static void close_mesh(fixture *f) {
     ls_world_free(f->world);
 }
 
-// What each rank holds of 0, 1, ... n - 1 under `text`, as "[0, 1, 5] [2] ...", through all shards.
+// The elements of 0, 1, ... n - 1 on each rank under `text`, as "[0, 1, 5] [2] ...", for all
+// shards.
 static void holdings(char *out, size_t out_bytes, ls_mesh mesh, int64_t n, const char *text) {
     fixture f;
     float counted[64];
@@ -94,8 +95,8 @@ Test(exchange, strided_shards_as_torch_cuts_them) {
     }
 }
 
-// FSDP over tensor parallelism: the second mesh dimension cuts first. Strided shards and turns say
-// the same, and leave every rank one block.
+// FSDP over tensor parallelism: the second mesh dimension cuts first. Strided shards and turns are
+// equivalent, and leave every rank one block.
 Test(exchange, turns) {
     char held[256];
     holdings(held, sizeof held, LS_MESH(2, 2), 8, "_S(0, 2), S(0)");
@@ -108,7 +109,8 @@ Test(exchange, turns) {
     cr_expect_str_eq(held, "[0 1] [4 5] [8] [2 3] [6 7] [9]");
 }
 
-// Every layout to every other gives what distributing to it at once gives, and the whole is whole.
+// From every layout to every other: equal to distributing to it directly, and the whole is
+// unchanged.
 Test(exchange, every_pair_of_layouts) {
     static const char *const layouts[] = {
         "S(0), S(0)",         "S(0)[1], S(0)[0]",    "_S(0, 3), S(0)", "S(1), _S(0, 2)",
@@ -153,8 +155,8 @@ Test(exchange, every_pair_of_layouts) {
     close_mesh(&f);
 }
 
-// Listed blocks, several on one rank and none on another, go to a placement and to the whole; what
-// leaves elements out goes nowhere, and says which rank would miss them.
+// Listed blocks, several on one rank and none on another, are redistributed to a placement and to
+// the whole. A layout without some elements is refused, and names the rank that would lack them.
 Test(exchange, listed_blocks) {
     const ls_shape shape = LS_SHAPE(ROWS, COLUMNS);
     const int ranks[4] = {2, 0, 2, 3};
@@ -202,7 +204,7 @@ Test(exchange, listed_blocks) {
     close_mesh(&f);
 }
 
-// What all ranks already have is cut without a call; what moves, moves in one call of each rank.
+// Data that all ranks have is cut without a call; other data moves in one call of each rank.
 Test(exchange, calls) {
     const ls_shape shape = LS_SHAPE(ROWS, COLUMNS);
     fixture f;

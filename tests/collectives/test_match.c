@@ -1,4 +1,4 @@
-// Which calls meet, and what is said of those that do not.
+// Which calls match, and the report of those that do not.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "collectives/check.h"
 #include "tests/collectives/world.h"
 
-// The ranks that made no such call are listed: eight of them, and that there are more. At fault are
-// the few, and of two halves the one without a call.
+// The report lists ranks that made no such call: eight of them, and that there are more. The
+// minority is at fault, and of two halves the one without a call.
 Test(match, missing_ranks_are_listed) {
     fixture f = open_world(11);
     ls_call calls[10];
@@ -37,8 +37,8 @@ Test(match, missing_ranks_are_listed) {
     close_world(&f);
 }
 
-// A call is one of a member, on an open communicator of the backend that runs it, before it meets
-// any other or gets a number.
+// Before it matches or gets a number, a call is checked: it is by a member, on an open communicator
+// of its backend.
 Test(match, calls_that_are_none_are_refused) {
     fixture f = open_world(3), other = open_world(2);
     ls_comm *two = NULL;
@@ -64,8 +64,8 @@ Test(match, calls_that_are_none_are_refused) {
     close_world(&f);
 }
 
-// Calls of a recording, without buffers, meet by their kinds alone: those that differ do not, but
-// for a send and its receive.
+// Calls of a recording, without buffers, match by kind only: different kinds do not, except a send
+// and its receive.
 Test(match, recorded_kinds_that_differ) {
     fixture f = open_world(2);
     ls_call calls[2];
@@ -91,8 +91,8 @@ Test(match, recorded_kinds_that_differ) {
     close_world(&f);
 }
 
-// What touches no byte overlaps with nothing; behind a call that says more than its buffers have,
-// the others are still looked at.
+// Empty buffers overlap nothing. After a call whose count exceeds its buffers, the other calls are
+// still checked.
 Test(match, overlaps) {
     fixture f = open_world(2);
     float in[2] = {1, 2}, out[4] = {0};
@@ -109,7 +109,7 @@ Test(match, overlaps) {
     ls_call both[4] = {calls[0], calls[1], calls[0], calls[1]};
     both[0].count = both[1].count = 2;
     both[1].recv = out + 2;
-    both[2].recv = both[3].recv = out + 1;  // inside of what the first writes
+    both[2].recv = both[3].recv = out + 1;  // inside of the first one's output
     cr_expect_eq(ls_backend_run(f.backend, both, 4), LS_OK, "%s", ls_error_last()->text);
     cr_expect(out[1] == 2 && out[3] == 2);
     both[2].count = both[3].count = 1;
@@ -120,12 +120,12 @@ Test(match, overlaps) {
     close_world(&f);
 }
 
-// Equal calls for different things: at fault are those that do not say what most say, of those that
-// say anything, and the first of them is named. Who says nothing agrees with everybody.
+// Equal calls with different purposes: of the calls with a purpose, those without the majority's
+// are at fault, and the first of them is named. A call without a purpose agrees with all.
 Test(collectives, purposes_are_compared) {
     static const struct {
         const char *purposes[5];
-        int wrong, wrongs;  // -1: none is
+        int wrong, wrongs;  // -1: none
     } cases[] = {
         {{"ids", "ids", "ids", "ids", "ids"}, -1, 0},
         {{NULL, "ids", NULL, "", "ids"}, -1, 0},
@@ -139,7 +139,7 @@ Test(collectives, purposes_are_compared) {
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         ls_call calls[5];
         const ls_call *pointers[5];
-        char copies[5][8];  // equal words need not lie in one place
+        char copies[5][8];  // equal purposes may be different pointers
         for (int i = 0; i < 5; i++) {
             const char *purpose = cases[k].purposes[i];
             (void)snprintf(copies[i], sizeof copies[i], "%s", purpose != NULL ? purpose : "");

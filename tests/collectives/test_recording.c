@@ -126,7 +126,7 @@ static int see(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
-// What was recorded comes back in its order, with its calls and facts.
+// A recording is read back in its order, with its calls and facts.
 Test(recording, round_trip) {
     write_recording("made");
     cr_assert(ls_recording_publish(at("made"), at("rec")) == LS_OK, "%s", ls_error_last()->text);
@@ -150,7 +150,7 @@ Test(recording, round_trip) {
     ls_recording_free(recording);
 }
 
-// Publishing replaces an earlier recording whole, and nothing that is not one.
+// Publishing replaces an earlier recording completely, and nothing else.
 Test(recording, publish_replaces_recordings_alone) {
     write_recording("one");
     write_recording("two");
@@ -191,7 +191,7 @@ static int open_and_read(const char *name) {
     return status;
 }
 
-// Each way of breaking a recording's files is an error that names the file.
+// Each damaged file of a recording is an error that names the file.
 Test(recording, broken) {
     static const struct {
         const char *command;
@@ -247,7 +247,7 @@ Test(recording, broken) {
         cr_expect(status != LS_OK && strstr(ls_error_last()->text, cases[i].file) != NULL, "%s: %s",
                   cases[i].command, ls_error_last()->text);
     }
-    // An order may be all in its text; no file is opened for it, be it there or not.
+    // An order may be complete in its text; no file is opened for it, whether or not it exists.
     shell("rm -rf r && cp -r good r && touch r/o.json && sed -i "
           "'s/\"line\"/\"order\": \"measured:r\\/o.json\", \"line\"/' r/rank_00001.calls.json");
     cr_expect(open_and_read("r") == LS_ERR_FORMAT);
@@ -268,8 +268,8 @@ static ls_call_difference compare(ls_text *text, const char *simulated, const ch
     return difference;
 }
 
-// Recorded calls are the simulated ones in kind, type, count, op, factor, communicator, place and
-// number; where they stand in a source and what a backend used for them may differ.
+// Recorded calls equal the simulated ones in kind, type, count, op, factor, communicator, place and
+// number; their source lines and their algorithms may differ.
 Test(recording, calls_are_compared) {
     static const struct {
         const char *change;
@@ -327,7 +327,7 @@ static int test(ls_backend *backend, void *pending, bool *done) {
     return LS_OK;
 }
 
-// A call that was started is recorded once, when it is done.
+// A started call is recorded once, when it completes.
 Test(recording, calls_that_complete_later_are_recorded) {
     ls_world *world = NULL;
     ls_backend *backend = NULL;

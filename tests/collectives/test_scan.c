@@ -1,4 +1,4 @@
-// scan and exscan, worked by hand: their members, order and operations.
+// scan and exscan against hand-computed values: members, order and operations.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int run_three(fixture *f, ls_call proto, const float *in, float *out) {
     return ls_backend_run(f->backend, calls, 3);
 }
 
-// What members 3, 0, 2 (their order, which is not that of the ranks) get of 8, 2, 16 in `in`.
+// The results of members 3, 0, 2 (in this order, not in rank order) for 8, 2, 16 in `in`.
 static void run_some(fixture *f, ls_comm *some, ls_kind kind, ls_op op, bool in_place,
                      const float *in, const float *expected) {
     static const double factors[] = {0.5, 3, 0.25};
@@ -39,7 +39,7 @@ static void run_some(fixture *f, ls_comm *some, ls_kind kind, ls_op op, bool in_
     cr_assert(ls_backend_run(f->backend, calls, 3) == LS_OK, "%s", ls_error_last()->text);
     cr_expect(memcmp(in_place ? send : out, expected, sizeof out) == 0, "%s %s%s",
               ls_kind_name(kind), ls_op_name(op), in_place ? " in place" : "");
-    // The plain reference has no code in common with the math.
+    // The plain reference shares no code with the math.
     const ls_call *at[3] = {&calls[0], &calls[1], &calls[2]};
     memcpy(send, in, sizeof send);
     cr_assert(ls_collective_of(kind)->reference(at, 3) == LS_OK);
@@ -47,8 +47,8 @@ static void run_some(fixture *f, ls_comm *some, ls_kind kind, ls_op op, bool in_
               ls_kind_name(kind), ls_op_name(op), in_place ? " in place" : "");
 }
 
-// Each member gets what those up to it sent (exscan: those before it, and the first what changes
-// nothing), in the order of the communicator; averages are of as many as there are; a factor is
+// Each member receives the fold of the members up to it in communicator order (exscan: before it;
+// the first gets the neutral value). An average divides by its own number of members; a factor is
 // each member's own.
 Test(collectives, scans_by_hand) {
     fixture f = open_world(4);
@@ -71,8 +71,8 @@ Test(collectives, scans_by_hand) {
     close_world(&f);
 }
 
-// The order of other reductions is not a scan's: it goes from the first member to the last, where
-// 2^24 + 1 + 1 loses both ones and 1 + 1 + 2^24 keeps them. Its bytes go upwards alone.
+// A scan does not use the order of other reductions. It folds from the first member to the last:
+// 2^24 + 1 + 1 loses both ones, 1 + 1 + 2^24 keeps them. Its bytes go upwards only.
 Test(collectives, scan_goes_by_its_members_whatever_the_order) {
     fixture f = open_world(3);
     ls_order *ring = NULL;

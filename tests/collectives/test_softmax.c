@@ -1,6 +1,6 @@
-// Softmax, its logarithm, cross entropy and norms over sharded classes: against plain loops over
-// the whole, with one sample of large logits that would overflow without the largest taken off; and
-// the calls.
+// Softmax, its logarithm, cross entropy and norms over sharded classes, against plain loops over
+// the whole. One sample has large logits, which overflow unless the largest is subtracted. Also
+// counts the calls.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -198,8 +198,8 @@ static void check_norms(ls_backend *backend, const ls_local_tensor *in) {
     ls_local_tensor_free(narrow);
 }
 
-// Classes over three ranks (4, 4, 3) and samples over two, each alone, both, and classes over all
-// six, where the last has none.
+// Classes over three ranks (4, 4, 3) and samples over two, each separately, both, and classes over
+// all six, of which the last has none.
 Test(softmax, sharded_classes) {
     static const struct {
         const char *placed, *targets;

@@ -46,7 +46,7 @@ static void expect_same(const ls_local_tensor *a, const ls_local_tensor *b, cons
     cr_assert(ls_local_tensor_check(a) == LS_OK, "%s: %s", what, ls_error_last()->text);
 }
 
-// from -> to gives what distributing to `to` at once gives, and the full tensor stays the same.
+// from -> to equals distributing to `to` directly, and the full tensor stays the same.
 static void check_pair(fixture *f, const ls_shape *shape, const ls_placements *from,
                        const ls_placements *to) {
     char from_text[128], to_text[128], what[320];
@@ -132,7 +132,7 @@ Test(tensor, redistributes_on_a_cube) {
     close_mesh(&f);
 }
 
-// Explicit shard sizes, to and from chunks and each other.
+// Explicit shard sizes, from and to chunks and each other.
 Test(tensor, redistributes_explicit_sizes) {
     static const int64_t one[] = {1, 3, 1, 3}, two[] = {0, 8, 0, 0};
     fixture f = open_mesh(LS_MESH(4));
@@ -148,7 +148,7 @@ Test(tensor, redistributes_explicit_sizes) {
     close_mesh(&f);
 }
 
-// One rank's tensor reaches all under any placements, from any source.
+// One rank's tensor reaches all ranks under any placements, from any source.
 Test(tensor, scatters_from_one_rank) {
     const ls_placement menu[] = {LS_REPLICATE, LS_SHARD(0), LS_SHARD(1), LS_PARTIAL(LS_SUM)};
     fixture f = open_mesh(LS_MESH(2, 3));
@@ -233,7 +233,7 @@ Test(tensor, collectives_by_hand) {
     close_mesh(&f);
 }
 
-// A partial tensor that is all_reduced is placed as replicate afterwards.
+// A partial tensor is replicated after all_reduce.
 Test(tensor, all_reduce_keeps_the_logical_tensor) {
     fixture f = open_mesh(LS_MESH(2, 2));
     ls_axis *axis = NULL;
@@ -253,7 +253,7 @@ Test(tensor, all_reduce_keeps_the_logical_tensor) {
     close_mesh(&f);
 }
 
-// Impossible requests are errors, and leave nothing behind.
+// Impossible requests are errors and have no effect.
 Test(tensor, refuses_what_cannot_be) {
     fixture f = open_mesh(LS_MESH(2));
     ls_local_tensor *in = NULL, *out = NULL;
@@ -274,7 +274,7 @@ Test(tensor, refuses_what_cannot_be) {
     cr_expect(ls_tensor_full(full, sizeof full, f.backend, in) == LS_ERR_MISMATCH);
     cr_expect(strstr(ls_error_last()->text, "rank 1") != NULL, "%s", ls_error_last()->text);
     ls_local_tensor_free(in);
-    // Shards may differ in the dimension that is joined alone.
+    // Shards may differ only in the dimension that is joined.
     const ls_shape shapes[2] = {LS_SHAPE(2, 2), LS_SHAPE(4, 2)};
     ls_axis *axis = NULL;
     cr_assert(ls_axis_create(&axis, f.backend, 0) == LS_OK);

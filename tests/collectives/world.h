@@ -1,4 +1,4 @@
-// A simulated world of ranks, which collectives of one communicator are tried in.
+// A simulated world of ranks, for testing the collectives of one communicator.
 #ifndef LS_TESTS_COLLECTIVES_WORLD_H
 #define LS_TESTS_COLLECTIVES_WORLD_H
 

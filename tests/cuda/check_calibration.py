@@ -1,6 +1,6 @@
-"""What the probes found on real GPUs agrees with what NCCL's log said there: check_calibration.py
-PROGRAM SOURCE. Recordings made on four and three GPUs, and by eight ranks of one, are compared under the
-measured orders of the same machine; every reduction must be bit exact, as it is under the orders read from the log.
+"""The measured orders of real GPUs agree with NCCL's log there: check_calibration.py PROGRAM SOURCE. Recordings of four and three GPUs, and
+of eight ranks on one, are compared under the measured orders of the same machine. Every reduction must be bit exact, as under the orders
+from the log.
 """
 import json
 import os
@@ -36,7 +36,7 @@ def main():
                     if not stage["name"].startswith("oracle:"):
                         assert stage["class"] == "bit_exact", (order, case["name"], stage)
                         stages += 1
-    # An order that the machine does not use must show, or the comparisons above prove nothing.
+    # Another machine's order must fail, or the comparisons above prove nothing.
     files = [os.path.join(sweep, "all_reduce_four.yaml")]
     classes = {stage["class"] for case in compared(program, source, MACHINE, files, "rank")
                for stage in case["stages"] if not stage["name"].startswith("oracle:")}

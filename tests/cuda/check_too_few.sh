@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: check_too_few.sh LOCKSTEP SOURCE. What `compare --real nccl` says on a machine of three GPUs.
-# In place of lockstep-cuda stands a program that gives what three GPUs once returned, and for four
-# ranks says what lockstep-cuda says there.
+# usage: check_too_few.sh LOCKSTEP SOURCE. Tests `compare --real nccl` on a machine of three GPUs. A
+# program replaces lockstep-cuda: it returns a recorded result of three GPUs, and for four ranks the
+# error of lockstep-cuda there.
 set -eu
 lockstep=$1 source=$2
 recorded=$source/recordings/h200-nccl-2.28.9/torch-s-embedding_bag-max-data-parallel-on-three-ranks

@@ -1,13 +1,13 @@
 #!/bin/sh
-# usage: check_versions.sh LOCKSTEP STUB SCENARIO. Rank processes that load different NCCL libraries:
-# one line that names the ranks and both versions, and exit code 3; and the same version is no reason.
+# usage: check_versions.sh LOCKSTEP STUB SCENARIO. Rank processes that load different NCCL
+# libraries: one line names the ranks and both versions, with exit code 3. Equal versions run.
 set -eu
 lockstep=$1 scenario=$3
 export LOCKSTEP_NCCL_LIBRARY=$2
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
-# expect ODD LINE: the rank with another version, and what must be said of it.
+# expect ODD LINE: the rank with another version, and the expected line.
 expect() {
     got=0
     STUB_NCCL_ODD_RANK=$1 "$lockstep" compare "$scenario" --real nccl --processes >"$out" 2>&1 || got=$?

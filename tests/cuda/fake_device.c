@@ -1,4 +1,4 @@
-// The fake device: see fake_device.h. Wrong pointers end the program with what was wrong.
+// The fake device: see fake_device.h. A wrong pointer ends the program with a message.
 #define _GNU_SOURCE
 #include "tests/cuda/fake_device.h"
 
@@ -15,7 +15,7 @@
 #define FREED      0xA5
 
 static char *pool;   // [POOL_BYTES], without access between calls
-static size_t top;   // bytes handed out so far; back to 0 when nothing lives
+static size_t top;   // bytes allocated so far; 0 when no array exists
 static size_t live;  // arrays
 static size_t used;  // calls
 static long fail_at = -1;
@@ -58,7 +58,7 @@ static bool owns(ls_device *device, const void *pointer) {
     return at != NULL && pool != NULL && at >= pool && at < pool + POOL_BYTES;
 }
 
-// Shared memory is the host's, in a list.
+// Shared memory is host memory, in a list.
 static struct shared {
     struct shared *next;
     char *data;
@@ -106,7 +106,7 @@ static int fake_alloc(ls_device *device, void **out, size_t bytes) {
             mmap(NULL, POOL_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         LS_ASSERT(pool != MAP_FAILED);
     }
-    // Elements' alignment and no more: neighbours are 8 bytes apart from a page's grid.
+    // Aligned for elements only: neighbours are 8 bytes off the page grid.
     size_t start = (top + 7) / 8 * 8 + 8;
     LS_ASSERT(start + bytes <= POOL_BYTES);
     top = start + bytes;

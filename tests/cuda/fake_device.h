@@ -1,12 +1,12 @@
-// A device whose memory the host cannot touch: the host's kernels on pages that are closed but
-// while one of them runs. What would crash or silently pass on a GPU crashes here: host code that
-// reads a device's pointer, a kernel that is given the host's.
+// A device whose memory the host cannot access: the host's kernels run on pages that are protected
+// except during a kernel. Errors that crash or pass silently on a GPU crash here: host code that
+// reads a device pointer, a kernel that gets a host pointer.
 #ifndef LS_TESTS_CUDA_FAKE_DEVICE_H
 #define LS_TESTS_CUDA_FAKE_DEVICE_H
 
 #include "kernels/device.h"
 
-// A handle of memory that another process gives out: a file that it has open.
+// A handle of another process's memory: an open file.
 typedef struct fake_handle {
     int32_t pid, file;
     uint64_t bytes;  // a multiple of a page
@@ -19,7 +19,7 @@ ls_device *fake_device(void);
 void fake_device_fail_after(long count);
 // Arrays that were not freed yet.
 size_t fake_device_live(void);
-// Times that a kernel or copy ran, so that a run that never used the device is seen.
+// Number of kernels and copies so far, to detect a run that never used the device.
 size_t fake_device_used(void);
 
 #endif

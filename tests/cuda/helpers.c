@@ -39,7 +39,7 @@ void *host(size_t bytes) {
     return memory;
 }
 
-// A copy of in [bytes] on the GPU; NULL: filled with 0xA5, which shows what is left unwritten.
+// A copy of in [bytes] on the GPU; NULL: filled with 0xA5, which reveals unwritten bytes.
 void *device(const void *in, size_t bytes) {
     void *memory = NULL;
     need(cudaMalloc(&memory, bytes + 1) == cudaSuccess, "cudaMalloc");
@@ -101,7 +101,7 @@ void random_bits(void *out, ls_dtype dtype, size_t count) {
     }
 }
 
-// Numbers of a size, so that sums round but stay finite.
+// Numbers of similar size, so that sums round but stay finite.
 void random_numbers(void *out, ls_dtype dtype, size_t count) {
     for (size_t i = 0; i < count; i++) {
         double number = ((double)(random_u64() >> 11) * 0x1p-53 - 0.5) * 8;

@@ -1,5 +1,5 @@
-// A library that looks like NCCL and has a version: 2.28.9, but on the rank that STUB_NCCL_ODD_RANK
-// names 2.29.7. Nothing else works.
+// A library with NCCL's interface and a version: 2.28.9, or 2.29.7 on the rank in
+// STUB_NCCL_ODD_RANK. All other functions fail.
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ STUB const char *ncclGetLastError(ncclComm_t comm) {
     return "";
 }
 
-// The others, by their names alone: a caller gets an error, whatever it passes.
+// The other functions, only by name: every call returns an error.
 #define REFUSE(name)                                                                               \
     STUB ncclResult_t stub_##name(void) __asm__(#name);                                            \
     ncclResult_t stub_##name(void) {                                                               \

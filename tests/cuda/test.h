@@ -1,4 +1,4 @@
-// What the tests of the CUDA kernels share: memory on both sides, inputs, and comparing bits.
+// Shared by the tests of the CUDA kernels: memory on both sides, inputs, and comparison of bits.
 #ifndef LS_TESTS_CUDA_TEST_H
 #define LS_TESTS_CUDA_TEST_H
 
@@ -19,7 +19,7 @@ size_t below(size_t limit);                  // a random number
 void need(bool good, const char *what);      // ends the program where CUDA fails
 void need_ok(int status, const char *what);  //
 void *host(size_t bytes);                    // zeroed
-// A copy of in [bytes] on the GPU; NULL: filled with 0xA5, which shows what is left unwritten.
+// A copy of in [bytes] on the GPU; NULL: filled with 0xA5, which reveals unwritten bytes.
 void *device(const void *in, size_t bytes);
 void *back(const void *from, size_t bytes);
 // Same bits, or both NaN.
@@ -28,7 +28,7 @@ void expect_same(const char *what, const void *expected, const void *device_actu
 void expect(bool good, const char *what);
 // Any bits: also NaN, infinities, subnormals and both zeros.
 void random_bits(void *out, ls_dtype dtype, size_t count);
-// Numbers of a size, so that sums round but stay finite.
+// Numbers of similar size, so that sums round but stay finite.
 void random_numbers(void *out, ls_dtype dtype, size_t count);
 
 // test_embedding_cuda.c

@@ -19,7 +19,7 @@
 #include "tests/cuda/fake_device.h"
 #endif
 
-// The fake is slow: every access to its memory opens and closes it.
+// The fake device is slow: every access to its memory unprotects and protects it.
 static const char *const orders[] = {
     "rank",
     "ring:proto=ll128,channels=2",
@@ -34,12 +34,12 @@ static const char *const orders[] = {
 static int failures;
 static size_t arrays, elements;
 
-// What one run ended with.
+// The end of one run.
 typedef struct outcome {
     int status;
     char error[LS_ERROR_TEXT_MAX];
     ls_stages *stages;
-    ls_stages *expected;  // what the plain references give, of programs
+    ls_stages *expected;  // of programs: the plain references
 } outcome;
 
 static int execute_on(ls_device *device, const ls_scenario *scenario, const char *order_text,
@@ -175,7 +175,7 @@ static bool names_rank_and_bytes(const char *error) {
 }
 
 #ifndef LOCKSTEP_TEST_CUDA
-// Every allocation in turn is the one that fails: one line that says whose it was, and no leak.
+// Each allocation fails in turn: one line names its owner, and nothing leaks.
 static void starve(ls_device *device, const ls_scenario *scenario) {
     int status = LS_ERR_MEMORY;
     long tries = 0;
@@ -199,7 +199,7 @@ static void starve(ls_device *device, const ls_scenario *scenario) {
     printf("ok   %s: %ld allocations failed in turn\n", scenario->file, tries - 1);
 }
 #else
-// The GPU's memory is taken away, all of it.
+// Takes all memory of the GPU.
 static void starve(ls_device *device, const ls_scenario *scenario) {
     enum { BLOCKS = 64 };
     void *blocks[BLOCKS] = {0};
@@ -225,7 +225,7 @@ static void starve(ls_device *device, const ls_scenario *scenario) {
     for (int i = 0; i < BLOCKS; i++) {
         (void)cudaFree(blocks[i]);
     }
-    compare(device, scenario, "rank");  // and afterwards all is well again
+    compare(device, scenario, "rank");  // and afterwards runs succeed again
 }
 #endif
 

@@ -188,7 +188,7 @@ void test_resolve(void) {
     free(expected);
 }
 
-// Offsets are prefix sums; a negative length and an overflow are refused where they stand.
+// Offsets are prefix sums; a negative length and an overflow are refused at their position.
 void test_offsets(void) {
     enum { COUNT = 100003 };
     int64_t *lengths = host(COUNT * 8), *expected = host((COUNT + 1) * 8);

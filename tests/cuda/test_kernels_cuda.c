@@ -108,7 +108,7 @@ static void test_reduce(void) {
     }
 }
 
-// One NaN or infinity anywhere is seen, the largest finite number is none, whatever its sign.
+// One NaN or infinity is detected at any position; the largest finite number of either sign is not.
 static void test_any_special(void) {
     enum { COUNT = 70001 };
     for (int d = 0; d < LS_DTYPE_COUNT; d++) {
@@ -139,7 +139,7 @@ static void test_any_special(void) {
     }
 }
 
-// One byte that differs is seen wherever it is, also of memory that is at odd addresses.
+// One differing byte is detected at any position, also in unaligned memory.
 static void test_equal(void) {
     enum { BYTES = 100003 };
     char *data = host(BYTES);

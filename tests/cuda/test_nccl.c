@@ -1,6 +1,6 @@
-// The NCCL backend at its limits: calls that do not match and hang, more ranks than GPUs, and what
-// one run keeps for the next. Where a deadline itself is tested, the checks before each call are
-// off. Exit 77: too few GPUs.
+// The NCCL backend at its limits: mismatched calls and hangs, more ranks than GPUs, and state that
+// one run keeps for the next. If a deadline is tested, the checks before each call are off. Exit
+// 77: too few GPUs.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static void close_job(job *j) {
     }
 }
 
-// A sum comes out right, in place, on all ranks.
+// A sum is correct, in place, on all ranks.
 static void test_sum(int ranks) {
     job j;
     if (!open_job(&j, ranks, false)) {
@@ -92,8 +92,8 @@ static void test_sum(int ranks) {
     close_job(&j);
 }
 
-// What one run keeps serves the next, which knows what NCCL used as the first did; members in
-// another order are another communicator.
+// The next run reuses communicators, and gets the same log facts of NCCL as the first; members in
+// another order form another communicator.
 static void test_kept(int ranks) {
     ls_nccl_kept kept = {0};
     const ls_nccl_options nccl = {.deadline_seconds = DEADLINE, .kept = &kept};
@@ -128,7 +128,7 @@ static void test_kept(int ranks) {
     expect(kept.first == NULL, "and nothing after");
 }
 
-// A rank that never calls: the others end within the deadline and the rank is named.
+// A rank that never calls: the others end within the deadline, and the rank is named.
 static void test_missing(int ranks) {
     job j;
     if (!open_job(&j, ranks, true)) {
@@ -149,7 +149,7 @@ static void test_missing(int ranks) {
     close_job(&j);
 }
 
-// A wrong count: it ends, and the rank is named.
+// A wrong count: the run ends, and the rank is named.
 static void test_count(int ranks) {
     job j;
     if (!open_job(&j, ranks, true)) {

@@ -1,4 +1,4 @@
-// What is read from NCCL's log: rings and trees, and the choice for a call. Needs no GPU.
+// Parsing of NCCL's log: rings and trees, and the choice for a call. Needs no GPU.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ Test(nccl_log, rings_and_trees) {
                     ",channels=2,rings=0-1-2-3/0-2-1-3", NULL);
 }
 
-// A process that does not hold member 0 sees trees alone, and may see a node with two children.
+// A process without member 0 has only trees, and may have a node with two children.
 Test(nccl_log, trees_alone) {
     expect_topology(3,
                     INFO "Trees [0] 0/2/-1->1->-1\n" INFO "Trees [0] -1/-1/-1->0->1\n" INFO
@@ -43,14 +43,15 @@ Test(nccl_log, trees_alone) {
                     NULL, ",channels=1,trees=1(0+2)");
 }
 
-// Trees of many channels, whose lines NCCL cuts: what repeats in more than half of them goes on.
+// Trees of many channels, whose lines NCCL truncates: a pattern in more than half of them is
+// continued.
 Test(nccl_log, cut_trees) {
     const char *rings =
         INFO "Channel 00/05 : 0 1\n" INFO "Channel 01/05 : 0 1\n" INFO "Channel 02/05 : 0 1\n" INFO
              "Channel 03/05 : 0 1\n" INFO "Channel 04/05 : 0 1\n";
     const char *of_0[] = {"1/-1/-1->0->-1", "-1/-1/-1->0->1"},
                *of_1[] = {"-1/-1/-1->1->0", "0/-1/-1->1->-1"};
-    // Which of these each channel that is reported has, and what follows.
+    // The tree or ring of each reported channel, and the expected result.
     const struct {
         const char *told, *trees;
     } cases[] = {{"000", ",channels=5,trees=0(1)"},
@@ -74,7 +75,7 @@ Test(nccl_log, cut_trees) {
     }
 }
 
-// A log that was cut, or is no log, tells nothing, and never wrong things.
+// A truncated log, or another file, gives no result and never a wrong one.
 Test(nccl_log, cut_and_hostile) {
     expect_topology(2, "", NULL, NULL);
     expect_topology(2, "Channel 00/01 : 0 1\n", NULL, NULL);  // not NCCL's
@@ -83,7 +84,7 @@ Test(nccl_log, cut_and_hostile) {
     expect_topology(2, INFO "Channel 05/01 : 0 1\n", NULL, NULL);
     expect_topology(2, INFO "Channel 00/99999999 : 0 1\n", NULL, NULL);
     expect_topology(2, INFO "Channel -1/1 : 0 1\n", NULL, NULL);
-    // One member's tree is missing; one that goes in a circle; children that do not exist.
+    // One member's tree is missing; one is a cycle; some children do not exist.
     expect_topology(2, INFO "Trees [0] 1/-1/-1->0->-1\n", NULL, NULL);
     expect_topology(2, INFO "Trees [0] 1/-1/-1->0->-1\n" INFO "Trees [0] 0/-1/-1->1->0\n", NULL,
                     NULL);
@@ -100,7 +101,7 @@ static void expect_choice(const char *log, ls_kind kind, const char *algorithm,
     cr_assert_eq(choice.channels, channels);
 }
 
-// The choice for a call is that of its kind, and the last that was made.
+// The choice for a call is the last one of its kind.
 Test(nccl_log, choices) {
     const char *log =
         INFO "AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..3}\n" INFO

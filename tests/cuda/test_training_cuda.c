@@ -86,8 +86,8 @@ static void row_gradients_case(ls_dtype dtype, const int64_t *ids, size_t count,
     free(expected);
 }
 
-// A table's update in one pass has the bits of the CPU's three. Each case goes twice: what the
-// first call leaves in the lists must be fit for the second.
+// A table's update in one pass has the bits of the CPU's three. Each case runs twice: the second
+// call must work with the lists that the first leaves.
 typedef struct {
     size_t dim, count, touched;  // touched: rows of the table, at most
     ls_optimizer optimizer;
@@ -163,8 +163,8 @@ static void update_listed_case(const listed_case *c) {
 }
 
 // One column more than a lane's, a warp's; counts around a warp's rows, a run, a block's ids, and
-// the most. A third of the ids is one row; rows of one to 16 occurrences, and of several runs; rows
-// of nearly a whole run, which beside few columns are most of what a warp keeps.
+// the maximum. A third of the ids is one row; rows have one to 16 occurrences, or several runs, or
+// nearly a whole run, which with few columns fills most of a warp's memory.
 static void test_update_listed(void) {
     static const size_t dims[] = {4, 128, 132, 256, 512};
     static const size_t counts[] = {1, 8, 65, 200, 3000, 81920, 131072};
@@ -344,7 +344,7 @@ static void test_updates(void) {
 void test_training(void) {
     static const size_t counts[] = {0, 1, 31, IDS};
     static const double norms[] = {1, 2, (double)INFINITY};
-    // Of many, row 7 has more runs than a block of threads takes at once.
+    // Row 7 has more runs than a block of threads takes at once.
     enum { MANY = 4 * 32 * LS_GRADIENT_RUN };
     int64_t *ids = random_ids(IDS, ROWS), *many = random_ids(MANY, ROWS);
     for (size_t c = 0; c < 4; c++) {

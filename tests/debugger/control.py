@@ -1,7 +1,6 @@
-"""Sessions that a file of commands cannot show: control.py LOCKSTEP.
+"""Sessions that a file of commands cannot express: control.py LOCKSTEP.
 
-The interrupt key stops ranks that loop, time does not pass for a stopped run, and nothing is left of a session whose debugger
-is killed or whose ranks are.
+The interrupt key stops ranks that loop; deadlines do not expire while a run is stopped; a killed debugger or killed ranks leave no process.
 """
 import os
 import pty
@@ -40,7 +39,7 @@ after = 1
 
 
 class Terminal:
-    """A session on a terminal of its own."""
+    """A session on a separate terminal."""
 
     def __init__(self, command, folder):
         self.pid, self.file = pty.fork()
@@ -51,7 +50,7 @@ class Terminal:
         self.text = ""
 
     def until(self, wanted, seconds=120):
-        """The text up to the one that fits."""
+        """The text up to a match."""
         end = time.monotonic() + seconds
         while not (found := re.search(wanted, self.text)):
             if time.monotonic() > end:
@@ -144,7 +143,7 @@ def threads(lockstep, folder, script):
 
 
 def damaged(lockstep, folder):
-    """Files of a post-mortem come from elsewhere: exit code 2 and a sentence, whatever is in them."""
+    """Files of a post-mortem may be hostile: exit code 2 and a message, whatever they contain."""
     kept = os.path.join(folder, "kept")
     os.mkdir(kept)
     good = '{"format": 1, "ranks": 1, "finding": null, "raised": {}}'

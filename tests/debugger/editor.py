@@ -163,7 +163,7 @@ def over_pipes(lockstep, session, script):
 
 
 def over_port(lockstep, script):
-    """A port, the stop at the first line, a pause, and an editor that goes away: nothing is left."""
+    """A port, the stop at the first line, a pause, and an editor that disconnects: no process remains."""
     process = subprocess.Popen([lockstep, "dap", "--port", "0"], stderr=subprocess.PIPE, text=True)
     port = int(re.search(r"port (\d+)", process.stderr.readline())[1])
     with socket.create_connection(("127.0.0.1", port)) as connection:

@@ -21,7 +21,7 @@ SEPARATE = "\x1e"
 
 
 def parse(path):
-    """Sessions: [line number, command, [[line number, typed, expected lines]], commands before it in its folder]."""
+    """Sessions: [line number, command, [[line number, typed, expected lines]], earlier commands in its folder]."""
     with open(path, encoding="utf-8") as stream:
         lines = stream.read().split("\n")
     markdown, inside, sessions, reading, before = path.endswith(".md"), not path.endswith(".md"), [], False, []

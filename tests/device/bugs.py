@@ -1,6 +1,6 @@
-"""Kernels with a known bug, each named at its line under many schedules, and their corrected
-versions, silent under as many: bugs.py BUILD FOLDER SCHEDULES. A line with `// bug: ID` is where
-the finding is, or the other side of a race that has it. All are compiled as one program."""
+"""Kernels with a known bug, each found at its line under many schedules, and their corrected versions, silent under as many: bugs.py BUILD
+FOLDER SCHEDULES. A line with `// bug: ID` is the finding's place, or the other side of its race. All are compiled as one program.
+"""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ def findings(build, words, program, version):
 
 
 def whole(sources, names):
-    """The source of one program with both versions of all."""
+    """The source of one program with both versions of all kernels."""
     lines = ["#include <string.h>"]
     if os.path.basename(sources) == "nvshmem":
         lines += ["#include <nvshmemx.h>", "#include <stdio.h>", "#include <stdlib.h>"]

@@ -1,6 +1,7 @@
-"""NVIDIA's examples of NCCL's device API, of a checkout of its repository: examples.py BUILD.
-Each runs on 2 to 8 ranks, prints the result that its text states, and nothing is found. The
-variable LOCKSTEP_NCCL_SOURCE names a checkout or a git directory; without it the test is skipped."""
+"""NVIDIA's examples of NCCL's device API from a checkout of its repository: examples.py BUILD. Each runs on 2 to 8 ranks and prints the
+result that its text states, without a finding. The variable LOCKSTEP_NCCL_SOURCE names a checkout or a git directory; without it the test
+is skipped.
+"""
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import tempfile
 
 EXAMPLES = "docs/examples/06_device_api"
 COMMON = "docs/examples/common"
-# The result of each, and whether its hosts are apart.
+# The expected result of each, and whether it uses several hosts.
 RUNS = [("01_allreduce_lsa", "Result verification: PASSED", [2, 4, 8], False),
         ("02_alltoall_gin", "AlltoAll result: PASSED", [2, 3, 8], False),
         ("03_alltoall_hybrid", "AlltoAll result: PASSED", [2, 4], True)]

@@ -1,5 +1,6 @@
-"""Kernels in gdb: blocks by rank with where their threads wait, and a thread's frames: kernels.py BUILD SOURCE. Exit code 77: no
-gdb that can run a program."""
+"""Kernels in gdb: blocks by rank with the places where their threads wait, and a thread's frames: kernels.py BUILD SOURCE. Exit code 77: no
+gdb that can run a program.
+"""
 import os
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Dumps as PyTorch's flight recorder writes them, and what lockstep says of a folder of them."""
+"""Writes dumps in the format of PyTorch's flight recorder, and returns lockstep's report on a folder of them."""
 import json
 import os
 import pickle
@@ -22,7 +22,7 @@ def entry(name, sent, received=None, group=WORLD, state="completed", line=10, dt
 
 
 def numbered(entries):
-    """Gives each call the number that torch gives it: of its group, collectives and messages apart."""
+    """Numbers the calls as torch does: for each group, collectives and messages separately."""
     counts = {}
     for at, one in enumerate(entries):
         key = (one["process_group"], one["is_p2p"])
@@ -42,7 +42,7 @@ def dump(entries, groups=(WORLD,), first=0, **more):
 
 
 class Said:
-    """What a command says of dumps: [{rank: dump}], or the bytes of files by name."""
+    """The output of a command on dumps: [{rank: dump}], or the bytes of files by name."""
 
     def __init__(self, lockstep, dumps, command="diagnose", options=()):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
-"""Dumps of `lockstep exec --flight-recorder`: exec.py LOCKSTEP PROGRAM STAND_IN CC INCLUDE LIBRARY. diagnose and the extracted
-scenario have the finding that exec had; the extracted C program, too."""
+"""Dumps of `lockstep exec --flight-recorder`: exec.py LOCKSTEP PROGRAM STAND_IN CC INCLUDE LIBRARY. diagnose, the extracted scenario and
+the extracted C program have the same finding as exec.
+"""
 import json
 import os
 import re

@@ -1,5 +1,6 @@
-"""Dumps of PyTorch's flight recorder: flight.py LOCKSTEP. Each hang has its finding, with rank and line, and an extracted
-scenario of at most 12 lines has it, too; correct calls are left alone."""
+"""Dumps of PyTorch's flight recorder: flight.py LOCKSTEP. Each hang has its finding, with rank and line; so does an extracted scenario of
+at most 12 lines. Correct calls have none.
+"""
 import sys
 
 from dumps import Said, dump, entry, run_scenario
@@ -95,7 +96,7 @@ def healthy(rank):
 
 
 def exchange(rank):
-    """Messages of one batch begin together: sends first on both ranks is no cycle."""
+    """Messages of one batch begin together: sends first on both ranks are no cycle."""
     if rank < 2:
         return dump(steps(rank), ALL)
     own, peer = rank - 2, 3 - rank
@@ -105,7 +106,7 @@ def exchange(rank):
 
 
 def interleaved(rank):
-    """Calls of two groups in two orders, which are complete: they have not hung."""
+    """Calls of two groups in opposite orders, which are complete: no hang."""
     groups = (SECOND, FIRST) if rank == 1 else (FIRST, SECOND)
     return dump([entry("all_reduce", 8, group=group, thread_id=str(at)) for at, group in enumerate(groups)], ALL)
 
@@ -116,7 +117,7 @@ def slow_network(rank):
 
 
 def short_buffers(rank):
-    """Each rank has kept another part of the same calls."""
+    """Each rank has recorded another part of the same calls."""
     return dump(steps(rank, 12), first=2 * rank)
 
 
@@ -152,7 +153,7 @@ def main():
         taken = Said(lockstep, {rank: make(rank) for rank in range(4)}, "extract")
         if taken.code != 5 or taken.out:
             wrong.append(f"{name}: extract has code {taken.code}: {taken.out}")
-    # A rank that left no dump, and one whose dump is older than the others'.
+    # A rank without a dump, and one whose dump is older than the others'.
     said = Said(lockstep, {rank: size(rank) for rank in (0, 1, 3)})
     if said.ids() != [("rank.died", [2])] or "left no dump" not in said.out:
         wrong.append(f"no dump of rank 2: {said.ids()} {said.out}{said.err}")

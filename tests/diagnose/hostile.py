@@ -1,4 +1,4 @@
-"""Dumps that are none: hostile.py LOCKSTEP. A sentence with the file's name and exit code 2; nothing that a pickle names runs."""
+"""Files that are no dumps: hostile.py LOCKSTEP. A message with the file's name and exit code 2; nothing that a pickle names is executed."""
 import os
 import pickle
 import random

@@ -1,6 +1,7 @@
-"""Dumps of jobs that hung on two H200 with NCCL 2.28.9 under torch 2.11, and what RAS said of them: recorded.py LOCKSTEP.
+"""Dumps of jobs that hung on two H200 with NCCL 2.28.9 under torch 2.11, and RAS output about them: recorded.py LOCKSTEP.
 
-Each job all-reduced on three groups and sent a message. Then the ranks parted as the folder's name says."""
+Each job all-reduced on three groups and sent a message. Then the ranks diverged as the folder's name says.
+"""
 import json
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`lockstep diff` on small captures that are made here, without torch: captures.py LOCKSTEP PYTHON_FOLDER."""
+"""`lockstep diff` on small generated captures, without torch: captures.py LOCKSTEP PYTHON_FOLDER."""
 import json
 import math
 import os
@@ -9,7 +9,7 @@ from made import (LOCKSTEP, Check, bf16, column_block, diff, f32, lies_as, of_bf
 
 
 def signs(check):
-    """Where rounding changes the sign of an activation, a ReLU passes the gradient in one of the runs."""
+    """If rounding changes the sign of an activation, a ReLU passes the gradient in only one of the runs."""
     forward, gradient = [1.0, 1e-9, -1.0, 2.0] * 8, [0.5, 0.0, 0.0, 0.25] * 8
     ref = {"step 0 forward a": ([4, 8], forward, {"optional": True}), "step 0 backward a": ([4, 8], gradient, {"optional": True}),
            "step 0 gradient w": ([4], [1.0, 0.5, 0.25, 2.0], {}), "x": ([1], [1.0], {})}
@@ -31,7 +31,7 @@ def signs(check):
 
 
 def channels(check):
-    """The gradient of a convolution's bias before a normalisation is rounding alone."""
+    """The gradient of a convolution's bias before a normalisation is only rounding."""
     g = waves(2 * 3 * 4)
     for n in range(2):
         for c in range(3):
@@ -76,11 +76,11 @@ def factors(check):
     check.one(whole, copies(t, a, a), 1, "wrong", "of the 3 ranks only 0 has what the reference has")
     moved = rows(t, 4, 0, 2) + rows(t, 4, 3, 6) + rows(t, 4, 2, 3)
     check.one(whole, copies(moved), 1, "wrong", "its row 2 of 6 is the reference's row 3")
-    # A row of zeros lies in no other place: there are others like it.
+    # A row of zeros has no other place: several rows are equal to it.
     empty = rows(t, 4, 0, 2) + [0.0] * 4 + rows(t, 4, 3, 6)
     zeros = {"t": ([6, 4], rows(t, 4, 0, 5) + [0.0] * 4, {})}
     assert "another order" not in check.one(zeros, copies(empty[:20] + [0.0] * 4), 1, "wrong")["divergence"]
-    # A layer whose input is cut along what it adds up has parts of a sum, said or not.
+    # A layer whose input is sharded along the contracted dimension has partial sums, with or without placements.
     x, w = waves(2 * 64), waves(3 * 64, 0.7)
     made = {"made": {"by": "linear", "input": "x", "weight": "w", "bias": None}}
 
@@ -94,7 +94,7 @@ def factors(check):
         halves.append({"x": ([2, 32], mine, {}), "w": ([3, 32], other, {}), "y": ([2, 3], product(mine, other, 32, 2), made)})
     stage = check.one(ref, halves, 0, "within_bound", name="y")
     assert stage["elements"] == 6, stage
-    # With the ranks' parts known: one of them left out, and a mean over unequal shares.
+    # With the ranks' parts known: one of them omitted, and a mean over unequal shares.
     part = {"parts": {"name": "step 0 part t", "op": "sum"}}
 
     def with_parts(value, *parts):
@@ -107,7 +107,7 @@ def factors(check):
     check.one(whole, copies(t, [v + math.cos(i * i) for i, v in enumerate(t)]), 1, "wrong", "only 0 has what the reference has")
     noise = [[v + math.cos(k + i * i) for i, v in enumerate(t)] for k in (1, 2)]
     check.one(whole, copies(*noise), 1, "wrong", "the ranks' copies differ: rank 0 has other values than rank 1")
-    # A bias that each of three ranks added, and updates by another learning rate.
+    # A bias that each of three ranks added, and updates with another learning rate.
     bias = {"parameter l.bias": ([4], a[:4], {"moves": True})}
     thrice = [v + 2 * a[i % 4] for i, v in enumerate(t)]
     check.one({**bias, **whole}, [{**bias, "t": ([6, 4], thrice, {})}] * 3, 1, "wrong", "parameter l.bias is added 2 times too often")
@@ -138,14 +138,14 @@ def bounds(check):
     stage = check.one(ref, [inputs(off(0.5), made)], 0, "within_bound", name="y")
     assert 0.3 < stage["bound_ratio"] <= 1, stage
     check.one(ref, [inputs(off(3), made)], 1, "wrong", "the run's own inputs, in any order", name="y")
-    # The same without knowing how it was made: not judged; with a tolerance said as such; beyond half of the digits wrong.
+    # The same without a known operation: not judged; with a tolerance reported as such; beyond half of the digits wrong.
     stage = check.one(ref, [inputs(off(3), {})], 0, "unjudged", name="y")
     assert stage["order"] == "no bound", stage
     stage = check.one(ref, [inputs(off(3), {})], 0, "unjudged", name="y", words=["--tolerance", "1e-3"])
     assert stage["order"] == "by --tolerance", stage
     check.one(ref, [inputs(off(3), {})], 1, "wrong", "--tolerance", name="y", words=["--tolerance", "1e-9"])
     check.one(ref, [inputs([1.01 * v for v in off(0)], {})], 1, "wrong", "half of the digits", name="y")
-    # Nothing is derived from an input that is not the same on all ranks.
+    # Nothing is derived from an input that differs between ranks.
     ranks = [inputs(off(0.5), made), inputs(off(0.5), made)]
     ranks[1]["x"] = ([4, 64], [v + 2**-20 for v in x], {})
     check.one(ref, ranks, 0, "unjudged", name="y")
@@ -159,7 +159,7 @@ def bounds(check):
     check.one(ref, ranks, 0, "within_bound", name="y")
     ranks[1]["y"] = ([4, 3], [0.0] * 12, about)
     check.one(ref, ranks, 1, "wrong", "the run's own inputs, in any order", name="y")
-    # A sum of parts that no module is known of: by the order of the sum alone. What is exact is another order's here.
+    # A sum of parts of an unknown module: judged by the order of the sum only. An exact result is in another order here.
     parts = [[rounded(v) for v in waves(6, s)] for s in (1, 1e-4, -1)]
     total = [math.fsum(p) for p in zip(*parts)]
     lies = lies_as("P(sum)", [3], [6])
@@ -167,7 +167,7 @@ def bounds(check):
     stage = check.one({"t": ([6], [rounded(v) for v in total], {})}, ranks, 0, "reordered")
     assert stage["bound_ratio"] <= 1
     check.one({"t": ([6], [rounded(1.5 * v) for v in total], {})}, ranks, 1, "wrong")
-    # The reference added the same parts up from the last rank on; then one element as no order does.
+    # The reference sums the same parts from the last rank on; then one element is in no order.
     parts = [[rounded(math.sin(3 + i * (r + 1.3)) * 10 ** (i % 3)) for i in range(64)] for r in range(4)]
     lies = lies_as("P(sum)", [4], [64])
     ranks = [{"t": ([64], part, lies)} for part in parts]
@@ -209,13 +209,13 @@ def narrow(check):
                 check.one(ref, [tensors(ulp)] * 2, 0, "unjudged" if k > 64 else "within_bound", name="y")
             for bad in ([0.0] * 12, [-v for v in y], [2 * v for v in y], y[3:] + y[:3], [1.2 * v for v in y]):
                 check.one(ref, [tensors(bad, **how)] * 2, 1, "wrong", name="y")
-        # The reference is judged as well; where neither is what its inputs give, nothing is derived.
+        # The reference is judged as well; if neither equals the result for its inputs, nothing is derived.
         check.one(tensors([1e9] * 12, **{"in": "f32"}), [tensors(y, **{"in": "f32"})], 1, "wrong",
                   "the reference is not what its own inputs give", name="y")
         how = {"in": "f32"}
         check.one(tensors([3 * v for v in y], **how), [tensors([3 * v for v in ulp], **how)] * 2, 0, "unjudged", name="y")
     kind = {"type": "BF16"}
-    # A gradient of a bias over three ranks, whose parts are rounded and added up in bf16.
+    # A gradient of a bias over three ranks, whose parts are rounded and summed in bf16.
     g = [of_bf16(0.7 + v / 2) for v in waves(3 * 8 * 2)]
     parts = [[of_bf16(math.fsum(g[r * 16 + 2 * i + c] for i in range(8))) for c in range(2)] for r in range(3)]
     of = {**kind, "made": {"by": "linear bias", "gradient": "g", "in": "f32"}}
@@ -227,14 +227,14 @@ def narrow(check):
     for tensors_ in ranks:
         tensors_["b"] = ([2], [s - p for s, p in zip(sums, parts[2])], of)
     check.one(whole, ranks, 1, "wrong", name="b")
-    # A bias of a sum over ranks counts with its size: the sum with it is rounded again.
+    # A bias after a sum over ranks counts with its size: the sum with it is rounded again.
     x, w, bias, y = [1.0] * 8, [0.875] * 8, [7.0], [14.0]
     of = {**kind, "made": {"by": "linear", "input": "x", "weight": "w", "bias": "bias", "in": "f32"}}
     layer = {"x": ([1, 8], x, kind), "w": ([1, 8], w, kind), "bias": ([1], bias, kind), "y": ([1, 1], y, of)}
     halves = [{"x": ([1, 4], x[4 * r:4 * r + 4], kind), "w": ([1, 4], w[4 * r:4 * r + 4], kind),
                "bias": ([1], bias, kind), "y": ([1, 1], [y[0] + 2**-4], lies_as("R", [2], [1, 1], **of))} for r in range(2)]
     check.one(layer, halves, 0, "within_bound", name="y")
-    # The narrowest operand counts, also where it is the input alone.
+    # The narrowest operand counts, even if only the input is narrow.
     x, w = [of_bf16(v) for v in waves(64)], waves(64, 0.7)
     of = {"made": {"by": "linear", "input": "x", "weight": "w", "bias": None}}
     y, size = (math.fsum(f(a * b) for a, b in zip(x, w)) for f in (float, abs))
@@ -242,18 +242,18 @@ def narrow(check):
         near, ref = [{"x": ([1, 64], x, {"type": type_}), "w": ([1, 64], w, {}), "y": ([1, 1], [v], of)}
                      for v in (rounded(y + 2 * 64 * 2**-23 * size), rounded(y))]
         check.one(ref, [near], code, verdict, name="y")
-    # Ids are numbers of rows, in whatever type the rows are.
+    # Ids are row numbers in any type that the rows may have.
     table, ids = [of_bf16(v) for v in waves(600 * 2)], [599, 3, 257]
     of = {**kind, "made": {"by": "embedding", "input": "ids", "weight": "w"}}
     y = [v for i in ids for v in rows(table, 2, i, i + 1)]
     looked_up = {"ids": ([3], ids, {"type": "I64"}), "w": ([600, 2], table, kind), "y": ([3, 2], y, of)}
     check.one(looked_up, [{**looked_up, "y": ([3, 2], [y[0] * (1 + 2**-7), *y[1:]], of)}], 1, "wrong", name="y")
-    # An embedding's kernel adds rows up in bf16: a table of two hot rows is not judged, one of many rows is.
+    # An embedding's kernel sums rows in bf16: a table with two frequent rows is not judged, one with many rows is.
     for rows_, count, verdict in ((2, 2000, "unjudged"), (500, 2500, "within_bound")):
         ids = [i % rows_ for i in range(count)]
         of = {**kind, "made": {"by": "embedding weight", "input": "ids", "gradient": "g"}}
         g = [of_bf16(0.7 + v / 2) for v in waves(count * 2)]
-        sums = [[0.0] * (2 * rows_) for _ in range(2)]  # one addition after another, rounded and not
+        sums = [[0.0] * (2 * rows_) for _ in range(2)]  # one addition after another, with and without rounding
         for i in range(count):
             for c in range(2):
                 sums[0][2 * ids[i] + c] = of_bf16(sums[0][2 * ids[i] + c] + g[2 * i + c])
@@ -266,7 +266,7 @@ def narrow(check):
 
 
 def mixed(check):
-    """Half of the digits are those of the narrowest type that a layer before the tensor computed in."""
+    """Half of the digits means those of the narrowest type that an earlier layer computed in."""
     x, kind = [of_bf16(v) for v in waves(8)], {"type": "BF16"}
     t = waves(8)
     layer = {"x": ([1, 8], x, kind), "w": ([1, 8], x, kind),
@@ -278,9 +278,9 @@ def mixed(check):
 
 
 def everything(check):
-    """All that captures hold is compared, or named as not compared."""
+    """All tensors of captures are compared, or listed as not compared."""
     t, other = waves(8), waves(8, 2)
-    # All ranks of the reference, each against the run's where there are as many.
+    # All ranks of the reference, each against the run's rank if there are as many.
     a, b = {"t": ([8], t, {})}, {"t": ([8], other, {})}
     for ref, run, code, text in (([a, b], [a, a], 1, "rank 1"), ([a, b], [a, b], 0, ""), ([a, a], [a, a, a], 0, ""),
                                  ([a, b], [a, a, a], 1, "the reference's ranks have different values")):
@@ -294,35 +294,35 @@ def everything(check):
     check.one(a, parts((0, 5, False), (3, 8, False)), 0, "bit_exact")
     check.one(a, parts((0, 5, False), (3, 8, True)), 1, "wrong", "the part of rank 1 overlaps another rank's")
     check.one(a, parts((0, 5, False), (0, 3, False)), 1, "wrong", "cover 5 of its 8")
-    # A rank lacks a tensor that its like has; stages of a pipeline each have their own.
+    # A rank lacks a tensor that its peers have; stages of a pipeline have different ones.
     both = {**a, "u": ([8], t, {})}
     check.one(both, [both, a, a], 1, "wrong", "rank 1 lacks it, rank 0 has it", name="u")
     check.one({**both, "v": ([8], t, {})}, [both, {**a, "v": ([8], t, {})}], 0, "bit_exact", name="v")
-    # A rank may say that it has no element of a tensor.
+    # A rank may declare that it has no element of a tensor.
     none = {"u": ([0], [], {})}
     check.one(both, [{**a, **none}, both, {**a, **none}], 0, "bit_exact", name="u")
     check.one(both, [{**a, **none}, {**a, "u": ([8], other, {})}], 1, "wrong", name="u")
     check.one(both, [{**a, **none}, {**a, "u": ([4], t[:4], {})}], 1, "wrong", name="u")
     check.one(both, [{**a, **none}, {**a, **none}], 1, "wrong", name="u")
-    # Only the index says what a capture holds.
+    # Only the index determines the contents of a capture.
     hidden = {**a, "u": ([8], t, {"hidden": True})}
     code, _, said = diff(check.written([a]), check.written([hidden]))
     assert code == 2 and "does not list u" in said, said
-    # A part of a sum is none where one of two says so.
+    # Partial in only one of two indices: not partial.
     check.one({**a, "u": ([8], t, {"part": True})}, [{**a, "u": ([8], other, {})}], 1, "wrong", name="u")
-    # What nothing computed is the same to the last bit, or wrong.
+    # A tensor that nothing computed must be equal to the last bit.
     near = [rounded(v * (1 + 2**-20)) for v in t]
     check.one(a, [{"t": ([8], near, {})}], 0, "unjudged", words=["--tolerance", "0.1"])
     check.one({"t": ([8], t, {"moves": True})}, [{"t": ([8], near, {"moves": True})}], 1, "wrong", "every bit must match")
     check.one(a, [{"t": ([8], near, {})}], 1, "wrong", "every bit must match", words=["--exact"])
-    # Values under an earlier name: compared where one of the runs has others.
+    # Values under an earlier name: compared if one of the runs has others.
     same, changed = ([8], t, {"as": "t"}), ([8], other, {})
     code, stages, _ = diff(check.written([{**a, "u": same}]), check.written([{**a, "u": same}] * 2))
     assert code == 0 and list(stages) == ["t"], stages
     for ref, run in ((same, changed), (changed, same)):
         check.one({**a, "u": ref}, [{**a, "u": run}], 1, "wrong", name="u")
     check.one({**a, "u": same}, [{**a, "u": same}, {**a, "u": changed}], 1, "wrong", name="u")
-    # Named: types that lockstep lacks, what the capture did not keep, --ignore, what comes after the first that is wrong.
+    # Listed: types that lockstep lacks, tensors that the capture omits, --ignore, tensors after the first wrong one.
     short = {**a, "i": ([2], [1, 2], {"type": "I16"})}
     names = check.written([short]), check.written([{**short, "i": ([2], [1, 3], {"type": "I16"})}])
     assert omitted(*names) == (0, {"i": "lockstep has no type I16"}), omitted(*names)
@@ -339,9 +339,9 @@ def everything(check):
     names = check.written([{**table, "g": ([8], t, {}), "e": still}]), check.written([{**table, **gone, "e": moved}])
     assert omitted(*names) == (0, {"g": gone["g"][2]["why"], "e": "the run's backward updates it, and the reference takes no step"}), omitted(*names)
     check.one({**table, "e": ([8], waves(8, 3), {})}, [{**table, "e": moved}], 1, "wrong", name="e")
-    # Nothing that was compared is no pass.
+    # Without a compared tensor the case does not pass.
     assert omitted(*names, "--ignore", "*")[0] == 5 and diff(check.written([a]), check.written([{"u": ([8], t, {})}]))[0] != 0
-    # Micro-batches, where the reference takes the batch at once.
+    # Micro-batches, if the reference takes the batch at once.
     act = {"optional": True}
     micro = {**a, "step 0 forward l": ([2, 2], t[:4], act), "step 0 forward l (call 1)": ([2, 2], t[4:], act)}
     names = check.written([{**a, "step 0 forward l": ([4, 2], t, act)}]), check.written([micro])
@@ -349,7 +349,7 @@ def everything(check):
 
 
 def headline(check):
-    """A pass says how many tensors were not judged, in each report."""
+    """A pass reports how many tensors were not judged, in each report."""
     t = waves(8)
     near, about = [rounded(v * (1 + 2**-20)) for v in t], {}
     names = check.written([{n: ([8], t, about) for n in "abc"}]), check.written([{"a": ([8], t, about), "b": ([8], near, about), "c": ([8], near, about)}])
@@ -371,7 +371,7 @@ def headline(check):
     done = subprocess.run([LOCKSTEP, "diff", names[0], names[0], "--json", "-"], capture_output=True, text=True, check=False)
     case = json.loads(done.stdout)["cases"][0]
     assert case["class"] == "bit_exact" and "not_judged" not in case, case
-    # Nothing that was compared has elements: no pass. Beside others an empty tensor is bit exact.
+    # Without a compared element the case does not pass. Beside others an empty tensor is bit exact.
     assert check.one({"t": ([8], t, {}), "e": ([0], [], {})}, [{"t": ([8], t, {}), "e": ([0], [], {})}], 0, "bit_exact", name="e")
     assert diff(*[check.written([{"e": ([0], [], {})}])] * 2)[0] == 5
 
@@ -380,7 +380,7 @@ def absent(check):
     t = waves(8)
     check.one({"t": ([8], t, {}), "parameter p": ([8], t, {})}, [{"t": ([8], t, {})}], 1, "wrong", "no rank of the run has it",
               name="parameter p")
-    # What may be absent is said, whatever its name: a user's own tensor may be called "step 0 part x".
+    # A missing tensor is reported, whatever its name: a user's tensor may be called "step 0 part x".
     optional, other = {"optional": True}, waves(8, 2)
     for name in ("step 0 forward x", "parameter x", "step 0 part x"):
         a = check.written([{"t": ([8], t, {}), name: ([8], t, optional)}])
@@ -395,7 +395,7 @@ def absent(check):
 
 
 def files(check):
-    """Plain files, files that a checkpoint cut, and files that cannot be used."""
+    """Plain files, files that a checkpoint splits, and unusable files."""
     t = waves(8)
     one, cut = check.path() + ".safetensors", check.path()
     tensor_files.write_raw(one, {"t": ("F32", [4, 2], f32(t))})
@@ -425,7 +425,7 @@ def files(check):
         shard(rank, {"t": {"saved_offsets": [2 - 2 * rank, 0]}, f"own {rank}": {"saved_offsets": [0]}})
     tensor_files.write_raw(one, {"t": ("F32", [4, 2], f32(t)), "own 0": ("F32", [1], f32([0])), "own 1": ("F32", [1], f32([1]))})
     assert diff(one, cut)[0] == 0 and diff(cut, one)[0] == 0, diff(one, cut)
-    # A file says where its own parts begin, of all dimensions.
+    # A file contains the offsets of its parts, in all dimensions.
     for wrong in ({"own 0": {"saved_offsets": [0]}}, {"no such": {"saved_offsets": [0]}}, {"t": {"saved_offsets": [0]}}, {"t": {}}):
         shard(1, {"t": {"saved_offsets": [0, 0]}, **wrong})
         assert diff(one, cut)[0] == 2 and "saved_offsets" in diff(one, cut)[2], (wrong, diff(one, cut))
@@ -521,7 +521,7 @@ def checkpoints(check):
 
 
 def steps(check):
-    """A parameter may differ by whole steps where its gradient is rounding alone, and nowhere else."""
+    """A parameter may differ by whole steps if its gradient is only rounding, and not otherwise."""
     weight, step = [0.5, -0.25, 0.125, 1.0], [0.01] * 4
 
     def capture(gradient, signs, then=1.0):
@@ -542,7 +542,7 @@ def steps(check):
     for factor, code, kind in ((1.003, 0, "unjudged"), (1.2, 1, "wrong")):
         run = {"g": ([4], [factor * v for v in weight], {"made": {"by": "rounded", "in": "bf16"}}), "w": ([4], weight, {})}
         check.one({"g": ([4], weight, {}), "w": ([4], weight, {})}, [run, run], code, kind, name="g")
-    # Other types: listed where a run may lack the tensor, else wrong.
+    # Other types: listed if a run may lack the tensor, else wrong.
     for optional in (True, False):
         ref = check.written([{"t": ([2], [1.0, 2.0], {"optional": optional}), "w": ([4], weight, {})}])
         run = check.written([{"t": ([2], [1.0, 2.0], {"optional": optional, "type": "BF16"}), "w": ([4], weight, {})}] * 2)

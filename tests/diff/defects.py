@@ -1,4 +1,4 @@
-"""Models of bf16, f16 and f32 on one rank and on several, right and with defects: none passes that has one.
+"""Models of bf16, f16 and f32 on one rank and on several, correct and with defects: none with a defect passes.
 
 defects.py LOCKSTEP PYTHON_FOLDER [CASES [LARGEST [SEED]]]; the program itself is defects.py run FOLDER CASES LARGEST SEED.
 """
@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 RANKS = 4
-DEFECTS = {  # of a gradient after it was summed; of the sum; of what the ranks start with; of a buffer
+DEFECTS = {  # of a gradient after its sum; of the sum; of the ranks' initial values; of a buffer
     "zeroed": lambda g: g.zero_(), "negated": lambda g: g.neg_(), "doubled": lambda g: g.mul_(2),
     "shifted": lambda g: g.copy_(g.roll(1, 0)), "summed_twice": None, "not_summed": None, "left_out": None,
     "rounded_weight": None, "stale_buffer": None}
@@ -103,7 +103,7 @@ def judge(lockstep, folder, at, defect):
 
 
 def damaged(case, defect):
-    """The tensor that a defect changes first."""
+    """The first tensor that a defect changes."""
     names = [*(["table.weight"] if case["table"] else []), "first.weight", "first.bias", "last.weight", "last.bias"]
     return {"rounded_weight": "parameter first.weight", "stale_buffer": "step 0 buffer mean"}.get(
         defect, f"step 0 gradient {names[case['damaged'] % len(names)]}")

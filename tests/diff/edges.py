@@ -9,7 +9,7 @@ P = 2**31 - 1  # a prime field
 
 
 def field(check):
-    """Tensors of a field: the words for each kind of difference, and none where nothing fits."""
+    """Tensors of a field: the text for each kind of difference, and none if nothing fits."""
     t = [(7 * i * i + 3 * i + 1) % P for i in range(12)]
     a = [(i * i * i + 11 * i + 5) % P for i in range(12)]
     b = [(x - y) % P for x, y in zip(t, a)]
@@ -48,17 +48,17 @@ def field(check):
     one("likely: it is all zero\n", tensor([0] * 12))
     one("it is 3 times the reference (world: summed where a mean is due)\n", *[tensor(times(3, t))] * 3)
     one("it is 1/3 times the reference (1/world: divided once too often)\n", *[tensor(times(pow(3, P - 2, P), t))] * 3)
-    # Rows and columns in another place; the first ones are right.
+    # Rows and columns in another place; the first ones are correct.
     one("row 2 of 4 has what the reference has in row 3\n", tensor(rows(0, 1, 3, 2)))
     one("row 0 of 4 has what the reference has in row 1\n", tensor(rows(1, 0, 2, 3)))
     text = one("", tensor(noise))
     assert text.endswith("judged by: exact arithmetic in a field"), text
-    # Copies: a sum or a mean that was left out, some of the ranks alone, weights.
+    # Copies: a missing sum or mean, only some of the ranks, weights.
     one("likely: not summed, the sum of what the ranks have is the reference\n", tensor(a), tensor(b))
     one("likely: not averaged, the mean of what the ranks have is the reference\n", tensor(times(2, a)), tensor(times(2, b)))
     one("of the 3 ranks only 1 has what the reference has\n", tensor(a), tensor(t), tensor(b))
     one("of the 3 ranks only 0, 2 have what the reference has\n", tensor(t), tensor(a), tensor(t))
-    late = [*t[:11], (t[11] + 5) % P]  # differs in the last element alone
+    late = [*t[:11], (t[11] + 5) % P]  # only the last element differs
     one("of the 2 ranks only 0 has what the reference has\n", tensor(t), tensor(late))
     weighted = [(3 * x + 5 * y) % P for x, y in zip(a, noise)]
     one("likely: not reduced, the reference is 3 of rank 0, 5 of rank 1\n", tensor(a), tensor(noise), ref={"t": tensor(weighted)})
@@ -86,7 +86,7 @@ def field(check):
         *reduced([(2 * x + y) % P for x, y in zip(a, b)], a, b))
     one("where the reference is 1 of rank 0, 1 of rank 1: rank 0 is left out\n", *reduced(b, a, b))
     one("where the reference is 1 of rank 0, 1 of rank 1: rank 1 is left out\n", *reduced(a, a, b))
-    # Something else of the capture was added: whole, or to each row.
+    # Another tensor of the capture was added: whole, or to each row.
     bias = {"parameter b": tensor(noise[:3], (3,))}
     for n, words in ((2, "parameter b is added 2 times too often\n"), (-1, "parameter b is added 1 times too rarely\n")):
         off = [(v + n * noise[i % 3]) % P for i, v in enumerate(t)]
@@ -101,7 +101,7 @@ def field(check):
 
 
 def indices(check):
-    """What a capture's index must not say, each beside what it may."""
+    """Errors of a capture's index, each beside a valid one."""
     t = waves(8)
 
     def read(**about):
@@ -134,7 +134,7 @@ def indices(check):
 
 
 def places(check):
-    """Each rank says where its part begins, of as many dimensions as the others' parts have."""
+    """Each rank gives its offset, with as many dimensions as the others' parts have."""
     t = waves(8)
     ref = {"t": ([8], t, {})}
     at = {"offset": [4], "shape": [8]}
@@ -143,17 +143,17 @@ def places(check):
               "rank 1 does not say where its part begins")
     check.one(ref, [{"t": ([4], t[:4], {"offset": [0]})}, {"t": ([2, 2], t[4:], {"offset": [4, 0]})}], 1, "wrong",
               "rank 1 does not say where its part begins")
-    # The first input of a step that ranks took turns at orders the others, also where it has no element.
+    # The first input of a step with interleaved ranks orders the others, even if a rank has no element of it.
     x, y = ([4, 0], [], {}), ([4, 2], t, {})
     halves = [{"step 0 input a": ([2, 0], [], {}), "step 0 input b": ([2, 2], t[4 * r:4 * r + 4], {})} for r in range(2)]
     check.one({"step 0 input a": x, "step 0 input b": y}, halves, 0, "bit_exact", name="step 0 input b")
 
 
 def counts(check):
-    """How many elements a stage compares, and what is listed once."""
+    """The number of elements that a stage compares, and tensors that are listed once."""
     t, other = waves(8), waves(8, 2)
     ref = {"t": ([8], t, {}), "u": ([8], t, {})}
-    # All copies count, whether they are alike or not.
+    # All copies count, equal or not.
     assert check.one(ref, [ref], 0, "bit_exact")["elements"] == 8
     assert check.one(ref, [ref] * 3, 0, "bit_exact")["elements"] == 24
     stage = check.one(ref, [{**ref, "t": ([8], other, {})}] * 3, 1, "wrong")
@@ -162,7 +162,7 @@ def counts(check):
     assert (stage["elements"], stage["differing"]) == (16, 8), stage
     stage = check.one(ref, [{"t": ref["t"]}], 1, "wrong", "no rank of the run has it", name="u")
     assert (stage["elements"], stage["differing"]) == (1, 1), stage
-    # What neither capture kept is listed once, with the reference's reason.
+    # A tensor that neither capture kept is listed once, with the reference's reason.
     lists = [check.written([{**ref, "k": ([8], t, {"as": "t", "hidden": True, "why": why})}]) for why in ("of one", "of the other")]
     report = json.loads(subprocess.run([LOCKSTEP, "diff", *lists, "--json", "-"], capture_output=True, text=True, check=False).stdout)
     kept = [one for case in report["cases"] + report["skips"] for one in case.get("not_compared", [])]
@@ -196,7 +196,7 @@ def noise(check):
 
 
 def bias(check):
-    """An offset that is a bias is named; tensors that no parameter is, or of other sizes, are not."""
+    """An offset that is a bias is named; other tensors than parameters, or of other sizes, are not."""
     t = waves(24)
     b, longer = [0.5, -1.5, 2.5, 3.0], [0.5, -1.5, 2.5, 3.0, 7.0]
     off = [rounded(v + b[i % 4]) for i, v in enumerate(t)]
@@ -210,7 +210,7 @@ def bias(check):
 
 
 def channels(check):
-    """The gradient of a convolution's bias, of shapes that are none of a convolution's as well."""
+    """The gradient of a convolution's bias, also of shapes that no convolution has."""
     made = {"made": {"by": "channel bias", "gradient": "g"}}
     for shape in ([0, 3, 2, 2], [0, 3], [3], [0], []):
         count = 3 if shape == [3] else 0 if shape else 1
@@ -219,7 +219,7 @@ def channels(check):
 
 
 def means(check):
-    """A mean over ranks that are no power of two scales the gradients before: one rounding more in the bound."""
+    """A mean over a number of ranks that is no power of two scales the gradients first: one more rounding in the bound."""
     # In units of 2^-24: a rounding for each row, two of each rank's part, two of their sum, and this one.
     for ranks, units in ((2, 2 * 2 + 4 * 2), (3, 3 * 3 + 5 * 2 + 3), (4, 4 * 4 + 6 * 4)):
         ref = {"g": ([ranks, 1], [1.0] * ranks, {}), "b": ([1], [float(ranks)], {})}

@@ -1,5 +1,6 @@
-"""PyTorch's CPU kernels of linear layers add up in float32 and round once, as `lockstep diff` takes them to; a table's gradient is
-added up in its own type. Every result must be within the bounds that follow."""
+"""PyTorch's CPU kernels of linear layers sum in float32 and round once, as `lockstep diff` assumes; a table's gradient is summed in its own
+type. Every result must be within the resulting bounds.
+"""
 import sys
 
 import torch

@@ -1,4 +1,4 @@
-"""How `lockstep diff` lays out the ranks' parts of a tensor: layouts.py LOCKSTEP PYTHON_FOLDER."""
+"""How `lockstep diff` places the ranks' parts of a tensor: layouts.py LOCKSTEP PYTHON_FOLDER."""
 from made import Check, column_block, diff, lies_as, omitted, rows, waves
 
 
@@ -11,7 +11,7 @@ def placements(check):
     empty_whole(check)
     t = waves(40)  # 8 x 5
     whole = {"t": ([8, 5], t, {})}
-    # Rows, uneven as torch.chunk cuts; columns; copies; strided rows; by sizes alone; by offsets.
+    # Rows, uneven as in torch.chunk; columns; copies; strided rows; by sizes only; by offsets.
     for bad in (False, True):
         wrong = list(t)
         wrong[6 * 5 + 2] += 1 if bad else 0
@@ -31,13 +31,13 @@ def placements(check):
         about = lies_as("_S(0, 2)", [2], [8, 5])
         parts = [rows(wrong, 5, a, a + 2) + rows(wrong, 5, a + 4, a + 6) for a in (0, 2)]
         check.one(whole, [{"t": ([4, 5], part, about)} for part in parts], *verdict, *row)
-        # Each mesh without a rank of this one has the whole tensor; a rank outside every mesh has nothing.
+        # Each mesh without this rank has the whole tensor; a rank outside of every mesh has nothing.
         groups = [(0, [0, 1]), (4, [0, 1]), (0, [2, 3]), (4, [2, 3])]
         check.one(whole, [{"t": ([4, 5], rows(t if ranks == [0, 1] else wrong, 5, a, a + 4),
                                  lies_as("S(0)", [2], [8, 5], mesh_ranks=ranks))} for a, ranks in groups], *verdict, *row)
         about = lies_as("R", [1], [8, 5])
         check.one(whole, [{"t": ([8, 5], wrong, about)}, {"t": ([0], [], about)}], *verdict, *row)
-    # A copy that lies in no mesh, and ranks that contradict each other.
+    # A copy in no mesh, and ranks that contradict each other.
     check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], [99.0] * 40, lies_as("R", [1], [8, 5]))}],
               1, "wrong", "rank 1 has it, and is not in its mesh")
     check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], t, {})}],
@@ -46,7 +46,8 @@ def placements(check):
                   lies_as("R", [2], [8, 5], mesh_ranks=[1, 0]), {"shape": [8, 5]}):
         check.one(whole, [{"t": ([8, 5], t, lies_as("R", [2], [8, 5]))}, {"t": ([8, 5], t, other)}], 1, "wrong",
                   "rank 1 says otherwise how it lies")
-    # What cannot be assembled says why: sizes and dimensions that contradict the placements, parts outside of the whole, too few elements.
+    # Parts that cannot be assembled give the reason: sizes and dimensions that contradict the placements, parts outside of the whole, too
+    # few elements.
     about = lies_as("S(0)", [2], [8, 5])
     for shape, values in (([5, 5], t[:25]), ([20], t[:20])):
         check.one(whole, [{"t": (shape, values, about)}, {"t": ([4, 5], t[20:], about)}], 1, "wrong", "rank 0 has",
@@ -70,7 +71,7 @@ def placements(check):
 
 
 def blocks(check):
-    """Tensors that say nothing, in parts that several ranks have: the ranks of one part are those with equal values."""
+    """Tensors without metadata, in parts that several ranks have: ranks with equal values have one part."""
     t = waves(40)
     one, other = rows(t, 5, 0, 4), rows(t, 5, 4, 8)
     whole = {"t": ([8, 5], t, {})}
@@ -89,13 +90,13 @@ def blocks(check):
     check.one(whole, parts(*[eight[b] for b in (0, 0, 1, 1, 2, 2, 3, 3)]), 0, "bit_exact")
     check.one(whole, parts(*[eight[b % 4] for b in range(8)]), 0, "bit_exact")
     check.one({"t": ([8, 5], same, {})}, parts(*[eight[b] for b in (0, 1, 0, 1, 0, 1, 0, 1)]), 0, "bit_exact")
-    # Two layouts fit, of which neither is named.
+    # Two layouts fit: neither is chosen.
     a, b = eight[:2]
     for order in ((a, a, b, b), (a, b, a, b)):
         ref = check.written([{"t": ([8, 5], [v for part in order for v in part], {})}])
         run = check.written(parts(a, a, b, b, a, a, b, b))
         assert omitted(ref, run) == (5, {"t": "its placements are not known"})
-    # Ranks of one part must agree about a parameter. An activation is a part of a sum, or in an order that nothing names.
+    # Ranks with one part must agree about a parameter. An activation is a term of a sum, or in an unnamed order.
     for parts_ in ((one, other, one, far), (one, one, other, far)):
         check.one(whole, parts(*parts_), 1, "wrong", "the ranks of one part have different values")
         ref, run = check.written([{"t": ([8, 5], t, {"optional": True})}]), check.written(parts(*parts_, optional=True))
@@ -106,7 +107,7 @@ def blocks(check):
     # Parts that are no whole number of blocks, of other sizes, or of other dimensions are wrong.
     for odd in (parts(one, other, one), parts(one, other, one, one[:5]), parts(rows(t, 5, 0, 3), *[rows(t, 5, 3, 6)] * 2)):
         check.one(whole, odd, 1, "wrong", "name its placements")
-    # A DTensor on a mesh of some ranks, of which each mesh has a part of the batch.
+    # A DTensor on a mesh of some ranks; each mesh has a part of the batch.
     for a, b, verdict in ((one, other, (0, "bit_exact")), (other, one, (1, "wrong")), (one, far, (1, "wrong"))):
         ranks = [{"t": ([2, 5], v[10 * half:10 * half + 10], lies_as("S(0)", [2], [4, 5], mesh_ranks=group))}
                  for v, group in ((a, [0, 1]), (b, [2, 3])) for half in range(2)]
@@ -114,7 +115,7 @@ def blocks(check):
 
 
 def dealt(check):
-    """A batch that was dealt to the ranks otherwise than in blocks, as torch's DistributedSampler does."""
+    """A batch that is not distributed in blocks, as by torch's DistributedSampler."""
     x, y = waves(12 * 3), waves(12 * 2 * 2, 0.5)  # 12 samples; of y two rows each
     act = {"optional": True}
     ref = {"step 0 input l": ([12, 3], x, act), "step 0 forward l": ([24, 2], y, act), "step 1 input l": ([12, 3], x, act)}
@@ -134,7 +135,7 @@ def dealt(check):
         code, stages, text = diff(a, b)
         assert code == 0 and {s["class"] for s in stages.values()} == {"bit_exact"}, (stages, text)
         assert [s["order"] for s in stages.values()] == [said, None, said], stages
-        # Later tensors are dealt alike, or wrong; a row that is there twice is no order.
+        # Later tensors are distributed alike, or wrong; with duplicate rows there is no order.
         other = [list(reversed(o)) for o in orders]
         check.one(ref, ranks(orders, other, also=False), 1, "wrong", name="step 0 forward l")
         twice = [[o[1], *o[1:]] if o == orders[0] else o for o in orders]

@@ -1,4 +1,5 @@
-"""Captures made without torch, and the verdict of `lockstep diff` on them. The programs that import this take LOCKSTEP PYTHON_FOLDER."""
+"""Generated captures without torch, and the verdict of `lockstep diff` on them. The programs that import this take LOCKSTEP PYTHON_FOLDER.
+"""
 import json
 import math
 import os
@@ -57,7 +58,7 @@ def diff(ref, run, *words):
 
 
 def omitted(ref, run, *words):
-    """The tensors that are not compared, each with the reason."""
+    """The tensors that are not compared, with the reason."""
     done = subprocess.run([LOCKSTEP, "diff", ref, run, "--json", "-", *words], capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
     return done.returncode, {one["name"]: one["why"] for case in report["cases"] + report["skips"]

@@ -1,5 +1,6 @@
-"""Two steps of a small model, captured: program.py WAY FOLDER [CHECKPOINT]. On one rank `whole`; on several a right way
-or one with a mistake."""
+"""Two steps of a small model, captured: program.py WAY FOLDER [CHECKPOINT]. On one rank `whole`; on several a correct way or one with a
+mistake.
+"""
 import contextlib
 import os
 import sys
@@ -55,7 +56,7 @@ def main():
         cut[1] -= 1
     at = min(RANK, len(cut) - 2)
     ids, targets = ids[cut[at]:cut[at + 1]], targets[cut[at]:cut[at + 1]]
-    dividing = RANKS if WAY == "tp_scaled" else 1  # as where ranks that share a loss each divide it
+    dividing = RANKS if WAY == "tp_scaled" else 1  # as if ranks that share a loss each divided it
     with lockstep.capture(model, FOLDER):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(2):

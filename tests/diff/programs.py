@@ -1,4 +1,4 @@
-"""program.py on one rank and on several, and what `lockstep diff` says: programs.py LOCKSTEP PYTHON_FOLDER."""
+"""program.py on one rank and on several, and the report of `lockstep diff`: programs.py LOCKSTEP PYTHON_FOLDER."""
 import json
 import os
 import pickle
@@ -9,12 +9,12 @@ import tempfile
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program.py")
 RIGHT = ["ddp", "fsdp", "tp"]
-WRONG = {  # the first tensor that is wrong, and what is said of it
+WRONG = {  # the first wrong tensor, and the text about it
     "ddp_uneven": ("step 0 backward narrow", "mean of means: rank 0 has 1.2 times the reference"),
     "ddp_unsynced": ("step 0 gradient narrow.bias", "nothing was reduced, rank 0 has its own part alone"),
     "tp_scaled": ("step 0 backward narrow", "it is 0.5 times the reference (1/world"),
 }
-# Of the right ones: what a bound is derived of, where bits differ.
+# Correct ways: the source of the bound if bits differ.
 DERIVED = {"step 0 forward wide", "step 0 forward narrow", "step 0 gradient wide.weight", "step 0 gradient narrow.weight",
            "step 0 gradient narrow.bias", "step 0 gradient table.weight", "step 1 forward table", "step 1 forward wide"}
 
@@ -36,7 +36,7 @@ def diff(lockstep, folder, ref, other):
 
 
 def checkpoints(lockstep, folder, python):
-    """Of one rank and of two, of torch.distributed.checkpoint, written anew."""
+    """Checkpoints of one rank and of two, by torch.distributed.checkpoint, written anew."""
     for way in ("whole", "fsdp"):
         done = subprocess.run([sys.executable, "-m", "lockstep.checkpoint", f"{way}.dcp", f"{way}.saved"],
                               capture_output=True, text=True, check=False, cwd=folder,
@@ -54,7 +54,7 @@ class Pickled:
 
 
 def saved(folder, name, state):
-    """A checkpoint of `state`, as `lockstep diff` reads it."""
+    """A checkpoint of `state`, in the form that `lockstep diff` reads."""
     from torch.distributed import checkpoint
     from lockstep.checkpoint import convert
 

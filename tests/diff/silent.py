@@ -1,11 +1,11 @@
-"""examples/python/silent_gradients.py, right and wrong: silent.py LOCKSTEP PYTHON_FOLDER PROGRAM."""
+"""examples/python/silent_gradients.py, correct and wrong: silent.py LOCKSTEP PYTHON_FOLDER PROGRAM."""
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-WRONG = {  # the first tensor that is wrong, and what is said of it
+WRONG = {  # the first wrong tensor, and the text about it
     "uneven_tokens": ("step 0 backward 2", "likely a mean of means: rank 0 has 2.5 times the reference"),
     "router_count": ("step 0 gradient weight", "it is 4 times the reference (world"),
     "expert_scale": ("step 0 gradient weight", "it is 4 times the reference (world"),

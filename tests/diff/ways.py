@@ -18,7 +18,7 @@ def way(function):
 
 @way
 def turned_conv(lib):
-    """DistributedSampler's permutation, seen by the model's own input alone."""
+    """DistributedSampler's permutation, visible only in the model's own input."""
     lib.train(lib.ddp(lib.model(conv=True)), conv=True, deal=True)
 
 
@@ -44,7 +44,7 @@ def clipped_in_place(lib):
 
 @way
 def narrow_adam(lib):
-    """Gradients that are rounding alone become whole steps."""
+    """Gradients that are only rounding become whole steps."""
     model = lib.ddp(lib.model().to(lib.torch.bfloat16))
     lib.train(model, lib.torch.optim.AdamW(model.parameters(), 0.01))
 
@@ -74,7 +74,7 @@ def wrapped(lib):
 
 
 def flat(lib, **options):
-    """Parameters in parts of flat ones are not compared, and named."""
+    """Parameters stored as parts of flat ones are not compared, and listed."""
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
@@ -129,7 +129,7 @@ def pipeline(lib):
 
 @way
 def gathered(lib):
-    """Context parallelism: each rank has the keys of all rows, so a term of their gradient."""
+    """Context parallelism: each rank has the keys of all rows, so it has a term of their gradient."""
     torch, dist = lib.torch, lib.torch.distributed
 
     class Gather(torch.autograd.Function):
@@ -160,7 +160,7 @@ def gathered(lib):
 
 
 class Library:
-    """What the ways share."""
+    """Setup that the ways share."""
 
     def __init__(self, folder):
         import torch
@@ -224,7 +224,7 @@ def run(folder):
 
 
 def listed(folder):
-    """The tensors of a capture that have values of their own."""
+    """The tensors of a capture with values of their own."""
     names = set()
     for file in os.listdir(folder):
         if file.endswith(".json"):

@@ -1,7 +1,7 @@
 """The page of findings, its examples and `lockstep explain`: findings.py PROGRAM SOURCE
 
-Every finding has one section, in the order of the program's list, and no section is left over. A
-scenario that a section names expects that section's finding.
+Every finding has one section, in the order of the program's list, and every section has a finding. A scenario that a section names expects
+that section's finding.
 """
 import json
 import re

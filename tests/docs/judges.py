@@ -1,8 +1,7 @@
-"""Whether something judges every step kind and every stage, and docs/judges.md says what: judges.py PROGRAM SOURCE.
+"""Every step kind and every stage has a judge, and docs/judges.md names it: judges.py PROGRAM SOURCE.
 
-Each step kind of the schema has a small program here whose stage must be judged, element by element, or, where the kind
-has no output of its own, a program in which leaving it out or breaking it is found. A kind without either fails, and so does
-one without a row in the page.
+Each step kind of the schema has a small program here whose stage must be judged, element by element. A kind without an output has a program
+in which its absence or defect is found. A kind without either fails, and so does one without a row in the page.
 """
 import json
 import os
@@ -17,7 +16,7 @@ TENSORS = "tensors: [{name: a, shape: [4, 4], values: normal, placements: S(0)},
           "{name: p, shape: [4, 4], placements: P(sum)}, " \
           "{name: targets, shape: [4], dtype: i64, values: {values: [3, 0, 1, 3]}, placements: R}, " \
           "{name: ids, shape: [2, 2], dtype: i64, values: {values: [3, 0, 1, 3]}, placements: S(0)}], "
-# Step kind: steps whose last one's stage is judged, on two ranks.
+# Step kind: steps on two ranks; the stage of the last one is judged.
 JUDGED = {
     "all_reduce": ["{all_reduce: {count: 4, values: normal}}", "{all_reduce: {tensor: p, into: c}}"],
     "reduce": ["{reduce: {count: 4, values: normal, root: 1}}"],
@@ -63,7 +62,7 @@ JUDGED = {
     "change": ["{change: {tensor: a, ranks: [1], value: 0.5}}"],
     "wait": ["{all_reduce: {name: last, count: 4, async: true}}, {wait: {step: last}}"],
 }
-# Step kind without an output of its own: steps in which its absence or its defect is found, and as what.
+# Step kind without an output: steps in which its absence or its defect is found, and the finding.
 FOUND = {
     "barrier": ("{barrier: {except: [{ranks: [1], skip: true}]}}, {all_reduce: {count: 4}}", "collective.missing_rank"),
     "touch": ("{all_reduce: {name: x, count: 4, async: true}}, {touch: {step: x, write: true}}, {wait: {step: x}}",

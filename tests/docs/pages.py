@@ -50,7 +50,7 @@ def commands(block):
 
 
 def file_of(block):
-    """The name of the file that a block is, or None."""
+    """The name of the file that a block contains, or None."""
     first = block[0][1]
     if first == "lockstep: 1":
         return re.search(r"^name: (\w+)$", "\n".join(line for _, line in block), re.M)[1] + ".yaml"

@@ -1,5 +1,6 @@
-"""Writes docs/reference-commands.md and docs/reference-scenario.md from the program's own tables, or
-fails where the pages differ from them: reference.py PROGRAM SOURCE [--write]"""
+"""Writes docs/reference-commands.md and docs/reference-scenario.md from the program's tables, or fails if the pages differ from them:
+reference.py PROGRAM SOURCE [--write]
+"""
 import json
 import os
 import re
@@ -14,7 +15,7 @@ def run(*arguments):
 
 
 def commands():
-    """The page of commands: what --help prints of each."""
+    """The page of commands: the output of each --help."""
     overview = run("--help")
     names = re.findall(r"^  ([a-z]+) {2,}", overview.partition("\nenvironment:")[0], re.M)
     page = ["# Commands", "", "This page has every option of every command, the environment variables and the exit",
@@ -36,7 +37,7 @@ def schema_type(text):
 
 
 def scenario():
-    """The page of keys: what run --explain-schema prints, as tables."""
+    """The page of keys: the output of run --explain-schema, as tables."""
     page = ["# Scenario keys", "", "This page has every key of a scenario file with type, default, meaning and an example. It is",
             "generated from the program's schema. A type such as *mesh* is a mapping with a section of its own.", "",
             "    lockstep run --explain-schema", ""]

@@ -1,7 +1,7 @@
 """Runs the command of each row of the tables of docs/torch.md: torch.py PROGRAM_FOLDER SOURCE
 
-Every row must have one, it must hold (code 0; of a scenario of a known bug, that it is found), and of a test program it
-must name tests that there are.
+Every row must have a command, which must hold (code 0; a scenario of a known bug is found). A row of a test program must name existing
+tests.
 """
 import os
 import re

@@ -58,7 +58,7 @@ static void add_shard(ls_plan_table *plan, int rank, int64_t row, int64_t rows, 
     plan->shards[plan->shard_count++] = (ls_plan_shard){rank, row, column, rows, columns};
 }
 
-// One column block cut by rows over ranks [first, first + count).
+// One column block, split by rows over ranks [first, first + count).
 static void add_rows(ls_plan_table *plan, int first, int count, int64_t column, int64_t columns) {
     int64_t offsets[CASE_RANKS_MAX], sizes[CASE_RANKS_MAX];
     ls_plan_split_rows(offsets, sizes, plan->rows, count);
@@ -91,7 +91,7 @@ int case_place(embedding_case *c, int t, ls_sharding sharding, int cuts) {
     plan->sharding = sharding;
     plan->shard_count = 0;
     for (int b = 0; b < blocks; b++) {
-        // Uneven column blocks on purpose: the last one takes what is left.
+        // Uneven column blocks on purpose: the last one takes the rest.
         int64_t width = dim / blocks, column = b * width;
         width = b == blocks - 1 ? dim - column : width;
         switch (sharding) {
@@ -127,7 +127,7 @@ int case_place(embedding_case *c, int t, ls_sharding sharding, int cuts) {
 int case_inputs(embedding_case *c, const int64_t *batches, int length_max) {
     static const char *const keys[] = {"a", "b", "c"};
     enum { KEYS = 3 };
-    // Ids are drawn below the smallest table that the feature feeds.
+    // Ids are below the size of the smallest table that the feature feeds.
     int64_t rows[KEYS] = {1000, 1000, 1000};
     for (int t = 0; t < c->table_count; t++) {
         for (int f = 0; f < c->tables[t].feature_count; f++) {
@@ -367,7 +367,7 @@ static int make_oracle(embedding_case *c, ls_oracle **out) {
 int case_run_on(embedding_case *c, ls_backend *backend, case_outcome *out) {
     *out = (case_outcome){0};
     case_make_plan(c);
-    // Where the oracle cannot be made (an id out of range), the module is run without it.
+    // If the oracle cannot be created (an id out of range), the module runs without it.
     ls_oracle *oracle = NULL;
     int oracle_status = make_oracle(c, &oracle);
     out->status = run_module(c, backend, oracle, out);

@@ -1,5 +1,5 @@
-// Tests of what must be caught: plans that do not tile their tables, arguments that cannot work,
-// memory that runs out.
+// Errors that must be caught: plans that do not tile their tables, impossible arguments, memory
+// that runs out.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "case.h"
 #include "tests/counting.h"
 
-// A table of 8 x 4 over 4 ranks by rows 2, 2, 2, 2, and an input in which sample 1 of rank 2 is the
-// only one with an id of rows 4 and 5 (rank 2's own block).
+// A table of 8 x 4 over 4 ranks by rows 2, 2, 2, 2; only sample 1 of rank 2 has an id of rows 4 and
+// 5 (rank 2's own block).
 static void make_broken(embedding_case *c, ls_pooling pooling) {
     static const char *const keys[] = {"a"};
     static const int64_t lengths[] = {2, 3}, sizes[] = {2, 2, 2, 2};
@@ -22,8 +22,8 @@ static void make_broken(embedding_case *c, ls_pooling pooling) {
     }
 }
 
-// The plan is refused with `refusal` in the text; run nevertheless, the oracle finds the first
-// wrong output where it must be.
+// The plan is refused with `refusal` in the text. If it runs nevertheless, the oracle finds the
+// first wrong output at its place.
 static void expect_caught(embedding_case *c, const char *refusal, const char *found) {
     case_outcome out;
     cr_expect(case_run(c, &out) == LS_ERR_INVALID);
@@ -37,7 +37,7 @@ static void expect_caught(embedding_case *c, const char *refusal, const char *fo
     case_outcome_free(&out);
 }
 
-// A row that no shard holds: the one bag that needs it is named, with the id.
+// A row that no shard holds: the only bag that needs it is named, with the id.
 Test(broken, rows_on_no_rank) {
     static const ls_pooling kinds[] = {LS_POOL_NONE, LS_POOL_SUM, LS_POOL_MEAN};
     for (int k = 0; k < 3; k++) {
@@ -63,7 +63,7 @@ Test(broken, last_rows_on_no_rank) {
     }
 }
 
-// Two row blocks of a table on one rank: not what row_wise means, but the answer is right.
+// Two row blocks of a table on one rank: not row_wise, but the result is correct.
 Test(broken, two_row_blocks_on_one_rank_add_up) {
     static const ls_pooling kinds[] = {LS_POOL_NONE, LS_POOL_SUM, LS_POOL_MEAN, LS_POOL_MAX};
     for (int k = 0; k < 4; k++) {
@@ -95,7 +95,7 @@ Test(broken, rows_on_two_ranks) {
     case_free(&c);
 }
 
-// Weights go with their ids under a broken plan as well: only the bag of the lost row is wrong.
+// Under a broken plan weights stay with their ids, too: only the bag of the lost row is wrong.
 Test(broken, weights_under_a_plan_with_a_gap) {
     static const char *const keys[] = {"a"};
     static const int64_t lengths[] = {2, 3}, ids[] = {6, 1, 0, 5, 3};
@@ -120,7 +120,7 @@ Test(broken, weights_under_a_plan_with_a_gap) {
     case_free(&c);
 }
 
-// Columns that no shard holds stay 0, and are named by column.
+// Columns that no shard holds stay 0 and are named by column.
 Test(broken, columns_on_no_rank) {
     embedding_case c;
     make_broken(&c, LS_POOL_SUM);
@@ -135,7 +135,7 @@ Test(broken, columns_on_no_rank) {
     case_free(&c);
 }
 
-// Blocks outside the table, or on ranks that do not exist, are refused even when plans may be
+// Blocks outside of the table, or on ranks that do not exist, are refused even if plans may be
 // broken.
 Test(broken, blocks_outside_are_always_refused) {
     // rank, first row, first column, rows, columns
@@ -156,7 +156,7 @@ Test(broken, blocks_outside_are_always_refused) {
     }
 }
 
-// Weights at the wrong place (a shard filled from rows one further) show at the lookup already.
+// Misplaced weights (a shard filled from the next row on) show at the lookup.
 static double shifted(const embedding_case *c, int table, int64_t row, int64_t column);
 
 static _Thread_local int calls_of_shifted;
@@ -219,7 +219,7 @@ static void spoil_weights(embedding_case *c) {
     c->tables[0].weighted = true;
 }
 
-// Each unusable argument is refused with a sentence that names it.
+// Each unusable argument is refused with a message that names it.
 Test(broken, bad_arguments_are_refused) {
     static const bad_argument all[] = {
         {spoil_weighted_max, LS_ERR_UNSUPPORTED, "weights per id are for sum and mean"},
@@ -244,7 +244,7 @@ Test(broken, bad_arguments_are_refused) {
 
 // ---- Memory -------------------------------------------------------------------------------------
 
-// Whichever allocation fails, the run ends with out of memory and gives everything back.
+// Whichever allocation fails, the run ends with out of memory and frees everything.
 Test(broken, every_allocation_may_fail) {
     memory_counts counting = {0};
     uint64_t total = 0;

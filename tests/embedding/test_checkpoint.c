@@ -1,4 +1,4 @@
-// Tests of checkpoints: from any plan to any other one, byte by byte, and what must be refused.
+// Tests of checkpoints: from any plan to any other, byte by byte, and refused ones.
 #define _XOPEN_SOURCE 700
 #include <criterion/criterion.h>
 #include <ftw.h>
@@ -23,7 +23,7 @@ static void remove_folder(const char *path) {
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-// A module on a world of its own.
+// A module in a separate world.
 typedef struct trained {
     ls_world *world;
     ls_backend *backend;
@@ -67,7 +67,7 @@ static void stop(trained *t) {
     ls_world_free(t->world);
 }
 
-// What a cell of an array holds; of one number per row, column -1.
+// The value of a cell of an array; of one number for each row, column -1.
 static double cell(int table, int array, int64_t row, int64_t column) {
     return (table + 1) * 1000 + array * 100 + (double)row + (double)(column + 1) / 64;
 }
@@ -155,8 +155,8 @@ static void reshard(const char *folder, const char *from, const char *to, embedd
     ls_checkpoint_free(checkpoint);
 }
 
-// 4 ranks -> 3 -> 8 -> 4, every table under another sharding type each time: the last checkpoint is
-// the first one, byte by byte; and what a module of the 8 loads is right cell by cell.
+// 4 ranks -> 3 -> 8 -> 4, every table under another sharding type each time: the last checkpoint
+// equals the first one, byte by byte; a module of the 8 loads correct cells.
 static void go_round(ls_optimizer_kind kind) {
     static const ls_sharding types[3][3] = {{LS_ROW_WISE, LS_COLUMN_WISE, LS_TABLE_WISE},
                                             {LS_COLUMN_WISE, LS_DATA_PARALLEL, LS_ROW_WISE},
@@ -211,7 +211,7 @@ Test(checkpoint, goes_round_with_both) {
     go_round(LS_OPTIMIZER_PARTIAL_ROWWISE_ADAM);
 }
 
-// Column blocks of 2, 2 and 1 columns with states 3, 7 and 11: whole, (3 2 + 7 2 + 11) / 5.
+// Column blocks of 2, 2 and 1 columns with states 3, 7 and 11: merged, (3 2 + 7 2 + 11) / 5.
 Test(checkpoint, joins_states_by_their_columns) {
     char folder[] = "/tmp/lockstep_checkpoint_XXXXXX", path[256];
     cr_assert(mkdtemp(folder) != NULL);
@@ -252,7 +252,7 @@ Test(checkpoint, joins_states_by_their_columns) {
     remove_folder(folder);
 }
 
-// Quantised rows are shorter than the numbers that a checkpoint has, and not these.
+// Quantised rows are shorter than the numbers of a checkpoint, and are no such numbers.
 Test(checkpoint, has_no_quantised_rows) {
     char folder[] = "/tmp/lockstep_checkpoint_XXXXXX", path[256];
     cr_assert(mkdtemp(folder) != NULL);
@@ -297,8 +297,7 @@ static bool has_file(const char *folder, const char *name) {
     return access(path, F_OK) == 0;
 }
 
-// Of what looks like an unfinished checkpoint, its own files are removed and no others; where
-// there are any, it keeps its place.
+// Of an apparently unfinished checkpoint only its own files are removed; with others it stays.
 Test(checkpoint, removes_nothing_of_others) {
     static const ls_sharding types[3] = {LS_ROW_WISE, LS_COLUMN_WISE, LS_TABLE_WISE};
     static const char *const ours[] = {"rank_00000.safetensors", "index.json", "plan.yaml"};

@@ -1,5 +1,5 @@
-// Layouts written down by hand, such as no planner of ours would make: uneven blocks, ranks out of
-// order or holding several blocks or none. The oracle, which knows no sharding, judges all stages.
+// Explicit layouts that lockstep's planner would not make: uneven blocks, ranks out of order or
+// with several blocks or none. The oracle, which is unsharded, judges all stages.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void lay_out(embedding_case *c, int t, const layout *how) {
     plan->shard_count = how->count;
 }
 
-// Runs and judges; what was judged covers every shard that holds something.
+// Runs and judges; the judged outputs cover every non-empty shard.
 static void run(embedding_case *c, const char *what) {
     static const int64_t batches[] = {4, 1, 0, 3};
     case_outcome out;
@@ -71,7 +71,7 @@ static void run(embedding_case *c, const char *what) {
     case_free(c);
 }
 
-// Each alone, under every pooling.
+// Each separately, under every pooling.
 Test(fixed, layouts_by_hand) {
     for (int i = 0; i < LAYOUT_COUNT; i++) {
         for (int p = 0; p < 7; p++) {
@@ -79,7 +79,7 @@ Test(fixed, layouts_by_hand) {
                                                   LS_POOL_MAX};
             bool weighted = p >= 4;
             ls_pooling pooling = weighted ? (p == 4 ? LS_POOL_SUM : LS_POOL_MEAN) : poolings[p];
-            if (p == 6) {  // and a table of half precision with an id that does not count
+            if (p == 6) {  // and a table of half precision with a padding id
                 pooling = LS_POOL_SUM;
             }
             embedding_case c;
@@ -112,8 +112,7 @@ Test(fixed, layouts_together) {
     }
 }
 
-// The outputs of blocks that are only moved are the same bits as those of the whole table in one
-// place, whatever the layout.
+// Outputs of blocks that are only moved have the bits of the unsharded table, whatever the layout.
 Test(fixed, columns_do_not_change_a_bit) {
     embedding_case whole;
     case_outcome expected;

@@ -1,6 +1,6 @@
 // embedding and embedding_bag as functions on local tensors: every way, by rows and columns,
-// against plain loops over the whole weight, whose values are small integers so that every order of
-// a sum is exact; max_norm against its formula; and what is refused.
+// against plain loops over the whole weight. Values are small integers, so every order of a sum is
+// exact. Also max_norm against its formula, and refused calls.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static ls_local_tensor *weight_by(const fixture *f, int dim) {
     return weight;
 }
 
-// A tensor of each rank's own numbers, or of rank 0's on all, which is then replicated.
+// A tensor with different numbers on each rank, or rank 0's on all, which is then replicated.
 static ls_local_tensor *each(const fixture *f, ls_dtype dtype, ls_shape shape, const void *numbers,
                              size_t stride, bool replicated) {
     ls_local_tensor *tensor = NULL;
@@ -110,7 +110,7 @@ Test(functional, embedding) {
     close_ranks(&f);
 }
 
-// Exchanged rows may be uneven, of no ids too; the other ways say why not.
+// Exchanged rows may be uneven, also without ids; the other ways give the reason to refuse.
 Test(functional, uneven_ids) {
     fixture f;
     open_ranks(&f);
@@ -146,7 +146,7 @@ Test(functional, uneven_ids) {
     close_ranks(&f);
 }
 
-// What a bag [from, to) of a rank's ids gives in one column, by plain code.
+// The value of a bag [from, to) of a rank's ids in one column, by plain code.
 static float pooled(const int64_t *ids, const float *weights, int64_t from, int64_t to, int column,
                     ls_pooling mode, int64_t padding) {
     double sum = 0, most = -INFINITY;
@@ -167,7 +167,7 @@ static float pooled(const int64_t *ids, const float *weights, int64_t from, int6
 }
 
 // Every way, replicated or not, of every mode, with and without padding and weights, with bags as
-// rows and as offsets (an empty bag among them), with the last offset and without.
+// rows and as offsets (including an empty bag), with the last offset and without.
 Test(functional, embedding_bag) {
     static const int64_t offsets[BAGS + 1] = {0, 7, 7, 20, BAGS * EACH};
     fixture f;
@@ -262,7 +262,7 @@ Test(functional, max_norm) {
 
 typedef struct refusal {
     ls_functional_options options;
-    int64_t id;             // of rank 2's second; -2: as it is
+    int64_t id;             // of rank 2's second; -2: unchanged
     const char *placement;  // of the weight
     const char *says;
     bool bag, flat, offsets, float_ids;
@@ -309,7 +309,7 @@ static const refusal refusals[] = {
      .says = "rank 0: with include_last_offset the last offset is the number of ids, 24, not 20"},
 };
 
-// Every refusal of the original, in our words and with the rank; nothing is made.
+// Every refusal of the original, with lockstep's message and the rank; nothing is created.
 Test(functional, refusals) {
     static const int64_t offsets[BAGS] = {0, 7, 7, 20};
     fixture f;

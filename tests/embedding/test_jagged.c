@@ -1,4 +1,4 @@
-// Tests of jagged inputs: what is accepted, what is refused and with which words.
+// Tests of jagged inputs: accepted ones, and refused ones with their messages.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void expect_print(const ls_keyed_jagged *jagged, int64_t ids_max, const c
     free(text);
 }
 
-// The introduction's two features, whole and cut; weights; a batch size per feature.
+// The introduction's two features, whole and split; weights; a batch size for each feature.
 Test(jagged, text) {
     static const int64_t lengths[] = {2, 2, 3, 1}, ids[] = {2, 3, 4, 1, 1, 2, 1, 5};
     static const float weights[] = {1, 2, 0.5f, 4, 5, 6, 7, 8};
@@ -58,7 +58,7 @@ Test(jagged, text) {
     ls_keyed_jagged_free(jagged);
 }
 
-// Lengths that are negative, reach past the ids or leave ids over name rank, feature and sample.
+// Lengths that are negative, exceed the ids or leave ids over name rank, feature and sample.
 Test(jagged, bad_lengths_are_named) {
     static const int64_t negative[] = {1, 1, 1, -1}, far[] = {1, 1, 9, 0}, few[] = {1, 0, 0, 0};
     static const int64_t ids[] = {1, 2, 3};
@@ -73,7 +73,7 @@ Test(jagged, bad_lengths_are_named) {
     cr_expect(strstr(ls_error_last()->text, "lengths add up to 1, and there are 3 ids"));
 }
 
-// A length near the largest integer must not wrap the running total round to something small.
+// A length near the largest integer must not wrap the running total to a small number.
 Test(jagged, huge_lengths_do_not_wrap) {
     static const int64_t lengths[] = {INT64_MAX, INT64_MAX, 2, 0}, ids[] = {0};
     ls_keyed_jagged *jagged;
@@ -97,7 +97,7 @@ Test(jagged, keys_must_be_distinct) {
 
 // torch's offsets, with the last one and without it, give the same bags.
 Test(jagged, offsets_with_and_without_the_last) {
-    // Where the last one is not there, what lies in its place is not read.
+    // Without the last offset the memory after the others is not read.
     static const int64_t offsets[2][4] = {{0, 2, 2, 4}, {0, 2, 2, 5}}, ids[] = {9, 8, 7, 6, 5};
     for (int include_last = 0; include_last < 2; include_last++) {
         ls_keyed_jagged *jagged;
@@ -141,7 +141,7 @@ static bool same(const ls_keyed_jagged *a, const ls_keyed_jagged *b) {
            (!a->weights || memcmp(a->weights, b->weights, ids * sizeof(float)) == 0);
 }
 
-// Lists for each bag, and bags padded with what does not count, give what lengths and ids give.
+// Lists for each bag, and padded bags, equal lengths and ids.
 Test(jagged, lists_and_padded_bags_give_the_same_input) {
     ls_keyed_jagged *want = make_three(three_weights), *lists, *padded;
     const ls_jagged_bag bags[6] = {{three_ids, three_weights, 2},
@@ -184,7 +184,7 @@ Test(jagged, bad_lists_are_named) {
     cr_expect(strstr(ls_error_last()->text, "feature shop, sample 1: length 3 of bags"));
 }
 
-// Bags shorter than the width are filled up, longer ones cut, for a feature that does not come
+// Bags shorter than the width are padded, longer ones truncated, for a feature that is not the
 // first.
 Test(jagged, padding_fills_and_cuts) {
     ls_keyed_jagged *jagged = make_three(three_weights), *plain = make_three(NULL);
@@ -202,7 +202,7 @@ Test(jagged, padding_fills_and_cuts) {
     ls_keyed_jagged_free(plain);
 }
 
-// Features in another order, and some of them alone, keep their bags, ids and weights.
+// Features in another order, and subsets, keep their bags, ids and weights.
 Test(jagged, permute) {
     ls_keyed_jagged *jagged = make_three(three_weights), *out;
     cr_assert(ls_keyed_jagged_permute(&out, jagged, (const int[]){2, 0}, 2) == LS_OK);
@@ -220,7 +220,7 @@ Test(jagged, permute) {
     ls_keyed_jagged_free(jagged);
 }
 
-// Split and joined again it is what it was; a part may have no features.
+// Splitting and joining gives the original; a part may have no features.
 Test(jagged, split_and_concat) {
     ls_keyed_jagged *jagged = make_three(three_weights), *parts[3], *whole, *other;
     cr_assert(ls_keyed_jagged_split(parts, jagged, (const int[]){1, 0, 2}, 3) == LS_OK);
@@ -261,7 +261,7 @@ static ls_keyed_tensor *make_tensor(const char *const *names, const int64_t *dim
     return tensor;
 }
 
-// Columns of two tensors in new groups: one of both, one of a key that another group has too.
+// Columns of two tensors in new groups: one with both, one with a key that another group has too.
 Test(keyed_tensor, regroup) {
     static const char *const a_keys[] = {"f1", "f2"}, *const b_keys[] = {"f3"};
     static const int64_t a_dims[] = {2, 1}, b_dims[] = {2};
@@ -289,7 +289,8 @@ Test(keyed_tensor, regroup) {
     ls_keyed_tensor_free(b);
 }
 
-// What has no key, two of them, another batch or no shape is refused by name, and nothing is left.
+// Tensors without a key, with two, with another batch or without a shape are refused by name, and
+// nothing remains.
 Test(keyed_tensor, what_is_wrong_is_named) {
     static const char *const names[] = {"f1", "f2"}, *const twice[] = {"f1", "f1"};
     static const char *const unknown[] = {"f9"};

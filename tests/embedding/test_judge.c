@@ -1,5 +1,5 @@
-// Tests of the judgement: outputs that are spoilt in one place, and what must be said of them. The
-// table is worked out by hand: row r is (r + 1, -0.1f).
+// Tests of the judge: outputs with one corrupted place, and the expected report. The table by hand:
+// row r is (r + 1, -0.1f).
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static ls_judgement judge_row(const setting *s, const float *values) {
     return judge(s, "output_dist", "values", 1, LS_F32, LS_SHAPE(1, 2), values);
 }
 
-// A single id or length that is off by any number is wrong, in the place where it is.
+// A single id or length that is off by any number is wrong, at its place.
 Test(judge, wrong_integers) {
     static const int64_t lengths[] = {1, 0, 2}, ids[] = {1, 1, 0};
     static const char *const fields[] = {"lengths", "ids"};
@@ -97,7 +97,7 @@ Test(judge, wrong_integers) {
     tear_down(&s);
 }
 
-// A wrong shape or type is wrong where elements are expected, and where none is.
+// A wrong shape or type is wrong, with and without expected elements.
 Test(judge, wrong_form_of_something_and_of_nothing) {
     static const int64_t nothing[1] = {0};
     setting s;
@@ -122,8 +122,8 @@ Test(judge, wrong_form_of_something_and_of_nothing) {
     tear_down(&s);
 }
 
-// What the report says of a sum within its bound: how many differ, which first, how many last
-// places apart on either side, and the largest share of the bound, of all elements.
+// The report on a sum within its bound: how many elements differ, the first one, the most last
+// places on either side, and the largest share of the bound.
 Test(judge, differences_within_the_bound_are_measured) {
     setting s;
     set_up(&s, LS_POOL_SUM, NULL, LS_MEAN_WEIGHTS);
@@ -146,14 +146,14 @@ Test(judge, differences_within_the_bound_are_measured) {
     ls_judgement j = judge_row(&s, far);
     cr_expect(j.wrong == 1 && j.differing == 2 && j.max_ulps == 13 && j.first_wrong == 0);
     cr_expect(j.bound_ratio > 11 && j.bound_ratio < 12.2, "%g", j.bound_ratio);
-    // No count describes a change of sign; both zeros are one place.
+    // A change of sign has no number of ulps; both zeros are one place.
     const float negative[] = {-9, -0.0f};
     j = judge_row(&s, negative);
     cr_expect(j.max_ulps == LS_ULPS_SIGN && j.wrong == 2 && j.differing == 2);
     tear_down(&s);
 }
 
-// Infinity and NaN against a number are beyond any bound, and so the other way round.
+// Infinity and NaN against a number are beyond any bound, in both directions.
 Test(judge, specials_against_numbers) {
     setting s;
     set_up(&s, LS_POOL_SUM, NULL, LS_MEAN_WEIGHTS);
@@ -172,8 +172,8 @@ Test(judge, specials_against_numbers) {
     tear_down(&s);
 }
 
-// Where a partial sum can overflow the bound is infinite and proves nothing: 3e38 + 3e38 - 3e38 is
-// 3e38, and nothing else passes.
+// If a partial sum can overflow, the bound is infinite and proves nothing: 3e38 + 3e38 - 3e38 is
+// 3e38, and only that passes.
 Test(judge, an_infinite_bound_proves_nothing) {
     setting s;
     set_up(&s, LS_POOL_SUM, NULL, LS_MEAN_WEIGHTS);
@@ -200,7 +200,7 @@ Test(judge, an_infinite_bound_proves_nothing) {
     tear_down(&s);
 }
 
-// So is a mean's whose weights add up to nothing: only the infinity of the right sign will do.
+// The same for a mean whose weights sum to 0: only an infinity of the right sign passes.
 Test(judge, weights_that_cancel) {
     static const float weights[] = {1, -3, 2};
     setting s;
@@ -220,7 +220,7 @@ static float f32_of(uint32_t bits) {
     return out;
 }
 
-// Where data only moves, every bit of a NaN must arrive: sign, payload, and whether it signals.
+// If data only moves, every bit of a NaN must arrive: sign, payload, and whether it signals.
 Test(judge, moved_nans_keep_their_bits) {
     static const uint32_t given[] = {0x7fc00001, 0xffc00000, 0x7f800001};
     static const uint32_t other[] = {0x7fc00000, 0x7fc00000, 0x7fc00001};
@@ -252,7 +252,7 @@ Test(judge, moved_nans_keep_their_bits) {
     }
 }
 
-// A zero keeps its sign where it moves; as a sum it need not.
+// A zero keeps its sign when it moves; in a sum it need not.
 Test(judge, signs_of_zeros) {
     static const float weights[] = {0.0f, -1, 0.25f};
     const float arrived[] = {2, -0.0f, 0.25f};
@@ -266,7 +266,7 @@ Test(judge, signs_of_zeros) {
     tear_down(&s);
 }
 
-// NaN loses against the numbers that come after it, and wins where there is none.
+// NaN loses against later numbers, and wins if there are none.
 Test(judge, largest_with_nan) {
     setting s;
     set_up(&s, LS_POOL_MAX, NULL, LS_MEAN_WEIGHTS);
@@ -278,7 +278,7 @@ Test(judge, largest_with_nan) {
     tear_down(&s);
 }
 
-// An oracle without the weights that its table wants cannot be made, but where no id needs one.
+// An oracle without the weights that its table needs cannot be created, unless no id needs one.
 Test(judge, weights_are_demanded) {
     static const char *const keys[] = {"a"};
     static const int64_t lengths[] = {1}, ids[] = {2};
@@ -303,7 +303,7 @@ Test(judge, weights_are_demanded) {
     }
 }
 
-// The id whose loss explains a mean is found by what the mean divides by: padding does not count.
+// The id whose loss explains a mean is found with the mean's divisor: padding does not count.
 Test(judge, causes_in_means) {
     setting s;
     set_up(&s, LS_POOL_MEAN, NULL, LS_MEAN_WEIGHTS);
@@ -318,8 +318,8 @@ Test(judge, causes_in_means) {
     tear_down(&s);
 }
 
-// Means of TorchRec by rows. Rank 1: weights 1, -1, 0.25, so 2.75 and -0.025 over 3 (unsharded) or
-// over 0.250001 (by rows). All of one or all of the other, or else it is wrong.
+// Row-wise means of TorchRec. Rank 1: weights 1, -1, 0.25, so 2.75 and -0.025 over 3 (unsharded) or
+// over 0.250001 (by rows). Either for all elements, or wrong.
 Test(judge, by_design_is_all_or_nothing) {
     static const float weights[] = {1, -1, 0.25f};
     const double a = 2.75, b = 0.25 * (double)-0.1f;
@@ -336,7 +336,7 @@ Test(judge, by_design_is_all_or_nothing) {
                   strstr(j.text, "got 10.9999561, unsharded 0.916666667: table t is row_wise, and "
                                  "there TorchRec divides a mean by the sum of its weights + 1e-6"),
               "%s", j.text);
-    // One last place off is rounding still, and no other meaning is looked for.
+    // One last place off is still rounding, and no other explanation is tried.
     const float rounded[] = {nextafterf(unsharded[0], 2), unsharded[1]};
     j = judge_row(&s, rounded);
     cr_expect(j.wrong == 0 && j.by_design == 0 && j.differing == 1 && j.bound_ratio < 1);
@@ -349,7 +349,7 @@ Test(judge, by_design_is_all_or_nothing) {
     const float neither[] = {documented[0], (float)(b / 0.25)};
     j = judge_row(&s, neither);
     cr_expect(j.wrong == 1 && j.by_design == 0 && j.first_wrong == 1 && j.bound_ratio > 1);
-    // As if id 2, a quarter of 3, were lost after all.
+    // As if id 2, a quarter of 3, were lost.
     const float lost[] = {(float)(2 / 0.250001), documented[1]};
     j = judge_row(&s, lost);
     cr_expect(strstr(j.text, "as if id 2 (position 2, on rank 1) were missing"), "%s", j.text);

@@ -1,5 +1,4 @@
-// Tests of where the gradient of a maximum goes: by hand, as the oracle could be wrong as the
-// module is.
+// The gradient of a maximum by hand, since the oracle could have the module's error.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -100,7 +99,8 @@ Test(training, the_second_of_equal_rows_gets_nothing) {
     case_free(&c);
 }
 
-// Whole weights are often equal, and updates keep them whole: the same bits wherever a table lies.
+// Weights are often equal whole numbers, and updates keep them whole: equal bits under every
+// placement.
 static double tied_often(const embedding_case *c, int table, int64_t row, int64_t column) {
     (void)c;
     (void)table;
@@ -143,14 +143,14 @@ Test(training, maxima_are_the_same_under_every_type) {
     train_outcome_free(&first);
 }
 
-// Row 6 is below all others, so no gradient comes to it, and LAMB then divides 0 by 0.
+// Row 6 is below all others, so it gets no gradient, and LAMB then divides 0 by 0.
 static double lowest_last(const embedding_case *c, int table, int64_t row, int64_t column) {
     (void)c;
     (void)table;
     return row == 6 ? -9 : sin((double)(row * 5 + column + 1));
 }
 
-// A row that became NaN loses in the next step's bags, whose largest is as well known as before.
+// A row that became NaN loses in the next step's bags, whose maximum stays known.
 Test(training, a_row_that_became_nan_leaves_the_maximum_known) {
     ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_LAMB, LS_OPTIMIZER_FUSED);
     embedding_case c;

@@ -1,5 +1,5 @@
-// Tests of what a mean divides by, under every sharding type: numbers worked out by hand, and the
-// verdict that the oracle gives on each.
+// Tests of the divisor of a mean, under every sharding type: hand-computed numbers, and the
+// oracle's verdict on each.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void add(embedding_case *c, const char *name, ls_pooling pooling, bool we
     cr_assert(case_place(c, t, type, 2));
 }
 
-// Both columns of the first and last bag of every rank are these numbers, to two last places; the
+// Both columns of the first and last bag of every rank equal these numbers to two last places; the
 // empty bag is zero.
 static void expect_bags(const embedding_case *c, const case_outcome *out, int table, double first,
                         double last, const char *what) {
@@ -58,7 +58,8 @@ static void expect_bags(const embedding_case *c, const case_outcome *out, int ta
     }
 }
 
-// A weighted mean of each name, under each type. What the type changes is by design, and said so.
+// A weighted mean of each name, under each type. A change by the type is by design, and reported as
+// such.
 Test(means, weighted_mean_by_name) {
     for (size_t i = 0; i < TYPE_COUNT; i++) {
         for (int d = LS_MEAN_WEIGHTS; d <= LS_MEAN_TORCHREC; d++) {
@@ -88,7 +89,8 @@ Test(means, weighted_mean_by_name) {
     }
 }
 
-// Without weights TorchRec's mean is the plain one, but for the millionth that the row types add.
+// Without weights TorchRec's mean is the plain one, except for the millionth that the row types
+// add.
 Test(means, plain_mean_as_in_torchrec) {
     for (size_t i = 0; i < TYPE_COUNT; i++) {
         embedding_case c;
@@ -105,7 +107,7 @@ Test(means, plain_mean_as_in_torchrec) {
     }
 }
 
-// Under the quirk a mean under grid is its sum, whatever it would be divided by; other types stay.
+// Under the quirk a mean under grid is its sum, whatever its divisor; other types stay.
 Test(means, grid_is_not_divided) {
     for (size_t i = 0; i < TYPE_COUNT; i++) {
         embedding_case c;
@@ -116,7 +118,7 @@ Test(means, grid_is_not_divided) {
         add(&c, "t", LS_POOL_MEAN, false, LS_MEAN_TORCHREC, LS_GRID);
         add(&c, "u", LS_POOL_MEAN, true, LS_MEAN_WEIGHTS, all_types[i]);
         cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
-        // The mean of a single id is the sum, too; with its weight of 4 it is not.
+        // The mean of a single id is also its sum; with its weight of 4 it is not.
         cr_expect(out.wrong == 0 && out.by_design == (grid ? 8 + 16 : 8), "%s", out.text);
         expect_bags(&c, &out, 0, 42, 21, "grid");
         expect_bags(&c, &out, 1, grid ? 37.5 : 15, grid ? 84 : 21, ls_sharding_name(all_types[i]));
@@ -126,8 +128,8 @@ Test(means, grid_is_not_divided) {
     }
 }
 
-// Under the other quirk every sum and mean beside a mean by rows is divided once more, and nothing
-// is where no mean is by rows.
+// Under the other quirk every sum and mean beside a row-wise mean is divided once more; without a
+// row-wise mean nothing is.
 Test(means, a_mean_by_rows_divides_others) {
     for (int rows = 0; rows < 2; rows++) {
         embedding_case c;
@@ -159,8 +161,8 @@ Test(means, a_mean_by_rows_divides_others) {
     }
 }
 
-// A row-wise sum is multiplied by a rounded factor there, which its bound allows for: rows of many
-// values, alone in their bags.
+// There a row-wise sum is multiplied by a rounded factor, which its bound allows: rows of many
+// values, each the only one of its bag.
 Test(means, rounded_factor_is_within_the_bound) {
     embedding_case c;
     case_outcome out;
@@ -180,7 +182,7 @@ Test(means, rounded_factor_is_within_the_bound) {
     case_free(&c);
 }
 
-// A name for the divisor is refused where nothing is divided, and so is one that does not exist.
+// A divisor without a mean is refused, and so is an unknown divisor.
 Test(means, refused_without_a_mean) {
     static const struct {
         ls_pooling pooling;

@@ -1,5 +1,5 @@
-// Tests of the oracle itself: hand-worked expectations and bounds, and injected errors that it must
-// see.
+// Tests of the oracle itself: hand-computed expectations and bounds, and injected errors that it
+// must detect.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -62,7 +62,8 @@ static ls_expected expect(const setting *s, const char *stage, const char *field
     return out;
 }
 
-// What reaches the owner of rows 2 and 3: one id, none, two; as rows 1, 1 and 0 of its shard.
+// The ids that the owner of rows 2 and 3 receives: one id, none, two; as rows 1, 1 and 0 of its
+// shard.
 Test(oracle, routing_by_hand) {
     setting s;
     set_up(&s, LS_POOL_SUM, true);
@@ -104,9 +105,9 @@ Test(oracle, values_by_hand) {
     }
 }
 
-// The bound is what the terms' number and size allow and hardly more: for a sum of n terms of
-// magnitude m, (n - 1) u m; a mean adds half a last place of its value; max and sequence add
-// nothing.
+// The bound follows from the number and size of the terms, and is hardly larger: for a sum of n
+// terms of magnitude m, (n - 1) u m; a mean adds half a last place of its value; max and sequence
+// add nothing.
 Test(oracle, bounds_are_tight) {
     const double u = 0x1p-24;
     static const struct {
@@ -129,8 +130,8 @@ Test(oracle, bounds_are_tight) {
     }
 }
 
-// Of column shards each column is a part of one alone: what is rounded to the outputs' type is
-// rounded once, and no bound allows for another shard.
+// Each column of column shards is in one shard: it is rounded once to the outputs' type, and no
+// bound allows for another shard.
 Test(oracle, column_shards_add_no_parts) {
     setting s;
     set_up(&s, LS_POOL_SUM, false);
@@ -155,8 +156,8 @@ Test(oracle, column_shards_add_no_parts) {
     tear_down(&s);
 }
 
-// A row of norm 5 is one of norm 1: each number within a few roundings, not within what is known of
-// the norm.
+// A row of norm 5 becomes one of norm 1: each number within a few roundings, even if the norm is
+// uncertain.
 Test(oracle, a_row_scaled_down_by_hand) {
     static const char *const keys[] = {"a"};
     static const int64_t lengths[] = {1, 0}, ids[] = {2};
@@ -184,7 +185,7 @@ Test(oracle, a_row_scaled_down_by_hand) {
     }
 }
 
-// The first step of Adam is as long as its rate at most, however little is known of the gradient.
+// The first step of Adam is at most as long as its rate, even if the gradient is uncertain.
 Test(oracle, adam_begins_with_its_rate) {
     ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_ADAM, LS_OPTIMIZER_FUSED);
     optimizer.lr = 0.5;
@@ -199,11 +200,11 @@ Test(oracle, adam_begins_with_its_rate) {
                                              .gradients = &gradient});
     cr_expect(fabs(weight.mid - 0.5) < 1e-4, "%g", weight.mid);
     cr_expect(weight.lo > 0.4999 && weight.hi < 1.5001, "%g to %g", weight.lo, weight.hi);
-    cr_expect(ls_range__vacuous(weight) == LS_BOUND_VACUOUS);  // 0 lies within its bound
+    cr_expect(ls_range__vacuous(weight) == LS_BOUND_VACUOUS);  // 0 is within its bound
 }
 
-// torch.optim's moment may be made as m + (1 - beta1) (g - m), whose difference is rounded too: by
-// half a place of the larger of them, however small the moment.
+// torch.optim may compute the moment as m + (1 - beta1) (g - m), whose difference is rounded too:
+// by half a place of the larger of them, even if the moment is small.
 Test(oracle, moments_of_dense_adam_may_be_interpolated) {
     ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_ADAM, LS_OPTIMIZER_DENSE);
     oracle_range weight = {1, 1, 1, 1}, mean = {1, 1, 1, 1}, square = {1, 1, 1, 1};
@@ -220,7 +221,7 @@ Test(oracle, moments_of_dense_adam_may_be_interpolated) {
     cr_expect(mean.hi < 1e-5 && mean.lo > -1e-5, "%g to %g", mean.lo, mean.hi);
 }
 
-// An input that lacks what the table asks of it is refused in words.
+// An input without data that the table needs is refused with a message.
 Test(oracle, inputs_lack_nothing) {
     static const char *const keys[] = {"a"};
     setting s;
@@ -247,7 +248,7 @@ Test(oracle, inputs_lack_nothing) {
     tear_down(&s);
 }
 
-// A value that rounding can explain passes; one further away is wrong, with its place and owner.
+// A value within rounding passes; one further away is wrong, with its place and owner.
 Test(oracle, planted_errors_are_seen) {
     setting s;
     set_up(&s, LS_POOL_SUM, false);
@@ -276,7 +277,7 @@ Test(oracle, planted_errors_are_seen) {
     tear_down(&s);
 }
 
-// Where data only moves, zeros keep their signs and nothing at all may differ.
+// If data only moves, zeros keep their signs and nothing may differ.
 Test(oracle, moved_data_is_exact) {
     setting s;
     set_up(&s, LS_POOL_NONE, false);

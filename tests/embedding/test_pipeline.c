@@ -1,4 +1,4 @@
-// Tests of batches in flight: begun, waited for, used too early, and given up.
+// Tests of batches in flight: begun, waited for, used too early, and abandoned.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static char *outputs_of(const flight *f, const ls_embedding_pass *pass, size_t *
     return all;
 }
 
-// Three batches that overlap give what each gives by itself.
+// Three overlapping batches give the results of separate ones.
 Test(pipeline, batches_in_flight_give_what_they_give_alone) {
     for (uint64_t seed = 1; seed <= 30; seed++) {
         flight f = {0};
@@ -105,7 +105,7 @@ Test(pipeline, batches_in_flight_give_what_they_give_alone) {
     }
 }
 
-// A lookup before the wait, and an output before it is there, are findings, which change nothing.
+// A lookup before the wait, and an output before it exists, are findings without side effects.
 Test(pipeline, use_before_the_wait_is_a_finding) {
     flight f = {0};
     ls_embedding_pass *pass;
@@ -129,7 +129,7 @@ Test(pipeline, use_before_the_wait_is_a_finding) {
     flight_close(&f);
 }
 
-// Given up while it is under way: freed without a trace, and the next one is as ever.
+// Abandoned in flight: freed completely, and the next one works.
 Test(pipeline, a_batch_can_be_given_up) {
     flight f = {0};
     ls_embedding_pass *pass;

@@ -1,5 +1,5 @@
-// Tests of a process that holds one rank of two, as under MPI, with a backend that plays the other
-// rank: what this rank tells it when its own input is unusable, and what it makes of wrong answers.
+// Tests of a process that holds one rank of two, as under MPI. The backend plays the other rank:
+// the messages of this rank when its own input is unusable, and its reaction to wrong answers.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #define SIZES(ids, batch)                                                                          \
     { ~((ids) + (batch)), ids, batch }
 
-// What the other rank answers in the exchange of sizes, and what it was sent.
+// The other rank's answers in the exchange of sizes, and the data sent to it.
 typedef struct other_rank {
     int64_t answer[3];   // check, ids, batch
     int64_t length, id;  // the one length and id that it sends
@@ -16,7 +16,7 @@ typedef struct other_rank {
     int exchanges;
 } other_rank;
 
-// Both ranks' calls of one all_to_all, the other's being made up. Member 0 is the other rank.
+// Both ranks' calls of one all_to_all; the other's is generated. Member 0 is the other rank.
 static int play(ls_backend *backend, ls_call *calls, int call_count) {
     other_rank *other = backend->impl;
     cr_assert(call_count == 1 && calls[0].kind == LS_ALL_TO_ALL && calls[0].dtype == LS_I64);
@@ -106,8 +106,8 @@ static int run(other_rank *other, int64_t own_id) {
     return status;
 }
 
-// A rank whose id is out of range still takes part in the first exchange, says so there, and then
-// reports its own error.
+// A rank whose id is out of range still takes part in the first exchange, reports the error there,
+// and then returns it.
 Test(processes, a_bad_input_is_announced) {
     other_rank other = {.answer = SIZES(1, 1)};
     cr_expect(run(&other, 9) == LS_ERR_FINDING);
@@ -117,8 +117,8 @@ Test(processes, a_bad_input_is_announced) {
               ls_error_last()->text);
 }
 
-// A rank that hears of it stops too and names the rank at fault; a sound run sends sizes as they
-// are.
+// A rank that receives the report stops too and names the rank at fault; a correct run sends sizes
+// unchanged.
 Test(processes, an_announced_failure_stops_this_rank) {
     other_rank other = {.answer = {-1, -1, -1}};
     cr_expect(run(&other, 2) == LS_ERR_FINDING);
@@ -130,7 +130,7 @@ Test(processes, an_announced_failure_stops_this_rank) {
     cr_expect(other.exchanges == 3);
 }
 
-// Sizes, lengths and rows that do not fit together are refused, not trusted.
+// Sizes, lengths and rows that do not fit together are refused.
 Test(processes, wrong_answers_are_refused) {
     static const other_rank wrong[] = {{.answer = {~3, 1, 1}, .length = 1, .id = 0},
                                        {.answer = {~2, 2, 1}, .length = 1, .id = 0},

@@ -21,7 +21,7 @@ static bool cuts_columns(ls_sharding sharding) {
     return sharding == LS_COLUMN_WISE || sharding == LS_TABLE_COLUMN_WISE || sharding == LS_GRID;
 }
 
-// One table of 17 x 7 on 4 ranks of 2 hosts; its outcome is the caller's to free.
+// One table of 17 x 7 on 4 ranks of 2 hosts; the caller frees its outcome.
 static void run_one(case_outcome *out, ls_sharding sharding, ls_pooling pooling, bool weighted,
                     const ls_row_format *format, bool shards_first, const ls_dtype *output,
                     ls_device *device) {
@@ -55,9 +55,9 @@ static bool same(const case_outcome *a, const case_outcome *b) {
     return true;
 }
 
-// Every format, sharding type and pooling. Quantised and then cut, every cut gives the uncut
-// table's bits where nothing is added up over ranks. Cut and then quantised, column shards of
-// integers give something else, by design, and nothing else does.
+// Every format, sharding type and pooling. Quantised and then sharded: every sharding gives the
+// unsharded table's bits unless ranks sum. Sharded and then quantised: only column shards of
+// integers differ, by design.
 Test(quantised, every_format_type_and_pooling) {
     for (size_t i = 0; i < FORMAT_COUNT * 4; i++) {
         const ls_row_format *format = &formats[i / 4];
@@ -86,7 +86,7 @@ Test(quantised, every_format_type_and_pooling) {
     }
 }
 
-// Rows of narrow types are f32 once they were quantised, which sequences show as they are.
+// Rows of narrow types are f32 after quantisation; sequences show them unchanged.
 Test(quantised, narrow_rows_come_back_as_f32) {
     static const ls_dtype dtypes[] = {LS_F16, LS_BF16};
     for (size_t i = 0; i < 2 * FORMAT_COUNT; i++) {
@@ -187,7 +187,7 @@ Test(quantised, shards_round_before_they_are_reduced) {
     }
 }
 
-// On a device whose memory the host cannot touch.
+// On a device whose memory the host cannot access.
 Test(quantised, a_device_gives_the_hosts_bits) {
     static const ls_dtype narrow = LS_BF16;
     for (size_t i = 0; i < 3 * 4; i++) {
@@ -227,7 +227,7 @@ static void expect_refused(ls_table *change,
     case_free(&c);
 }
 
-// What cannot be kept, and a row that cannot be quantised, by its number in the table.
+// Requests that are impossible, and a row that cannot be quantised, by its number in the table.
 Test(quantised, refuses) {
     static const ls_row_format bad = {LS_ROW_INT4, true, false, 1};
     ls_table table = {.rows = 17,

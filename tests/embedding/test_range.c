@@ -1,4 +1,4 @@
-// Numbers known up to rounding hold what may come of them, and little more.
+// Numbers with rounding errors contain all possible results, and little more.
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -119,7 +119,7 @@ Test(range, what_may_come_lies_in_it) {
     }
 }
 
-// Of points no more is unknown than a few roundings.
+// For points nothing more is unknown than a few roundings.
 Test(range, of_points_it_is_narrow) {
     int drawn = 0;
     for (int i = 0; i < 4000; i++) {
@@ -146,7 +146,7 @@ static bool is_unknown(oracle_range a) {
     return a.lo == -INFINITY && a.hi == INFINITY && ls_range__bound(a) == INFINITY;
 }
 
-// A result that must be NaN, or an infinity, is that alone: something is known of it.
+// A result that must be NaN or infinite is exactly that.
 Test(range, what_is_no_number_stays_so) {
     static const oracle_range nothing = {1, -INFINITY, INFINITY, 1};
     const oracle_range nan = ls_range__point(NAN), one = ls_range__point(1);
@@ -185,7 +185,7 @@ Test(range, what_is_no_number_stays_so) {
         cr_expect(ls_range__div(guess, three, dtype).mid == 3);
         cr_expect(ls_range__sqrt(guess, dtype).mid == 3);
     }
-    // What rounds to an infinity at both ends is one; where it does at one end it may be.
+    // A range that rounds to infinity at both ends is infinite; at one end it may be.
     cr_expect(is_that(ls_range__mul(ls_range__point(60000), ls_range__point(2), LS_F16), INFINITY));
     cr_expect(
         is_that(ls_range__mul(ls_range__point(-60000), ls_range__point(2), LS_F16), -INFINITY));
@@ -199,7 +199,8 @@ Test(range, ends_that_are_known_otherwise) {
     cr_expect(cut.mid == 1 && cut.lo == -2 && cut.hi == 2);
     cut = ls_range__limit(wide, 1);
     cr_expect(cut.lo == -1 && cut.hi == 1);
-    cut = ls_range__limit(wide, 0.5);  // of a row whose likeliest number is past it nothing is cut
+    cut = ls_range__limit(wide, 0.5);  // a row whose most likely norm exceeds it is never left
+                                       // unscaled
     cr_expect(cut.lo == -3 && cut.hi == 4);
     cut = ls_range__limit(wide, INFINITY);
     cr_expect(cut.lo == -3 && cut.hi == 4);

@@ -26,8 +26,8 @@ static const pooling_case poolings[] = {{LS_POOL_NONE, false, true}, {LS_POOL_SU
                                         {LS_POOL_MEAN, true, false}, {LS_POOL_MAX, false, true}};
 #define POOLING_COUNT (sizeof(poolings) / sizeof(poolings[0]))
 
-// Runs one pooling over one world under every sharding type, and compares the types' outputs too:
-// those that reduce over no ranks agree bit for bit, all of them where order does not matter.
+// Runs one pooling in one world under every sharding type, and compares the types' outputs: types
+// without a reduction agree bit for bit; all do if order does not matter.
 static void run_types(int ranks, int per_host, const pooling_case *how, int64_t rows, int64_t dim,
                       ls_dtype dtype, const int64_t *batches) {
     case_outcome first;
@@ -63,8 +63,8 @@ static void run_types(int ranks, int per_host, const pooling_case *how, int64_t 
     case_outcome_free(&first);
 }
 
-// Every sharding type and pooling on worlds of 1 to 6 ranks, on one host and on several, with rows
-// that do not divide, and a batch that differs by rank and is empty on one.
+// Every sharding type and pooling in worlds of 1 to 6 ranks, on one host and on several, with rows
+// that do not divide evenly, and a batch that differs by rank and is empty on one.
 Test(sharding, every_type_every_pooling_every_world) {
     static const int64_t batches[] = {3, 0, 2, 5, 1, 4};
     static const int worlds[][2] = {{1, 1}, {2, 2}, {2, 1}, {3, 3}, {4, 4},
@@ -98,7 +98,7 @@ Test(sharding, every_dtype) {
     }
 }
 
-// All bags of all ranks empty; then no rank has any sample at all.
+// All bags of all ranks empty; then no rank has a sample.
 Test(sharding, nothing_to_look_up) {
     static const int64_t none[] = {0, 0, 0};
     for (size_t i = 0; i < TYPE_COUNT; i++) {
@@ -119,7 +119,7 @@ Test(sharding, nothing_to_look_up) {
     }
 }
 
-// Row blocks of any size, with ranks that hold nothing at either end and in the middle.
+// Row blocks of any size, with empty ranks at either end and in the middle.
 Test(sharding, uneven_and_empty_row_blocks) {
     static const int64_t blocks[][4] = {{1, 3, 1, 3}, {0, 8, 0, 0}, {8, 0, 0, 0},
                                         {0, 0, 0, 8}, {5, 0, 0, 3}, {3, 3, 2, 0}};
@@ -138,8 +138,8 @@ Test(sharding, uneven_and_empty_row_blocks) {
     }
 }
 
-// Row blocks on some ranks alone: those without a block take part in the reduction with nothing,
-// which must not beat a negative maximum.
+// Row blocks on some ranks only: the others take part in the reduction with neutral values, which
+// must not exceed a negative maximum.
 static double negative(const embedding_case *c, int table, int64_t row, int64_t column) {
     (void)c;
     (void)table;
@@ -162,8 +162,8 @@ Test(sharding, row_blocks_on_some_ranks) {
     }
 }
 
-// Sum, mean and max tables under different sharding types in one collection, sharing features: each
-// is divided by its own bag, once, or not at all.
+// Sum, mean and max tables under different sharding types in one collection, with shared features:
+// each is divided by its own bag, once, or not at all.
 Test(sharding, mixed_plans_divide_each_table_once) {
     static const ls_pooling kinds[] = {LS_POOL_SUM,  LS_POOL_MEAN, LS_POOL_MAX, LS_POOL_NONE,
                                        LS_POOL_MEAN, LS_POOL_SUM,  LS_POOL_MEAN};
@@ -185,7 +185,7 @@ Test(sharding, mixed_plans_divide_each_table_once) {
     }
 }
 
-// One table, mean of two known rows under each type: the number itself, not the oracle's opinion.
+// One table, mean of two known rows under each type: the number itself, not the oracle's.
 static double tens(const embedding_case *c, int table, int64_t row, int64_t column) {
     (void)c;
     (void)table;
@@ -215,7 +215,7 @@ Test(sharding, mean_of_two_rows_by_hand) {
     }
 }
 
-// The padding id neither adds to a bag nor to what mean divides by, wherever its row lives.
+// The padding id counts neither in a bag nor in a mean's divisor, on whichever rank its row is.
 Test(sharding, padding_ids_do_not_count) {
     for (size_t i = 0; i < TYPE_COUNT; i++) {
         for (size_t p = 0; p < POOLING_COUNT; p++) {
@@ -236,7 +236,7 @@ Test(sharding, padding_ids_do_not_count) {
     }
 }
 
-// A world of 16 ranks, where an array of one number per rank fills whole cache lines.
+// A world of 16 ranks, whose array of one number for each rank fills whole cache lines.
 Test(sharding, sixteen_ranks) {
     for (size_t p = 0; p < POOLING_COUNT; p++) {
         run_types(16, 4, &poolings[p], 37, 6, LS_F32, NULL);

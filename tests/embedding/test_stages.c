@@ -1,5 +1,5 @@
-// Tests of what the stages do on the way: splits, order of arrival, ids out of range, broken plans,
-// unusable arguments. Expected numbers are worked out by hand.
+// Tests of the steps inside of the stages: splits, order of arrival, ids out of range, broken
+// plans, unusable arguments. Expected numbers are computed by hand.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,8 +98,8 @@ Test(stages, table_wise_splits) {
     case_free(&c);
 }
 
-// Row-wise: lengths go to every rank, each id to the rank of its block, and what comes back is
-// reduced with as many rows per rank as that rank has samples.
+// Row-wise: lengths go to every rank, each id goes to the rank of its block, and the result is
+// reduced with as many rows for each rank as that rank has samples.
 Test(stages, row_wise_splits) {
     embedding_case c;
     seen_calls seen = {.count = 0};
@@ -193,7 +193,7 @@ Test(stages, arrivals_are_sorted_by_feature) {
 #define ROOMS 8
 
 typedef struct rooms {
-    unsigned char *given[ROOMS], *seen[ROOMS];  // and what was in them when they were handed over
+    unsigned char *given[ROOMS], *seen[ROOMS];  // and their contents when they were passed on
     size_t bytes[ROOMS];
     int count, used;
 } rooms;
@@ -218,8 +218,7 @@ static int note_room(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
-// Partial results of one shard are made where the sink wants them, and stay as they were handed
-// over.
+// Partial results of one shard are written where the sink requests, and stay unchanged afterwards.
 Test(stages, outputs_are_made_in_the_sinks_room) {
     embedding_case c;
     rooms r = {.count = 0};
@@ -258,7 +257,7 @@ static const ls_sharding all_types[] = {LS_DATA_PARALLEL, LS_TABLE_WISE,     LS_
                                         LS_GRID};
 #define TYPE_COUNT (sizeof(all_types) / sizeof(all_types[0]))
 
-// By default an id out of range is a finding that names where it is, under every sharding type.
+// By default an id out of range is a finding with its place, under every sharding type.
 Test(stages, bad_ids_are_named) {
     for (size_t i = 0; i < TYPE_COUNT; i++) {
         for (int negative = 0; negative < 2; negative++) {
@@ -287,7 +286,7 @@ Test(stages, bad_ids_are_named) {
     }
 }
 
-// A bad id at the start of a bag is of that bag, not of the one before.
+// A bad id at the start of a bag belongs to that bag, not to the one before.
 Test(stages, bad_id_at_the_start_of_a_bag) {
     static const int64_t lengths[] = {2, 0, 2, 0, 0, 0, 0, 0, 0}, ids[] = {1, 2, 9, 3};
     embedding_case c;
@@ -304,7 +303,7 @@ Test(stages, bad_id_at_the_start_of_a_bag) {
     case_free(&c);
 }
 
-// No id is right in a table without rows, whatever the policy.
+// In a table without rows no id is valid, under any policy.
 Test(stages, no_id_is_right_without_rows) {
     static const ls_id_policy policies[] = {LS_ID_ERROR, LS_ID_CLAMP, LS_ID_WRAP};
     static const int64_t lengths[] = {1, 0, 0}, ids[] = {0};
@@ -313,7 +312,7 @@ Test(stages, no_id_is_right_without_rows) {
         case_outcome out;
         case_init(&c, 2, 2, 3);
         c.id_policy = policies[p];
-        c.allow_broken_plan = true;  // a plan of ours has no such table
+        c.allow_broken_plan = true;  // no plan of lockstep has such a table
         case_table(&c, "table", 0, 4, LS_POOL_SUM, false, "a");
         cr_assert(case_place(&c, 0, LS_ROW_WISE, 0));
         give(&c, 0, 1, lengths, ids, 1);

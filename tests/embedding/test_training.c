@@ -22,8 +22,8 @@ static void expect_right(const train_case *t, train_outcome *out, const char *wh
     cr_assert(out->elements > 0, "%s: nothing was judged", what);
 }
 
-// Every sharding type, optimizer, form and pooling: three steps, two features, duplicates. Only
-// what takes the norm of a row may differ from the unsharded table, and only where columns are cut.
+// Every sharding type, optimizer, form and pooling: three steps, two features, duplicates. Results
+// differ from the unsharded table only if a row's norm is used and columns are sharded.
 Test(training, every_type_and_optimizer) {
     uint64_t by_design = 0;
     for (int kind = 0; kind < LS_OPTIMIZER_KIND_COUNT; kind++) {
@@ -104,7 +104,7 @@ Test(training, every_dtype) {
     }
 }
 
-// f8 has no training, max pooling no backward where rows are cut, and both say so.
+// f8 has no training, max pooling no backward with row shards; both are refused with a message.
 Test(training, what_cannot_be_trained_is_refused) {
     train_table how = train_table_small(LS_OPTIMIZER_SGD);
     embedding_case c;
@@ -136,8 +136,7 @@ static double whole_gradient(const train_case *t, int step, int rank, int pair, 
     return (double)((index * 7 + (uint64_t)(rank * 3 + pair * 5 + step)) % 9) - 4;
 }
 
-// Whole gradients add up to the same sums in any order, so that weights and states agree bit by
-// bit.
+// Integer gradients have the same sums in any order, so weights and states agree bit for bit.
 Test(training, exact_sums_make_types_agree) {
     for (int kind = 0; kind < LS_OPTIMIZER_KIND_COUNT; kind++) {
         for (size_t p = 0; p < 2; p++) {
@@ -176,7 +175,8 @@ Test(training, exact_sums_make_types_agree) {
 
 // ---- Clipping -----------------------------------------------------------------------------------
 
-// The norm is that of all tables together, of copies once, under every mixture of sharding types.
+// The norm is that of all tables together, counting replicas once, under every mixture of sharding
+// types.
 Test(training, clipping_is_over_all_tables) {
     static const char *const names[] = {"t0", "t1", "t2"};
     for (size_t i = 0; i < TYPE_COUNT * TYPE_COUNT; i++) {
@@ -202,8 +202,8 @@ Test(training, clipping_is_over_all_tables) {
     }
 }
 
-// The norm joins the tables: where one has a gradient that is by design another, what is clipped by
-// it is by design another in all, whatever the norm may be at most.
+// The norm connects the tables: if one table's gradient differs by design, clipped gradients of all
+// tables do, whatever the maximum norm.
 Test(training, clipping_spreads_what_is_by_design) {
     static const double norms[] = {0.25, 1, 4};
     for (size_t i = 0; i < 6; i++) {
@@ -227,8 +227,9 @@ Test(training, clipping_spreads_what_is_by_design) {
 
 // ---- max_norm -----------------------------------------------------------------------------------
 
-// Rows are scaled down before they are looked up: by the norm of the whole row under every sharding
-// type, on all copies, padding ids included. The oracle judges what is looked up and what is left.
+// Rows are scaled down before the lookup: by the norm of the whole row under every sharding type,
+// on all replicas, padding ids included. The oracle judges the looked-up rows and the remaining
+// weights.
 Test(training, max_norm_is_of_whole_rows) {
     static const double norms[] = {2, 1, 3, INFINITY, 0};
     for (size_t i = 0; i < 5 * TYPE_COUNT * POOLING_COUNT; i++) {

@@ -1,4 +1,4 @@
-// Injected defects of training, which the oracle must see, where they happen.
+// Injected defects of training, which the oracle must find at their place.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static bool do_not_divide(const train_case *t, int step, const ls_stage_output *
     return count > 0;
 }
 
-// Takes one occurrence's gradient, which is 1 over the ranks, off the first row.
+// Subtracts one occurrence's gradient, which is 1 over the ranks, from the first row.
 static bool count_once(const train_case *t, int step, const ls_stage_output *output, void *data,
                        size_t count) {
     if (!is_field(output, "lookup_backward", "gradients") || count == 0 || step != 1) {
@@ -84,7 +84,7 @@ static double ones(const train_case *t, int step, int rank, int pair, uint64_t i
     return 1;
 }
 
-// What a defect changes in an output is seen there, and nothing was changed before.
+// A defect's change of an output is found there, and nothing was changed before.
 Test(training, spoilt_outputs_are_seen) {
     static const struct {
         const char *what, *stage, *words;
@@ -116,7 +116,7 @@ Test(training, spoilt_outputs_are_seen) {
 
 static uint64_t bent;  // elements that are not zero
 
-// A relative 2^-16, which no rounding of few f32 explains.
+// A relative 2^-16, which no rounding of few f32 values explains.
 static bool bend_gradients(const train_case *t, int step, const ls_stage_output *output, void *data,
                            size_t count) {
     (void)t, (void)step;
@@ -129,7 +129,7 @@ static bool bend_gradients(const train_case *t, int step, const ls_stage_output 
 }
 
 // The sum of weights that a gradient is divided by is known to the last places of f64 or f32,
-// however many there are: of weights that do not cancel, each element that is bent is wrong.
+// however many weights there are: if they do not cancel, each changed element is wrong.
 Test(training, means_of_weights_have_tight_bounds) {
     for (int i = 0; i < 2 * TYPE_COUNT; i++) {
         train_table how = train_table_small(LS_OPTIMIZER_ROWWISE_ADAGRAD);
@@ -161,7 +161,7 @@ Test(training, means_of_weights_have_tight_bounds) {
     }
 }
 
-// Exchanges the states of the shards of ranks 0 and 1, before the second update.
+// Swaps the states of the shards of ranks 0 and 1 before the second update.
 static void swap_states(const train_case *t, int step, ls_embedding *module) {
     ls_shape shape;
     ls_dtype dtype;
@@ -192,7 +192,7 @@ static void repeat_step(const train_case *t, int step, ls_embedding *module) {
     ls_embedding_set_step(module, step == 1 ? 0 : ls_embedding_step(module));
 }
 
-// The state of another shard, a state that was lost, a step that was not counted.
+// The state of another shard, a lost state, an uncounted step.
 Test(training, wrong_states_are_seen) {
     train_table how = train_table_small(LS_OPTIMIZER_ROWWISE_ADAGRAD);
     how.sharding = LS_ROW_WISE;

@@ -1,5 +1,5 @@
-// Training on a device whose memory the host cannot touch, against the same on the host: every
-// array of every stage, bit for bit; and with too little memory at any point.
+// Training on a device whose memory the host cannot access, against the host: every array of every
+// stage, bit for bit; and with too little memory at any point.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// Training by hand: numbers worked out on paper, and calls out of order.
+// Training by hand-computed numbers, and calls out of order.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -121,8 +121,8 @@ Test(training, two_rows_by_hand) {
     }
 }
 
-// The gradient of a weight is the row's product with the gradient of its bag, whole on its source
-// rank, whatever the sharding and however gradients of rows are divided.
+// The gradient of a weight is the product of the row with the gradient of its bag, complete on its
+// source rank, for every sharding and division of row gradients.
 static int check_weights(void *arg, const ls_stage_output *output) {
     int *seen = arg;
     if (strcmp(output->stage, "input_dist_backward") == 0) {

@@ -1,5 +1,5 @@
-// Tests of a batch size per feature: bags that several samples take, under every sharding type,
-// there and back.
+// Tests of a batch size for each feature: bags that several samples take, under every sharding
+// type, forward and backward.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ Test(variable, inputs) {
     cr_assert(memcmp(whole->starts, (int64_t[]){0, 2, 3}, 3 * sizeof(int64_t)) == 0);
     ls_keyed_jagged_free(whole);
     ls_keyed_jagged_free(parts[0]);
-    // One with a batch for all features does not go with one that has a size for each.
+    // An input with one batch for all features does not combine with one that has a size for each.
     cr_assert(ls_keyed_jagged_create(&parts[0], 0, (const char *[]){"c"}, 1, 3,
                                      (int64_t[]){0, 0, 0}, NULL, 0, NULL) == LS_OK);
     cr_assert(ls_keyed_jagged_concat(&whole, (const ls_keyed_jagged *const *)parts, 2) ==
@@ -177,7 +177,7 @@ Test(variable, splits_are_torchrecs) {
     static const size_t sent[2][2] = {{4, 2}, {12, 12}}, received[2][2] = {{4, 12}, {2, 12}};
     cr_assert(s.calls == 2 && memcmp(s.sent, sent, sizeof(sent)) == 0);
     cr_assert(memcmp(s.received, received, sizeof(received)) == 0);
-    cr_assert(s.batches == 2 * 3);  // each source tells a number of bags for each table
+    cr_assert(s.batches == 2 * 3);  // each source sends a number of bags for each table
     case_outcome_free(&out);
     case_free(&c);
 }
@@ -186,7 +186,7 @@ Test(variable, splits_are_torchrecs) {
 
 static const int64_t uneven[] = {5, 0, 3, 1};
 
-// The input with each sample's bag written out, as it would be without sizes per feature.
+// The input with each sample's bag written out, without sizes for each feature.
 static ls_keyed_jagged *write_out(const ls_keyed_jagged *input) {
     ls_jagged_bag *bags = calloc((size_t)(input->key_count * input->batch) + 1, sizeof(*bags));
     for (int k = 0; k < input->key_count; k++) {
@@ -214,7 +214,7 @@ static const struct {
              {LS_POOL_MEAN, false}, {LS_POOL_MEAN, true}, {LS_POOL_MAX, false}};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-// The outputs have the bits of those of a batch in which each sample has its bag for itself.
+// The outputs have the bits of a batch in which each sample has its own copy of its bag.
 Test(variable, outputs_are_those_of_the_written_out_batch) {
     for (int i = 0; i < KINDS * LS_SHARDING_COUNT; i++) {
         embedding_case c;
@@ -244,7 +244,7 @@ Test(variable, outputs_are_those_of_the_written_out_batch) {
     }
 }
 
-// Trained for three steps, in f32, f16 and f64, also where an output is of the table's own type.
+// Trained for three steps, in f32, f16 and f64, also if an output has the table's type.
 Test(variable, trains_under_every_type) {
     static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_F64};
     for (int i = 0; i < 3 * KINDS * LS_SHARDING_COUNT; i++) {
@@ -267,7 +267,7 @@ Test(variable, trains_under_every_type) {
     }
 }
 
-// A gradient that is not added to its bag's is found, and named.
+// A gradient that is not added to its bag's is found and named.
 static bool lose_a_sample(const train_case *t, int step, const ls_stage_output *output, void *data,
                           size_t count) {
     (void)t;
@@ -293,7 +293,7 @@ Test(variable, a_lost_sample_is_found) {
     case_free(&c);
 }
 
-// One rank has sizes per feature, the other a batch: said, not waited for.
+// One rank has sizes for each feature, the other a batch: reported at once.
 Test(variable, ranks_must_agree) {
     embedding_case c;
     case_outcome out;

@@ -34,8 +34,7 @@ int train_random(train_case *t, embedding_case *c, uint64_t seed, int ranks) {
         ls_optimizer_kind kind = (ls_optimizer_kind)draw(seed, i++, LS_OPTIMIZER_KIND_COUNT);
         *optimizer =
             ls_optimizer_default(kind, (ls_optimizer_form)draw(seed, i++, LS_OPTIMIZER_FORM_COUNT));
-        // Which row is the largest may become uncertain, and what others then make of a gradient
-        // that is perhaps 0 has no bound.
+        // The largest row may become uncertain, and then gradients that may be 0 have no bound.
         bool bounded = optimizer->kind == LS_OPTIMIZER_SGD &&
                        ls_sharding_traits_of(c->plans[k].sharding).rows == LS_OVER_ONE;
         table->pooling = table->pooling == LS_POOL_MAX && !bounded ? LS_POOL_SUM : table->pooling;
@@ -195,7 +194,7 @@ static int judge(void *arg, const ls_stage_output *output) {
 
 // ---- Running ------------------------------------------------------------------------------------
 
-// Puts the shards of a table, and of its states, together.
+// Assembles the shards of a table and of its states.
 static void keep_table(const train_case *t, ls_embedding *module, int i, train_outcome *out) {
     const ls_table *table = &t->c->tables[i];
     const ls_plan_table *plan = &t->c->plans[i];
@@ -282,7 +281,7 @@ static int run_steps(const train_case *t, ls_backend *backend, train_outcome *ou
         }
     }
     for (int i = 0; i < c->table_count && !status; i++) {
-        if (!t->device) {  // else it lies where only kernels reach
+        if (!t->device) {  // otherwise only kernels can access it
             keep_table(t, module, i, out);
         }
     }
@@ -343,7 +342,7 @@ const ls_sharding train_types[LS_SHARDING_COUNT] = {
 
 bool train_table_set_up(const train_table *how, embedding_case *c, train_case *t) {
     case_init(c, how->ranks, how->per_host, 17);
-    // Max has no backward where rows are cut: there, the sum.
+    // Max has no backward with row shards: uses the sum there.
     bool whole = ls_sharding_traits_of(how->sharding).rows == LS_OVER_ONE;
     ls_pooling pooling = how->pooling == LS_POOL_MAX && !whole ? LS_POOL_SUM : how->pooling;
     int index = case_table(c, "table", how->rows, how->dim, pooling, how->weighted, "a,b");

@@ -1,5 +1,5 @@
 // Every call, type and operation on numbers whose sums depend on their order: each rank prints a
-// hash of all its results, which are the same whatever moves them.
+// hash of all its results, which are the same on every backend.
 #include <string.h>
 
 #include "nccl.h"

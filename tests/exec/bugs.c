@@ -1,5 +1,5 @@
 // One defect, by name, in a small program of four ranks; without a name there is none. The marks
-// (MARK ...) are where the findings must point.
+// (MARK ...) are the places of the findings.
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <signal.h>
@@ -62,8 +62,8 @@ static void two_groups(void) {
     CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, second, stream));
 }
 
-// Of many elements, of which two ranks bring a NaN, on the third communicator.
-// The first is reported.
+// Large buffers with a NaN from two ranks, on the third communicator. The first rank is
+// reported.
 static void large(ncclUniqueId id) {
     size_t count = 1500007;
     ncclComm_t other = NULL;
@@ -77,13 +77,13 @@ static void large(ncclUniqueId id) {
     CHECK(ncclAllReduce(many, many, count, ncclFloat32, ncclSum, other, stream));  // MARK large
 }
 
-// A sum of what is a sum already.
+// A sum of a value that is already a sum.
 static void redundant(void) {
     CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, world, stream));
     CHECK(ncclAllReduce(out, out, N, ncclFloat32, ncclSum, world, stream));
 }
 
-// More streams than a GPU has queues wait, and on one rank none gets to its call.
+// More waiting streams than a GPU has queues: on one rank no stream reaches its call.
 static void many_streams(void) {
     enum { STREAMS = 40 };
     cudaStream_t beside = NULL;
@@ -97,13 +97,13 @@ static void many_streams(void) {
     CHECK(cudaStreamSynchronize(beside));
 }
 
-// In place, which this collective has no form for.
+// In place, which this collective does not support.
 static void overlap(void) {
     void *to = has("overlap", 2) ? at : out;
     CHECK(ncclAlltoAll(at, to, N / 4, ncclFloat32, world, stream));  // MARK overlap
 }
 
-// One rank goes on while the others make a communicator with it.
+// One rank continues while the others create a communicator with it.
 static void join_another(ncclUniqueId id) {
     ncclComm_t other;
     id.internal[0] = (char)(id.internal[0] + 1);
@@ -121,12 +121,12 @@ static void make_pairs(ncclUniqueId id) {
     CHECK(ncclCommDestroy(pair));
 }
 
-// A process that joins no communicator is killed once there is one.
+// A process without a communicator is killed after one exists.
 static int is_killed_outside(ncclUniqueId id) {
     char path[4096];
     int version = 0;
     (void)snprintf(path, sizeof path, "%s.pair", getenv("MEET"));
-    CHECK(ncclGetVersion(&version));  // from now on it is known
+    CHECK(ncclGetVersion(&version));  // from now on the coordinator knows it
     if (own_rank < 2) {
         make_pairs(id);
         FILE *file = fopen(path, "wb");
@@ -205,7 +205,7 @@ int main(int argc, char **argv) {
     if (is("groups")) {
         two_groups();
     }
-    if (has("broken", 2)) {  // its GPU fails behind the last call
+    if (has("broken", 2)) {  // its GPU fails after the last call
         CHECK(cudaStreamSynchronize(stream));
         CHECK(stand_in_kernel(1000000, stream));
     }

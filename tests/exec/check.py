@@ -1,6 +1,7 @@
-"""Runs a test program under `lockstep exec` and holds its report against what must be found.
+"""Runs a test program under `lockstep exec` and compares its report with the expected one.
 
-check.py LOCKSTEP PROGRAM SOURCE STAND_IN_FOLDER CASE"""
+check.py LOCKSTEP PROGRAM SOURCE STAND_IN_FOLDER CASE
+"""
 import json
 import os
 import re
@@ -54,7 +55,7 @@ CASES = {
     "fails": ("rank.exited_early", [2], "fails", 1, []),
     "queues": ("collective.missing_rank", [1], "queues", 1, ["--deadline", "2"]),
     "join": ("collective.missing_rank", [3], "join", 1, ["--deadline", "2"]),
-    # planted, in the program without a defect
+    # injected, in the program without a defect
     "fault_die": ("rank.died", [2], None, 1, ["--faults", "die@2:1"]),
     "fault_skip": ("collective.kind_mismatch", [1], None, 1, ["--faults", "skip_call@1:0"]),
     "fault_count": ("collective.count_mismatch", [1], "count", 1,
@@ -62,7 +63,7 @@ CASES = {
     "fault_stall": ("collective.missing_rank", [3], None, 1, ["--faults", "stall@3:0"]),
 }
 
-# What a finding also says.
+# Other expected texts of a finding.
 WORDS = {"queues": "40 streams of its process wait at once", "asleep": "3 of 4 ranks wait",
          "another": "rank 0 waits in all_reduce sum of 64 f32 on world at ",
          "python_raises": "rank 1: ValueError: an odd batch\n", "python_exits": "rank 1: its last line on stderr: no batch is left\n",
@@ -150,7 +151,7 @@ def main():
     if WORDS.get(case, "") not in found.get("text", ""):
         wrong.append(f"it does not say: {WORDS[case]}")
     told = sum(row["calls"] for row in result.get("calls", []) if row["call"] == "broadcast")
-    if case == "bcast" and told != 1:  # observed: NCCL's own call of another function is none
+    if case == "bcast" and told != 1:  # observed: NCCL's own call of another function does not count
         wrong.append(f"{told} broadcasts")
     if not found["where"].endswith(where):
         wrong.append(f"where: {found['where']}, not {where}")

@@ -1,5 +1,5 @@
 // A program without a defect: every collective and message, groups, communicators of all kinds,
-// types and operations; it looks at every result itself.
+// types and operations. It checks every result itself.
 #include <string.h>
 
 #include "nccl.h"
@@ -54,7 +54,7 @@ static void collectives(void) {
     CHECK(ncclAllReduce(NULL, NULL, 0, ncclFloat32, ncclSum, world, stream));  // dropped
 }
 
-// So many elements that they are summed in parts, in place and not.
+// Large enough to be summed in parts, in place and not.
 static void large(void) {
     size_t count = 1500007;
     float *mine = floats((float)own_rank, 0.5F, count), *got = malloc(count * sizeof *got);
@@ -71,7 +71,7 @@ static void large(void) {
     free(got);
 }
 
-// Everybody sends to everybody, uneven, in one group; and round the ring without one.
+// All ranks send to all, uneven, in one group; and around the ring without a group.
 static void messages(void) {
     size_t all = (size_t)rank_count * N;
     float *mine = floats((float)own_rank * 100000, 1, all), *got = calloc(all, sizeof *got);
@@ -155,7 +155,7 @@ static void operations(void) {
     }
 }
 
-// A sum over a communicator of `members` whose members bring their rank in it.
+// A sum over a communicator of `members` whose members contribute their rank in it.
 static void use(ncclComm_t comm, int members, int expected_rank) {
     int rank = -1, size = -1;
     CHECK(ncclCommUserRank(comm, &rank));
@@ -207,8 +207,8 @@ static void communicators(ncclUniqueId id) {
     CHECK(ncclCommDestroy(other));
 }
 
-// What a stream did before is waited for, and what it does afterwards waits; streams do not wait
-// for each other.
+// A call waits for earlier work of its stream, and later work waits for the call; streams do not
+// wait for each other.
 static void streams(void) {
     enum { STREAMS = 6, ROUNDS = 8 };
     cudaStream_t many[STREAMS];
@@ -240,7 +240,7 @@ static void streams(void) {
     }
 }
 
-// What no communicator can be made of.
+// Arguments from which no communicator can be made.
 static void refused_members(ncclUniqueId id) {
     ncclComm_t none = NULL;
     ncclConfig_t unset = {.size = sizeof unset};
@@ -280,8 +280,8 @@ static void refusals(void) {
     EXPECT(strstr(ncclGetLastError(NULL), "ncclCommWindowRegister is not done") != NULL);
 }
 
-// Fewer devices than ranks: each rank has its own by number, and reports name the
-// real one.
+// Fewer devices than ranks: each rank has its own number, and reports name the real
+// device.
 static void shared_devices(void) {
     const char *text = getenv("STAND_IN_GPUS");
     int there = text != NULL ? (int)strtol(text, NULL, 10) : 1, told[4] = {-1, -1, -1, -1},

@@ -1,8 +1,9 @@
-"""Calls whose data stays in the GPUs' memory, and those that go by ordinary memory, give the same
-bits and the same findings: device.py PROGRAM_WITH_DEVICE STAND_IN_FOLDER CASE PROGRAM
+"""Calls whose data stays in GPU memory and calls through host memory give the same bits and findings: device.py PROGRAM_WITH_DEVICE
+STAND_IN_FOLDER CASE PROGRAM
 
-bits: of every call, in rank order and in NCCL's; small: where the GPU has no room, on some ranks or
-on all; redundant, nan: what a check must see byte by byte."""
+bits: of every call, in rank order and in NCCL's; small: the GPU has no room on some or all ranks; redundant, nan: bytes that a check must
+read.
+"""
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ FINITE = ["--checks=-value.inf_first"]  # products grow
 
 
 def run(lockstep, stand_in, program, words, options, **more):
-    """What the ranks print, the findings, and how often the device was used."""
+    """The ranks' output, the findings, and how often the device was used."""
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in,
                            STAND_IN_GPUS="1", LOCKSTEP_EXEC_DEVICE="1",

@@ -1,10 +1,10 @@
-"""How jobs end that do not end by themselves, and those that run beside others: nothing is left,
-and one line says why. ends.py LOCKSTEP PROGRAM STAND_IN_FOLDER CASE
+"""How jobs end that cannot end themselves, and jobs that run beside others: nothing remains, and one line gives the reason. ends.py
+LOCKSTEP PROGRAM STAND_IN_FOLDER CASE
 
-rank, coordinator, launcher: that process is killed while all ranks wait for one; what was recorded
-until then is kept where there is somebody who can. mpi: MPI's launcher
-starts the ranks. shm: /dev/shm is full. two: two jobs at once. many: 64 ranks. left: a rank leaves
-a process behind, which is ended with the run."""
+rank, coordinator, launcher: that process is killed while all ranks wait for one; recordings up to then are kept if a process is left that
+can. mpi: MPI's launcher starts the ranks. shm: /dev/shm is full. two: two jobs at once. many: 64 ranks. left: a rank leaves a process
+behind, which is ended with the run.
+"""
 import glob
 import json
 import os
@@ -20,7 +20,7 @@ from check import left_running
 
 SKIP = 77
 PATIENCE_S = 600
-# As torchrun starts them: RANK and WORLD_SIZE, and its own end is none of theirs.
+# As torchrun starts them: with RANK and WORLD_SIZE; torchrun ends by itself.
 LAUNCHER = """
 import os, subprocess, sys
 ranks = [subprocess.Popen(sys.argv[1:], env=dict(os.environ, RANK=str(rank), WORLD_SIZE="4"))
@@ -34,7 +34,7 @@ def environment_of(folder, stand_in):
 
 
 def wait_for(what, found):
-    """What `found` gives, once that is something."""
+    """The result of `found` once it is true."""
     for _ in range(PATIENCE_S * 100):
         if (value := found()):
             return value
@@ -104,7 +104,7 @@ def kill(whom, lockstep, program, stand_in, folder):
 
 
 def run(lockstep, stand_in, folder, options, command, expected):
-    """What is not as expected: a finding with its ranks, or None."""
+    """The difference from the expected finding and its ranks, or None."""
     job = start(lockstep, stand_in, folder, options, command)
     out, said = job.communicate(timeout=2 * PATIENCE_S)
     found = first_of(folder)
@@ -113,7 +113,7 @@ def run(lockstep, stand_in, folder, options, command, expected):
 
 
 def full(lockstep, program, stand_in, folder):
-    """With a /dev/shm of its own, which is full."""
+    """With its own /dev/shm, which is full."""
     mount = "mount -t tmpfs -o size=4k none /dev/shm && cp /bin/sh /dev/shm/full 2>/dev/null; exec "
     inside = ["unshare", "-m", "sh", "-c"]
     if subprocess.run([*inside, mount.replace("exec", "test -e /dev/shm/full")], check=False,
@@ -137,7 +137,7 @@ def mpi(lockstep, program, stand_in, folder):
 
 
 def two(lockstep, program, stand_in, folder):
-    """One with a defect and one without, of which neither hears of the other."""
+    """One with a defect and one without, which do not affect each other."""
     os.mkdir(f"{folder}/other")
     other = start(lockstep, stand_in, f"{folder}/other", ["-n", "4"], [program, "dtype"])
     wrong = run(lockstep, stand_in, folder, ["-n", "4"], [program], None)

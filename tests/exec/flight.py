@@ -1,7 +1,7 @@
-"""What `lockstep exec --flight-recorder` writes: flight.py LOCKSTEP PROGRAM STAND_IN_FOLDER [analyzer]
+"""The files of `lockstep exec --flight-recorder`: flight.py LOCKSTEP PROGRAM STAND_IN_FOLDER [analyzer]
 
-The files say of each rank what it called and how far that came. With `analyzer`, PyTorch's own
-names the defect."""
+The files list each rank's calls and their states. With `analyzer`, PyTorch's own tool names the defect.
+"""
 import logging
 import os
 import pickle
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-# bug: each rank's calls by name, state and elements sent; what the analyzer must say
+# bug: each rank's calls by name, state and elements sent; the analyzer's expected text
 NAMES = ["nccl:all_reduce", "nccl:reduce", "nccl:all_reduce"]
 WHOLE = [(name, "completed", [[64]]) for name in NAMES]
 LAST = ("nccl:all_reduce", "scheduled", [[64]])
@@ -49,7 +49,7 @@ def judge_files(ranks, expected):
 
 
 def judge_timeline(path, bug):
-    """The rows of the HTML report's timeline: the call, and which ranks say where they made it."""
+    """The rows of the HTML report's timeline: the call, and the ranks with a place for it."""
     with open(path, encoding="utf-8") as file:
         text = file.read().split("<summary>timeline</summary>")[1].split("</table>")[0]
     rows = []
@@ -81,8 +81,8 @@ def check(bug, lockstep, program, stand_in, analyzer):
 
 
 def load_analyzer():
-    """PyTorch's, as a function from a folder to what it says."""
-    from torch.distributed.flight_recorder import fr_trace  # takes its time
+    """PyTorch's analyzer, as a function from a folder to its output."""
+    from torch.distributed.flight_recorder import fr_trace  # slow
     said = []
     logging.Logger.handle = lambda logger, record: said.append(record.getMessage())
 
@@ -98,7 +98,7 @@ def main():
     analyze = load_analyzer() if analyzer else None
     wrong = [f"{bug}: {what}" for bug in CASES
              for what in check(bug, lockstep, program, stand_in, analyze)]
-    # What cannot be written is refused before the program begins, and what was made is gone.
+    # An unwritable path is refused before the program begins, and nothing remains.
     with tempfile.TemporaryDirectory() as folder:
         for options in (["--record", "nowhere/kept"],
                         ["--record", "kept", "--flight-recorder", "nowhere/rank_"]):

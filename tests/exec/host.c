@@ -1,6 +1,6 @@
-// A front of its own, for host memory: what a backend of another library does with the client.
-// Each rank sums a vector, exchanges uneven blocks, copies results for itself, and, as its one
-// argument says, calls from several threads or waits for what the others never do.
+// A frontend for host memory, used like the backend of another library: each rank sums a vector,
+// exchanges uneven blocks, copies results itself, and, by its argument, calls from several threads
+// or waits for a missing call.
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void check(int status, int line) {
 }
 #define CHECK(call) check(call, __LINE__)
 
-// Asks for a communicator, which need not come to be: the slot of the answer.
+// Requests a communicator that may never be created: returns the slot of the answer.
 static uint32_t begin(uint32_t comm, const char *id, int members, uint32_t site) {
     ls_wire_comm_init message = {.head = {LS_WIRE_COMM_INIT, sizeof message},
                                  .comm = comm,
@@ -52,7 +52,7 @@ static uint32_t join(const char *id) {
     return made;
 }
 
-// A call whose data is in `send` and goes to `recv`, with counts for each rank or without.
+// A call from `send` to `recv`, with or without counts for each rank.
 static void call(ls_kind kind, size_t count, const ls_client_region *send,
                  const ls_client_region *recv, const size_t *send_counts,
                  const size_t *recv_counts) {
@@ -92,7 +92,7 @@ static void call(ls_kind kind, size_t count, const ls_client_region *send,
     ls_client_slot_give(client, message.call.slot);
 }
 
-static double got[64 * 64];  // what ranks copy for themselves
+static double got[64 * 64];  // copied by the ranks themselves
 
 static uint32_t issue(ls_kind kind, size_t count, const ls_client_region *send,
                       const ls_client_region *pieces, const uint64_t *send_counts,
@@ -119,8 +119,8 @@ static uint32_t issue(ls_kind kind, size_t count, const ls_client_region *send,
 
 static void expect(bool holds, int line);
 
-// What is received is copied by each rank for itself, when it likes: what the others sent stays as
-// it was, whatever they do with the memory that they have given back.
+// Each rank copies its received data itself, at any time: the others' sent data stays, whatever
+// they do with their memory.
 static void collect(void) {
     uint64_t sends[64], receives[64], bytes[2] = {3 * sizeof(double), 0};
     ls_client_region in, pieces, other;
@@ -164,8 +164,8 @@ static void expect(bool holds, int line) {
     CHECK(holds ? LS_OK : LS_FAIL(LS_ERR_MISMATCH, "a wrong result, line %d", line));
 }
 
-// Three ranks wait, each in a communicator of its own, for the one that ends. Who came last says
-// nothing: the smallest is reported, of those the one of the lowest rank.
+// Three ranks wait, each in a separate communicator, for the one that ends. The order of arrival
+// does not matter: the smallest one is reported, and of equal ones that of the lowest rank.
 static void wait_apart(const ls_client_region *in, const ls_client_region *out) {
     static const int turns[] = {0, 2, 1};
     uint32_t slot = 0;
@@ -185,7 +185,7 @@ static void wait_apart(const ls_client_region *in, const ls_client_region *out) 
 }
 
 // ---- Threads ------------------------------------------------------------------------------------
-// A reduction of nothing on one communicator, not waited for.
+// A reduction of no elements on one communicator, without a wait.
 static uint32_t begin_reduction(uint32_t comm, ls_op op) {
     const ls_client_call made = {.comm = comm,
                                  .kind = LS_ALL_REDUCE,
@@ -213,8 +213,8 @@ static void *begin_aside(void *out) {
     return NULL;
 }
 
-// One call on each communicator, in the opposite order on rank 1. threads: each by a thread of its
-// own.
+// One call on each communicator, in the opposite order on rank 1. threads: each in a separate
+// thread.
 static void cross(bool threads) {
     uint32_t slots[2];
     for (int i = 0; i < 2; i++) {
@@ -252,7 +252,7 @@ static void share_world(void) {
     end_sum(slots[1]);
 }
 
-// Waits on the side while its first thread works, or works before it calls.
+// A side thread waits while the first thread works, or works before its call.
 static void *work_apart(void *nothing) {
     end_sum(begin_sum(aside));
     (void)sleep(rank == 1 ? 2 : 0);
@@ -276,14 +276,14 @@ static void *wait_crosswise(void *nothing) {
     return nothing;
 }
 
-// What another thread waits for never comes.
+// Another thread waits for a call that nobody makes.
 static void join_threads(void) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, wait_crosswise, NULL));
     CHECK(pthread_join(thread, NULL));
 }
 
-// A call that fails, since ranks differ or the communicator's run is over.
+// A call that fails because ranks differ or the communicator's run is over.
 static void fail_on(uint32_t comm) {
     const ls_client_call made = {.comm = comm,
                                  .kind = LS_ALL_REDUCE,
@@ -298,7 +298,7 @@ static void fail_on(uint32_t comm) {
     ls_client_slot_give(client, slot);
 }
 
-// A session of tests: later calls fail at once, and those of a new world do not.
+// A session of tests: later calls fail at once, and calls of a new world succeed.
 static void continue_after(void) {
     fail_on(world);
     (void)sleep(3);
@@ -320,7 +320,7 @@ static void continue_after(void) {
     (void)fprintf(stderr, "rank %d continues\n", rank);
 }
 
-// The first attempt of a launcher fails: a rank ends, or all do, or calls differ.
+// A launcher's first attempt fails: one rank ends, or all do, or calls differ.
 static int fail_first(const char *bug) {
     const char *count = getenv("TORCHELASTIC_RESTART_COUNT");
     bool first = count != NULL && strcmp(count, "0") == 0;

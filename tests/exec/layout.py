@@ -1,4 +1,4 @@
-"""What Python mirrors of the client is as the library has it, and another number is an error: layout.py LIBRARY SOURCE"""
+"""Python's constants of the client equal the library's, and a wrong one is an error: layout.py LIBRARY SOURCE"""
 import ctypes
 import importlib.util
 import sys
@@ -33,7 +33,7 @@ def main():
             assert fails(client, library), (name, i)
         setattr(client, name, kept)
     assert not fails(client, library)
-    assert fails(client, ctypes.CDLL(None))  # an older one says nothing
+    assert fails(client, ctypes.CDLL(None))  # an older one lacks it
 
 
 if __name__ == "__main__":

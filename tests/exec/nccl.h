@@ -114,7 +114,7 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, void **window,
                                     int flags);
 
-// A program says which of its calls went wrong, and ends.
+// Ends the program with the call that failed.
 #define CHECK(call)                                                                                \
     do {                                                                                           \
         int result_ = (int)(call);                                                                 \
@@ -134,9 +134,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes,
 
 // ---- program.c: what the programs share ---------------------------------------------------------
 extern int own_rank, rank_count;
-// Takes rank and ranks from the environment, the id from rank 0 by way of a file.
+// Reads rank and ranks from the environment, and rank 0's id through a file.
 ncclUniqueId meet(void);
-// An array on the device with these values; and what is in one.
+// An array on the device with these values; and reading one.
 void *to_device(const void *values, size_t bytes);
 void from_device(void *values, const void *device, size_t bytes, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// One process with four devices: communicators made at once and used in groups, and a thread for
-// each device.
+// One process with four devices: communicators created together and used in groups, and a thread
+// for each device.
 #include <pthread.h>
 #include <string.h>
 

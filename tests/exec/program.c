@@ -1,4 +1,4 @@
-// What the test programs share: who they are, and how they meet.
+// Shared by the test programs: their rank, and the exchange of the id.
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 #include <time.h>

@@ -1,8 +1,8 @@
-"""Keeps a program's collectives and replays them: replay.py LOCKSTEP PROGRAM STAND_IN_FOLDER
+"""Records a program's collectives and replays them: replay.py LOCKSTEP PROGRAM STAND_IN_FOLDER
 
-All that has data passes, in the order that was asked for; one bit changed in what one rank received
-fails that call alone. Of hashes the same holds for what only moves data and for sums that must
-agree. A call that lacks something of what its kind sends and receives, or has more, is unusable."""
+All calls with data pass in the requested order. One changed bit in a rank's received data fails only that call. Hashes behave the same for
+moved data and for sums that must agree. A call with missing or extra parts is unusable.
+"""
 import glob
 import json
 import os
@@ -16,7 +16,7 @@ CHANGE = os.path.join(os.path.dirname(__file__), "..", "cli", "change_tensor.py"
 
 
 def flip(path):
-    """Changes the last byte of a file: of what the last member received."""
+    """Changes the last byte of a file: of the last member's received data."""
     with open(path, "r+b") as file:
         file.seek(-1, os.SEEK_END)
         last = file.read(1)
@@ -25,8 +25,7 @@ def flip(path):
 
 
 def check_unusable(lockstep, kept, what):
-    """What of a recording that lost something is told otherwise than as unusable: one call of it,
-    with its members' data or their hashes, changed in one way after the other."""
+    """Damaged recordings that are not reported as unusable: one call's data or hashes, changed in one way after the other."""
     with open(f"{kept}/exec.json", encoding="utf-8") as file:
         calls = [call for call in json.load(file)["calls"] if "file" in call]
     wrong = []
@@ -69,7 +68,7 @@ def check_unusable(lockstep, kept, what):
 
 
 def check_hashes(lockstep, program, stand_in):
-    """What of hashes is not as it should be."""
+    """Errors in the replay of hashes."""
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
         subprocess.run([lockstep, "exec", "-n", "4", "--quiet", "--record", f"{folder}/kept",

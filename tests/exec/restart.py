@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-# The program's argument, how often the launcher starts again: exit code, findings, whether the restart is told.
+# The program's argument, the number of restarts, exit code, findings, whether the restart is reported.
 CASES = {("restart", 1): (0, [], True),
          ("restart_all", 1): (0, [], True),
          ("restart_op", 1): (1, ["collective.op_mismatch"], False),

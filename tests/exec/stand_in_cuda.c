@@ -1,6 +1,6 @@
-// A stand-in for CUDA's driver and runtime in one library, for programs whose computing is on the
-// host: streams are threads, so that what is queued waits and goes on as on a GPU, and memory of
-// the "GPU" cannot be touched by the host.
+// A stand-in for CUDA's driver and runtime in one library, for programs that compute on the host.
+// Streams are threads, so queued work waits and continues as on a GPU. The host cannot access the
+// memory of the "GPU".
 #define _GNU_SOURCE  // memfd_create
 #include <pthread.h>
 #include <sched.h>
@@ -24,7 +24,7 @@
 #define KIND_SLEEP    3
 
 // ---- Memory -------------------------------------------------------------------------------------
-// Mapped twice: where the program has its address, and nobody may touch it, and where it lies.
+// Mapped twice: at the program's address without access, and at the stand-in's address.
 typedef struct block {
     struct block *next;
     char *device, *real;
@@ -84,7 +84,7 @@ EXPORT int cuMemFree_v2(uint64_t at) {
     return 0;
 }
 
-// As a fault on a GPU: what is queued is never done.
+// Like a fault on a GPU: queued work never completes.
 static int broken;
 
 EXPORT void stand_in_break(void) {
@@ -140,7 +140,7 @@ EXPORT int cudaGetDeviceCount(int *count) {
     return 0;
 }
 
-// What is said of a device: its number.
+// The device's identity is its number.
 static int tell_device(int *out, int which) {
     *out = which;
     return which >= 0 && which < devices() ? 0 : NO_DEVICE;
@@ -219,7 +219,7 @@ typedef struct stream {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     work *first, *last;
-    int left;  // with the one that is being done
+    int left;  // including the current one
     int capturing;
 } stream;
 
@@ -341,7 +341,7 @@ EXPORT int cuStreamWaitValue32_v2(void *at, uint64_t word, uint32_t value, unsig
     return push(at, (work){.kind = KIND_WAIT, .to = (void *)(uintptr_t)word, .value = value});
 }
 
-// A kernel that runs for so long.
+// A kernel that runs for a given time.
 EXPORT int stand_in_kernel(uint32_t microseconds, void *at) {
     return push(at, (work){.kind = KIND_SLEEP, .value = microseconds});
 }

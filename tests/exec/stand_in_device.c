@@ -1,6 +1,6 @@
-// The device of a program's calls where there is no GPU: the fake one, which opens the memory of
-// the stand-in's processes. In the place of cli/device.c. At the end DEVICE_USED, a file, has how
-// often it was used.
+// The device of a program's calls without a GPU: the fake one, which maps the memory of the
+// stand-in's processes. Replaces cli/device.c. At the end the file DEVICE_USED contains how often
+// it was used.
 #include <stdio.h>
 #include <stdlib.h>
 

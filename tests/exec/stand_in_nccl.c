@@ -1,4 +1,4 @@
-// A stand-in for NCCL's own library, for what observes it: everything succeeds, nothing moves.
+// A stand-in for NCCL's own library under observation: every call succeeds and moves nothing.
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ NOTHING(ncclReduce, const void *send, void *recv, size_t count, ncclDataType_t t
         int root, ncclComm_t comm, cudaStream_t stream)
 NOTHING(ncclBroadcast, const void *send, void *recv, size_t count, ncclDataType_t type, int root,
         ncclComm_t comm, cudaStream_t stream)
-// As the real one: by its public name.
+// Like the real one: through its public name.
 EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root,
                               ncclComm_t comm, cudaStream_t stream) {
     return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);

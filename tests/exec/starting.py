@@ -1,4 +1,4 @@
-"""That forked ranks are what started ones are: starting.py LOCKSTEP CASE, see starting/program.py."""
+"""Forked ranks behave like started ones: starting.py LOCKSTEP CASE, see starting/program.py."""
 import json
 import numbers
 import os
@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def run(lockstep, folder, start, ranks, words, code=0):
-    """What each rank reports of itself, the processes of the ranks' parents aside, and the report."""
+    """Each rank's report of itself, without the processes of the ranks' parents; and the run's report."""
     report = f"{folder}/{start}.json"
     ended = subprocess.run([lockstep, "exec", "-n", str(ranks), "--start", start, "--json", report, "--deadline", "600", "--",
                             sys.executable, *words], stdout=subprocess.PIPE, text=True, cwd=folder, check=False)
@@ -26,7 +26,7 @@ def run(lockstep, folder, start, ranks, words, code=0):
 
 
 def same(lockstep, folder):
-    """All that a rank sees is the same, and ranks have forked others."""
+    """Ranks have the same view of their process, and ranks have forked others."""
     for words in (["-u", "program.py", "a", "b c"], ["-m", "program", "a"], ["-c", open("program.py").read(), "a"]):
         plain, _ = run(lockstep, folder, "exec", 3, words)
         forked, case = run(lockstep, folder, "auto", 3, words)
@@ -41,21 +41,21 @@ def same(lockstep, folder):
 
 
 def ends(lockstep, folder):
-    """A forked rank's exit code and signal are seen, with its last line on stderr."""
+    """A forked rank's exit code and signal are reported, with its last line on stderr."""
     for word, code, text in (("exits", 1, "rank 2 ended with exit code 7"),
                              ("signal", 3, "rank 2 was killed by signal 9")):
         _, case = run(lockstep, folder, "fork", 3, ["program.py", word], code)
         assert text in case["findings"][0]["text"], case["findings"]
         assert "exec -n 3 --start fork --" in case["reproduce"], case["reproduce"]
         assert "the last line that rank 2 wrote to stderr: rank 2 ends" in case["findings"][0]["text"]
-    # Buffers are written at the end.
+    # Buffers are flushed at the end.
     told, case = run(lockstep, folder, "fork", 3, ["program.py", "late"])
     assert "2 of 3 ranks were forked" in case["start"], case
     assert sorted((at["RANK"], at["late"]) for at in told) == [(rank, of) for rank in range(3) for of in ("c", "python")], told
 
 
 def refused(lockstep, folder):
-    """Programs whose ranks a fork would change, and those that do not use torch."""
+    """Programs whose ranks a fork would change, and programs that do not use torch."""
     for name, text, why in (("threads", False, "another sitecustomize"), ("shadow", False, "a module numbers"),
                             ("without", True, "does not import torch")):
         own = f"{folder}/{name}"
@@ -67,8 +67,8 @@ def refused(lockstep, folder):
                 file.write("import threading, time\nthreading.Thread(target=time.sleep, args=(1,), daemon=True).start()\n")
             os.environ["PYTHONPATH"] = own
         if name == "shadow":
-            shutil.copy(numbers.__file__, own)  # the program finds its own one, which is the same
-        if text:  # what a program imports in another way is not seen
+            shutil.copy(numbers.__file__, own)  # the program finds its own copy, which is the same
+        if text:  # a dynamic import is not detected
             with open(f"{own}/program.py", encoding="utf-8") as file:
                 source = file.read().replace("import torch.distributed as dist\n", "")
             with open(f"{own}/program.py", "w", encoding="utf-8") as file:

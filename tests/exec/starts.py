@@ -1,4 +1,4 @@
-"""How starts end that fail: starts.py LOCKSTEP STAND_IN_FOLDER CASE, see python/start.py."""
+"""Failing starts: starts.py LOCKSTEP STAND_IN_FOLDER CASE, see python/start.py."""
 import json
 import os
 import subprocess
@@ -10,7 +10,7 @@ from check import left_running, mark_line
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = f"{HERE}/python/start.py"
 WAITS = "rank 0 waits in store.wait() at "
-# case: finding, exit code, and what the report also says
+# case: finding, exit code, and other text of the report
 CASES = {
     "fails": ("rank.exited_early", 1, ["rank 1 ended with exit code 1 before it made a call", WAITS,
                                        "wrote to stderr: ImportError: a module is missing",
@@ -27,7 +27,7 @@ CASES = {
 
 
 def run(command, environment):
-    """The exit code, stdout and stderr, which is a pipe that is often full and never waits."""
+    """The exit code, stdout and stderr, a nonblocking pipe that is often full."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with tempfile.TemporaryFile("w+") as out:
@@ -41,7 +41,7 @@ def run(command, environment):
 
 
 def is_port_safe(lockstep):
-    """Whether the port that ranks meet at is below those that the kernel gives to connections."""
+    """Whether the rendezvous port is below the kernel's range for connections."""
     out = subprocess.run([lockstep, "exec", "-n", "1", "--", "sh", "-c", "echo port $MASTER_PORT"], stdout=subprocess.PIPE,
                          text=True, check=False).stdout
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:

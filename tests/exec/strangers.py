@@ -1,6 +1,7 @@
-"""Processes that say to the coordinator what no front says: strangers.py LOCKSTEP HOST STAND_IN
+"""Processes that send the coordinator messages that no frontend sends: strangers.py LOCKSTEP HOST STAND_IN
 
-A stranger's connection is closed and the run continues; a rank of the run is named."""
+A stranger's connection is closed and the run continues; a rank of the run is named.
+"""
 import json
 import mmap
 import os
@@ -16,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 VERSION, CONTROL_BYTES = 4, 1 << 20
 SLOT_DONE = 8 + 2048 + 4  # its offset in ls_wire_control
 HELLO, SITE, COMM_INIT, SPLIT, SUBSET, DESTROY, CALL, WAIT, RESUME, BYE, PLACE, STAGING, NOTE = range(1, 14)
-# The least that a message of a type is long.
+# The minimum length of each type of message.
 LEAST = {HELLO: 40, SITE: 32, COMM_INIT: 232, SPLIT: 96, SUBSET: 92, DESTROY: 24, CALL: 120, WAIT: 32, RESUME: 16, BYE: 16, PLACE: 1040,
          STAGING: 88, NOTE: 48}
-# How many there are of each; the number behind the last dtype is that of a field.
+# The number of each; the number after the last dtype is that of a field.
 KINDS, DTYPES, OPS, FINDINGS, SLOTS, RANKS_MAX = 13, 12, 9, 43, 1 << 14, 4096
 NONE, NO_STREAM = 2**32 - 1, 2**64 - 1
 
@@ -56,7 +57,7 @@ def greet(name, version, rank, ranks=4, memory=None):
 
 
 def disturb(name):
-    """All that a stranger may do; the connections that stay open."""
+    """All that a stranger may do; returns the connections that stay open."""
     for packet in (b"x", b"\0" * 64, struct.pack("=II", 99, 8), struct.pack("=II", CALL, 4000),
                    struct.pack("=II", SITE, 40) + b"\xff" * 32):
         send(connect(name), packet)
@@ -78,7 +79,7 @@ def socket_of(pid):
 
 
 def strangers(lockstep, host, stand_in, folder):
-    """The ranks wait until the strangers have done what they do. The last rank connects long before it greets."""
+    """The ranks wait until the strangers are done. The last rank connects long before it greets."""
     slow = f'[ "$RANK" != 3 ] || "{sys.executable}" "{os.path.abspath(__file__)}" slow || exit'
     ranks = f'while [ ! -e "{folder}/go" ]; do sleep 0.05; done; {slow}; exec "{host}"'
     run = subprocess.Popen([lockstep, "exec", "-n", "4", "--json", f"{folder}/report.json", "--",
@@ -133,7 +134,7 @@ def staging(memory=1, slot=1):
     return struct.pack("=IIIIQ", STAGING, 88, memory, slot, 64) + bytes(64)
 
 
-# What the rank sends, and what the error says of it; None: it is accepted, and the run checks nothing.
+# The rank's message, and the error about it; None: it is accepted, and the run checks nothing.
 TYPE, CALLED = "it sends a malformed message: ", "a call of no known kind"
 CUT, NO_NOTE, NO_HEAD, NO_ITEM, NO_SITE = (TYPE + what for what in (
     "a message cut short", "a note's texts or members", "a note's head", "a note's item", "a site out of order"))
@@ -143,7 +144,7 @@ OWN = {
     "head": (lambda: b"x" * 7, CUT), "length": (lambda: struct.pack("=III", BYE, 16, 0), CUT),
     **{f"least {kind}": (lambda kind=kind: struct.pack("=II", kind, LEAST[kind] - 4) + bytes(LEAST[kind] - 12), CUT) for kind in LEAST},
     "twice": (lambda: struct.pack("=IIIiiiIiiI", HELLO, 40, VERSION, 1, 0, 1, 0, 0, 0, 0), TYPE + "another version's greeting"),
-    # Calls: the last of each enumeration is one, the next is none.
+    # Calls: the last of each enumeration is valid, the next is not.
     **{f"{name} {value}": (lambda name=name, value=value: call(**{name: value}), CALLED) for name, value in (
         ("kind", KINDS), ("kind", 200), ("dtype", DTYPES + 1), ("dtype", 200), ("op", OPS), ("op", 200), ("slot", SLOTS), ("slot", NONE))},
     "counts": (lambda: call(flags=4), "a call with more or fewer counts than members"),
@@ -204,7 +205,7 @@ def compared(items, step=1, key="k", about="", flags=0):
 
 
 def apart(text, step):
-    """A note of values that no two of three ranks may share; they change with the step."""
+    """A note of values that must differ between any two of three ranks; they change with the step."""
     return compared([word("t", f"{text} {step}")], step, about="why", flags=APART)
 
 
@@ -250,7 +251,7 @@ NOTES = {
 
 
 def be_noting(rank, case):
-    """A rank of three, which says what it has and ends when it has joined."""
+    """A rank of three, which sends its values and ends when it has joined."""
     memory = memory_of_front()
     made = greet(os.environ["LOCKSTEP_EXEC"], VERSION, rank, 3, memory)
     control = mmap.mmap(memory, CONTROL_BYTES)
@@ -263,7 +264,7 @@ def be_noting(rank, case):
 
 
 def notes(lockstep, folder, case):
-    """What three ranks note is one finding at most, whose text says which of them have what."""
+    """The notes of three ranks give at most one finding, whose text names the ranks and their values."""
     expected, report = NOTES[case][1], f"{folder}/{case}.json"
     done = subprocess.run([lockstep, "exec", "-n", "3", "--json", report, "--", sys.executable, os.path.abspath(__file__), "note", case],
                           capture_output=True, text=True)
@@ -275,7 +276,7 @@ def notes(lockstep, folder, case):
 
 
 def own_rank(lockstep, folder, case):
-    """A rank that breaks the protocol ends its run, which names it."""
+    """A rank that breaks the protocol ends its run, which names the rank."""
     text, report = "" if case in GREETINGS else OWN[case][1], f"{folder}/{case}.json"
     done = subprocess.run([lockstep, "exec", "-n", "1", "--json", report, "--", sys.executable, os.path.abspath(__file__), "rank", case],
                           capture_output=True, text=True)
@@ -290,7 +291,7 @@ def own_rank(lockstep, folder, case):
 
 
 def be_rank(case):
-    """The only member of a communicator. One that is not welcome ends."""
+    """The only member of a communicator. An invalid one ends."""
     rank, ranks, size = GREETINGS.get(case, (0, 1, CONTROL_BYTES))
     memory = os.memfd_create("rank")
     os.ftruncate(memory, size or 0)
@@ -304,7 +305,7 @@ def be_rank(case):
 
 
 def connect_slowly():
-    """While the other ranks wait for this one, the coordinator asks the processes where they are: those that have greeted."""
+    """While the other ranks wait for this one, the coordinator asks the processes for their places: those that have greeted."""
     made = connect(os.environ["LOCKSTEP_EXEC"])
     made.settimeout(2.5)
     try:

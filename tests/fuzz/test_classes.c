@@ -1,6 +1,5 @@
-// Programs without data, run by classes of ranks that call alike: the report must be the one that
-// comes of running each rank, byte for byte, and most programs must have been run by classes. A
-// trace asks for each rank.
+// Programs without data, run by classes of ranks with equal calls: the report must equal that of
+// running each rank, byte for byte, and most programs must run by classes. A trace needs each rank.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -34,7 +33,7 @@ static void report(ls_text *out, const ls_scenario *scenario, ls_trace *trace) {
     ls_results_free(results);
 }
 
-// How many classes run for the ranks; 0: each rank runs. And the reports are the same.
+// The number of classes that run for the ranks; 0: each rank runs. The reports are equal.
 static int classes_of(const char *text, const char *what) {
     ls_scenario *scenario = scenario_of(text);
     cr_assert_not_null(scenario, "%s is no scenario:\n%s", what, text);
@@ -81,7 +80,7 @@ Test(classes, report_what_the_ranks_do) {
 
 #define HEAD "lockstep: 1\nname: p\nmesh: {shape: [4, 3]}\nprogram:\n  steps:\n"
 
-// What is a class, and which programs each rank must run.
+// The classes of programs, and programs in which each rank must run.
 Test(classes, are_ranks_with_one_part) {
     static const struct {
         const char *steps;

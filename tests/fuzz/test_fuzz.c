@@ -1,5 +1,5 @@
-// Random scenarios: that they say all that scenario files can, the same for a seed, and are read as
-// they are written; and that shrinking comes to the smallest of what still fails.
+// Random scenarios: they cover all keys of scenario files, are equal for a seed, and are read as
+// written; shrinking reaches the smallest case that still fails.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static json_t *tree_of(const char *text) {
     return tree;
 }
 
-// Some of the cases say each of these.
+// Some of the cases have each of these.
 Test(fuzz, says_everything) {
     static const char *const words[] = {
 #define STEP_WORD(name, text) #text ": {",
@@ -168,7 +168,7 @@ static void vary(ls_text out[3], const char *text) {
     json_decref(tree);
 }
 
-// What shrinking tries of a case first.
+// The first changes that shrinking tries.
 static void shrink(ls_text *out, const char *text) {
     json_t *tree = tree_of(text);
     bool changed = true;
@@ -183,7 +183,7 @@ static void shrink(ls_text *out, const char *text) {
     json_decref(tree);
 }
 
-// What a report names by its seed is drawn, tried and shrunk alike tomorrow and elsewhere.
+// A report's seed gives the same draw, trial and shrinking later and elsewhere.
 Test(fuzz, draws_what_it_drew) {
     enum { TABLES, TENSORS, BUFFERS, FORMS, SHRUNK = FORMS + 3, WAYS, FIGURES };
     static const int families[] = {TABLES, TENSORS, BUFFERS, TENSORS};
@@ -211,8 +211,7 @@ Test(fuzz, draws_what_it_drew) {
                    names, drawn, FIGURES);
 }
 
-// What a user wrote is read, with its numbers, words and texts, and written so that it says the
-// same.
+// A user's file is read with its numbers, words and texts, and written with the same meaning.
 Test(fuzz, reads_what_people_write) {
     static const char written[] = "lockstep: 1\n"
                                   "name: 'on: [1]'  # a text\n"
@@ -285,7 +284,7 @@ static const char *shrunk(ls_text *text, int asked_max, int *count) {
     return ls_text_string(text);
 }
 
-// Two ranks, one table of three columns and one row, one bag: nothing else is left.
+// Two ranks, one table of three columns and one row, one bag: nothing else remains.
 Test(fuzz, shrinks_to_the_least) {
     ls_text text = {0};
     int count = 0;
@@ -302,8 +301,8 @@ Test(fuzz, shrinks_to_the_least) {
     ls_text_free(&text);
 }
 
-// Fewer ranks keep what they had: lists of each rank lose those of the others, numbers of ranks
-// come around, and what is no list of ranks stays.
+// With fewer ranks the others are unchanged: lists for each rank lose entries, numbers of ranks
+// wrap around, and other lists stay.
 Test(fuzz, leaves_ranks_what_they_had) {
     json_t *tree = tree_of("lockstep: 1\n"
                            "mesh: {shape: [2, 2]}\n"
@@ -327,7 +326,7 @@ Test(fuzz, leaves_ranks_what_they_had) {
     json_decref(tree);
 }
 
-// The budget is kept to.
+// The budget holds.
 Test(fuzz, asks_no_more_than_it_may) {
     ls_text text = {0};
     int count = 0;
@@ -339,7 +338,7 @@ Test(fuzz, asks_no_more_than_it_may) {
 // ---- Trials -------------------------------------------------------------------------------------
 static ls_fuzz_end end_of(const char *scenario, int way) {
     ls_fuzz_outcome outcome;
-    char tables[64];  // of this process: other runs of this test may be under way
+    char tables[64];  // of this process: other runs of this test may be in progress
     (void)snprintf(tables, sizeof tables, "/tmp/lockstep-fuzz-test-%ld", (long)getpid());
     const ls_run_options options = {
         .deadline_seconds = 60, .reproduce = "lockstep run", .checkpoint = tables};
@@ -350,7 +349,7 @@ static ls_fuzz_end end_of(const char *scenario, int way) {
     return outcome.end;
 }
 
-// How a scenario ends says what is injected in it, and what that did.
+// The end of a scenario reports its injected defect and the effect.
 Test(fuzz, tells_how_it_ended) {
     char text[400];
     const struct {
@@ -373,7 +372,7 @@ Test(fuzz, tells_how_it_ended) {
     }
 }
 
-// A plain program whose ranks disagree about a replica fails, and under every order.
+// A plain program whose ranks disagree about a replica fails, under every order.
 Test(fuzz, fails_where_ranks_drift_apart) {
     const char *drifts =
         "lockstep: 1\nname: x\nmesh: {shape: [2]}\nprogram:\n"
@@ -384,8 +383,8 @@ Test(fuzz, fails_where_ranks_drift_apart) {
     cr_expect_eq(end_of(drifts, 11), LS_FUZZ_UNFIT);  // it has no tables to reverse
 }
 
-// What must stay on fewer ranks, and through a checkpoint of another plan, is tried where there is
-// such a thing.
+// Values that must stay on fewer ranks, and through a checkpoint of another plan, are tried where
+// they exist.
 Test(fuzz, holds_scenarios_beside_themselves) {
     const char *tables = "lockstep: 1\nname: x\nseed: 3\nmesh: {shape: [3]}\n"
                          "tables: [{name: a, rows: 9, dim: 4, sharding: {type: row_wise}}]\n"
@@ -413,7 +412,7 @@ Test(fuzz, holds_scenarios_beside_themselves) {
     cr_expect_eq(end_of(buffers, fewer), LS_FUZZ_UNFIT);
 }
 
-// Whether the other form of `written` passes beside what `text` gives.
+// Whether the other form `written` passes against the results of `text`.
 static bool passes_beside(const char *text, const char *written, ls_fuzz_variation variation) {
     const ls_run_options options = {.deadline_seconds = 60, .reproduce = "lockstep fuzz"};
     json_t *tree = tree_of(text), *other = tree_of(written);
@@ -434,7 +433,7 @@ static bool passes_beside(const char *text, const char *written, ls_fuzz_variati
     return passes;
 }
 
-// Another form is held to what the scenario itself gives: numbers of another seed do not pass.
+// Another form is compared with the scenario's own results: numbers of another seed do not pass.
 Test(fuzz, compares_other_forms) {
     static const struct {
         ls_fuzz_variation variation;

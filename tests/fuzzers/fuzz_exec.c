@@ -1,7 +1,7 @@
-// What the coordinator of `lockstep exec` hears from processes. The bytes are what happens, one
-// thing after another: 4 bytes say what (bits 0-1: the process; 2-3: it sends, sends a descriptor,
-// its stream gets somewhere, or it ends), of which type a message is or which slot is meant, and
-// how long what follows its head is.
+// Messages of processes to the coordinator of `lockstep exec`. The bytes are a sequence of events.
+// The head of each has 4 bytes: the process (bits 0-1); the event (2-3): it sends, sends a
+// descriptor, its stream progresses, or it ends; the type of the message or the slot; and the
+// length of the rest.
 #define _GNU_SOURCE  // memfd_create
 #include <limits.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ enum { SENDS, SENDS_MEMORY, ARRIVES, ENDS };
 
 static int ends[PROCESSES];  // of the sockets, the processes' own
 
-// A descriptor of so many bytes, all zero.
+// A descriptor of a file of this size, all zero.
 static int memory_of(size_t bytes) {
     int made = memfd_create("fuzzed", MFD_CLOEXEC);
     if (made < 0 || ftruncate(made, (off_t)bytes) != 0) {
@@ -49,7 +49,7 @@ static ls_exec_process *add_process(ls_exec *exec, int number) {
     return made;
 }
 
-// What the fields behind the head say is the fuzzer's, and how many bytes there are of them.
+// The fuzzer chooses the fields after the head and their length.
 static void send_message(int to, uint32_t type, const uint8_t *data, size_t bytes, bool memory) {
     static _Alignas(16) char message[sizeof(ls_wire_head) + UINT16_MAX];
     union {
@@ -116,7 +116,7 @@ static void play(ls_exec *exec, ls_exec_process *const *processes, const uint8_t
             return;
         }
     }
-    // Nothing is said any more.
+    // No more messages arrive.
     ls_exec__judge(exec, 1e6);
     ls_exec__judge(exec, 1e6);
     LS_ASSERT(exec->joining == NULL || exec->run != NULL);  // no process joins without a run

@@ -1,5 +1,5 @@
-// What the launcher of real processes reads of what they leave for it: where a rank is, its finding
-// and its error. The same bytes stand for each.
+// The launcher's reading of ranks' files: the place of a rank, its finding and its error. The same
+// bytes are used for each.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Texts of reduction orders. What was read is written again, and means the same.
+// Texts of reduction orders. A parsed order is written again, with the same meaning.
 #include <stdlib.h>
 #include <string.h>
 

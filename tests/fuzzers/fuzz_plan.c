@@ -1,11 +1,11 @@
-// Plan files, lockstep's own and TorchRec's, machines and measured times: each gives what passes
-// its checks, or an error; and what was read is written and read again as the same.
+// Plan files, lockstep's own and TorchRec's, machines and measured times: each is valid or an
+// error. A valid one is written and read again as the same.
 #include "fuzzers.h"
 #include "planner/plan_file.h"
 #include "planner/topology.h"
 #include "runner/plan/stage_times.h"
 
-// Measured times: what is read can be written and read again.
+// Measured times: a parsed file can be written and read again.
 static void read_times(ls_arena *arena, const char *text, size_t size) {
     ls_stage_times times;
     ls_text errors = {0};

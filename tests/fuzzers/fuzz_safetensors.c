@@ -1,4 +1,4 @@
-// .safetensors files: the header, and every tensor that it says there is.
+// .safetensors files: the header, and every tensor in it.
 #include <stdlib.h>
 
 #include "formats/safetensors.h"

@@ -1,4 +1,4 @@
-// Scenario files: YAML, the schema, and what the keys mean together. Paths in them lead nowhere.
+// Scenario files: YAML, the schema, and the checks of meaning. Paths in them do not resolve.
 #include "fuzzers.h"
 #include "runner/scenario/memory_need.h"
 #include "runner/scenario/scenario.h"

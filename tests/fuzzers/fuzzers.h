@@ -1,5 +1,5 @@
-// What the fuzzers share: each gives one reader bytes that anybody could have written. It may
-// refuse them; it may not crash, hang, leak, or take memory that their size does not justify.
+// Shared by the fuzzers: each gives untrusted bytes to one reader. The reader may refuse them; it
+// may not crash, hang, leak, or take memory that their size does not justify.
 #ifndef LS_TESTS_FUZZERS_FUZZERS_H
 #define LS_TESTS_FUZZERS_FUZZERS_H
 
@@ -8,10 +8,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-// A file with these bytes, for readers that take a path: its path, the same for every input of a
+// A file with these bytes, for readers that take a path; the path is the same for every input of a
 // process.
 const char *fuzz_file(const uint8_t *data, size_t bytes);
-// A copy that ends with a zero; to be freed.
+// A copy that ends with a zero; the caller frees it.
 char *fuzz_text(const uint8_t *data, size_t bytes);
 
 #endif

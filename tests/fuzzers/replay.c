@@ -1,4 +1,4 @@
-// Gives a fuzzer every file of the folders that are named: its kept corpus as an ordinary test.
+// Gives a fuzzer every file of the named folders: replays its corpus as an ordinary test.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

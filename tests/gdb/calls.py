@@ -1,5 +1,6 @@
-"""Whether gdb can call functions of a program, which step-all and next-all need. gdb 13 cannot on a processor with AMX:
-it does not write all of its registers back, and the program hangs."""
+"""Whether gdb can call functions of a program, which step-all and next-all need. gdb 13 cannot on a processor with AMX: it does not restore
+all registers, and the program hangs.
+"""
 import functools
 import re
 import subprocess
@@ -15,7 +16,7 @@ def can_call():
 
 
 def is_left_out(commands):
-    """A session that needs what this gdb cannot do. Says so."""
+    """A session that needs a feature that this gdb lacks. Prints so."""
     if can_call() or not any(re.search(r"\b(step|next)-all\b", command) for command in commands):
         return False
     print(f"  left out: {WHY}")

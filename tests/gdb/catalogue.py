@@ -1,6 +1,7 @@
-"""Bugs of the catalogue in gdb: catalogue.py BUILD SOURCE [COUNT SEED]: of COUNT bugs drawn by SEED, gdb must stop
-at the finding or where a stage is judged, every rank must have a line, and `shard` and `diff-ranks` must
-answer. Prints a table of the bugs. COUNT 0: all of them."""
+"""Bugs of the catalogue in gdb: catalogue.py BUILD SOURCE [COUNT SEED]. For COUNT bugs drawn by SEED, gdb must stop at the finding or at
+the judgement of a stage, every rank must have a line, and `shard` and `diff-ranks` must answer. Prints a table of the bugs. COUNT 0: all of
+them.
+"""
 import concurrent.futures as futures
 import glob
 import json
@@ -57,7 +58,7 @@ def look(build, scratch, path):
 
 
 def wrong_of(seen):
-    """What is wrong with what gdb shows; ""."""
+    """The errors in gdb's output; ""."""
     if "lost" in seen:
         return "gdb did not stop: " + seen["lost"]
     if seen["ranks"] == 0 or seen["lines"] < seen["ranks"]:

@@ -1,5 +1,6 @@
-"""Core files that are cut off, or in which memory was overwritten: every command either answers or says
-in one line why it cannot, and none takes long: corrupt.py BUILD. Exit code 77: no gdb that can trace."""
+"""Core files that are truncated, or in which memory was overwritten: every command either answers or prints a one-line reason, and none
+takes long: corrupt.py BUILD. Exit code 77: no gdb that can trace.
+"""
 import os
 import random
 import shutil
@@ -31,7 +32,7 @@ def gdb(build, program, *commands):
 
 
 def loads(core):
-    """(file offset, bytes) of the memory that can be written, by the core's program headers."""
+    """(file offset, bytes) of writable memory, by the core's program headers."""
     at, count = struct.unpack_from("<Q", core, 32)[0], struct.unpack_from("<H", core, 56)[0]
     out = []
     for i in range(count):
@@ -50,7 +51,7 @@ def variants(core):
         random.seed(seed)
         data = bytearray(core)
         for offset, size in loads(core):
-            # Words of every kind of nonsense: huge, negative, small, pointers to nowhere.
+            # Words of every kind of invalid value: huge, negative, small, pointers to nowhere.
             for _ in range(max(1, size // 200)):
                 struct.pack_into("<Q", data, offset + random.randrange(max(1, size // 8 - 1)) * 8,
                                  random.choice((0, 1, 2 ** 31, 2 ** 64 - 1, 0x5555deadbee8, 2 ** 40)))

@@ -1,5 +1,5 @@
-// What `ranks`, `calls` and `diff-ranks` show of waits, groups, splits and structs; and a finding
-// at the end of the run. Built without optimisation, so that all lines and variables exist.
+// `ranks`, `calls` and `diff-ranks` with waits, groups, splits and structs; and a finding at the
+// end of the run. Built without optimisation, so that all lines and variables exist.
 #include <stdio.h>
 
 #include "ranks/ranks.h"

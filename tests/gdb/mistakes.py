@@ -1,5 +1,6 @@
-"""Ten mistakes of MPI programs in gdb: mistakes.py BUILD SOURCE. gdb stops at the finding, every rank that has made a call and
-not returned is at its line of the program, and the selected frame is main's. Prints a table. Exit code 77: no gdb that can run a program."""
+"""Ten mistakes of MPI programs in gdb: mistakes.py BUILD SOURCE. gdb stops at the finding. Every rank that is in a call is at its line of
+the program, and the selected frame is main's. Prints a table. Exit code 77: no gdb that can run a program.
+"""
 import json
 import os
 import re
@@ -51,7 +52,7 @@ def main():
             assert len(rows) == 4 and all(place or row.lstrip("*").split()[1] in ("returned", "ready") for place, row in zip(places, rows)), seen["ranks"]
             selected = next(row for row in rows if row.startswith("*"))
             assert "returned" in selected or re.search(r"in main \(.*mistakes\.c:\d+", seen["bt"]), seen["bt"]
-            # The guilty calls are of this mistake: no other rank's line is among them.
+            # The wrong calls of this mistake: no other rank's line is among them.
             begin = text.index(f'"{name}"')
             low, high = text.count("\n", 0, begin) + 1, text.count("\n", 0, text.index("strcmp", begin)) + 1
             assert any(place and low < int(place[1]) <= high for place in places), (name, low, high, seen["ranks"])

@@ -1,6 +1,6 @@
-// What debuggers must bear: two runs at once in two worlds, a parallel schedule, a tensor that is
-// gone.
-// `rough [parallel]`.
+// Difficult states for debuggers: two runs at once in two
+// worlds, a parallel schedule, a freed tensor. `rough
+// [parallel]`.
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

@@ -59,7 +59,7 @@ def command_line(build, session):
 
 
 def missing(expected, lines):
-    """The first expected line that is not there, after the ones before it; None."""
+    """The first expected line that is missing after the ones before it; None."""
     at = 0
     for line in expected:
         pattern = ".*".join(re.escape(part) for part in line.strip().split("..."))
@@ -114,7 +114,7 @@ def settled(server):
 
 
 def run_tui(build, session, scratch):
-    # A server of its own: one that ends still answers for a moment.
+    # A separate server: one that ends still answers for a moment.
     script, server = os.path.join(scratch, "start"), os.path.join(scratch, "tmux")
     with open(script, "w", encoding="utf-8") as stream:
         words = " ".join("'" + w.replace("'", "'\\''") + "'" for w in command_line(build, session))

@@ -123,7 +123,7 @@ def run(build, source, session, scratch):
                      "python print(f'\\n@=%.3f' % (time.monotonic() - ls_start))"]
     quoted = " ".join("-ex '" + c.replace("'", "'\\''") + "'" for c in commands)
     with open(wrapper, "w", encoding="utf-8") as stream:
-        # Our -ex after lockstep's own (catch ..., run), and before --args.
+        # The -ex of this test after lockstep's own (catch ..., run), and before --args.
         stream.write(f"""#!/usr/bin/env bash
 before=()
 while [ $# -gt 0 ] && [ "$1" != --args ]; do before+=("$1"); shift; done
@@ -142,7 +142,7 @@ exec {shutil.which('gdb')} -nx -batch "${{before[@]}}" {quoted} "$@"
 
 
 def check(build, source, path, session):
-    """Commands that differ, what to bless, and whether the session was left out."""
+    """Commands that differ, replies to bless, and whether the session was left out."""
     print(f"{path}:{session.number}: {session.command}")
     if calls.is_left_out(command for _, command, _ in session.steps):
         return 0, {}, True

@@ -1,6 +1,6 @@
-"""lockstep stops where it goes wrong: at a divergence that is planted into a recording or into what a run
-gives, where an oracle or a reference disagrees, and in a process that waits for a debugger:
-stop_at.py BUILD SOURCE. Exit code 77: no gdb, or it may not trace."""
+"""lockstep stops at an error: at a divergence that is injected into a recording or into a run's results, at a disagreement with an oracle
+or a reference, and in a process that waits for a debugger: stop_at.py BUILD SOURCE. Exit code 77: no gdb, or it may not trace.
+"""
 import json
 import os
 import re
@@ -51,7 +51,7 @@ def divergence(lockstep, source, folder):
 
 
 def stopped(lockstep, folder, *words):
-    """What gdb prints when lockstep starts it with these words."""
+    """gdb's output when lockstep starts it with these words."""
     wrapper = os.path.join(folder, "gdb")
     with open(wrapper, "w", encoding="utf-8") as stream:
         stream.write(WRAPPER.format(gdb=shutil.which("gdb")))
@@ -63,7 +63,7 @@ def stopped(lockstep, folder, *words):
 
 
 def judged(lockstep, source, folder):
-    """--break-on-finding stops where a reference, an oracle, and a check of the scenario disagree."""
+    """--break-on-finding stops at a disagreement with a reference, an oracle, and a check of the scenario."""
     bug = os.path.join(source, "scenarios/bugs/mean_pooling_divided_twice.yaml")
     out = stopped(lockstep, folder, "run", "--quiet", "--break-on-finding", bug)
     need("stage reference:mean of the lookup is wrong" in out and "  ours: 0.5\n  theirs: 1\n" in out, out)
@@ -81,13 +81,13 @@ def judged(lockstep, source, folder):
     out = stopped(lockstep, folder, "run", "--quiet", "--break-on-finding", strict)
     place = re.search(r"stage (\S+) is within_bound: \S+, rank (\d+), element (\d+)\n", out)
     need(place and f"$1 = {place[2]}\n$2 = {place[3]}\nrank {place[2]}\n" in out, out)
-    # Nothing wrong: no stop.
+    # Without an error there is no stop.
     out = stopped(lockstep, folder, "run", "--quiet", "--break-on-finding", plain)
     need("exited normally" in out and "$1 = void" in out, out)
 
 
 def planted(lockstep, source):
-    """The oracle finds what gdb itself changes in the run's outputs, and says where it is."""
+    """The oracle finds gdb's own change of the run's outputs, and reports its place."""
     done = subprocess.run([lockstep, "gdb", os.path.join(source, "scenarios/sharded_embedding/row_wise.yaml"),
                            "--", "-nx", "-batch", "-ex", "catch divergence",
                            "-ex", "break ls_compare_expected", "-ex", "run",
@@ -102,7 +102,7 @@ def planted(lockstep, source):
 
 
 def attach(build, lockstep, scenario, command, *option):
-    """What gdb prints of a process that waits for it; None where it may not attach."""
+    """gdb's output for a process that waits for it; None if it may not attach."""
     waiting = subprocess.Popen([lockstep, "run", "--quiet", "--wait-for-debugger", *option, scenario],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:

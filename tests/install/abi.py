@@ -1,7 +1,7 @@
-"""abi.py PREFIX CC [--write]: compares the interface of the installed headers with abi.txt: prototypes, the
-layout of each struct, constants and macros. A line that changed or is gone breaks programs that were built
-before: such a change raises the minor version in VERSION. --write makes abi.txt anew. At the end a field is
-planted in a copy of the headers, and the comparison must report it."""
+"""abi.py PREFIX CC [--write]: compares the interface of the installed headers with abi.txt: prototypes, the layout of each struct,
+constants and macros. A changed or removed line breaks programs that were built before, and requires a new minor version in VERSION. --write
+writes abi.txt. At the end a field is injected into a copy of the headers, and the comparison must report it.
+"""
 import difflib
 import os
 import re
@@ -15,7 +15,7 @@ KEPT = os.path.join(here, "abi.txt")
 
 
 def statements(text):
-    """The statements of the top level of preprocessed text, bodies included."""
+    """The top-level statements of preprocessed text, with bodies."""
     depth, statement = 0, ""
     for character in text:
         statement += character
@@ -61,7 +61,7 @@ def look(include, cc):
         with open(os.path.join(folder, header), encoding="utf-8") as file:
             source = re.sub(r"//[^\n]*|\\\n", "", file.read())
         for macro in re.findall(r"^ *#define (?!LS_\w+_H$|LS_VERSION)(.*)$", source, re.M):
-            called = re.match(r"\w+\([^)]*\)", macro)  # what it comes to is made of functions
+            called = re.match(r"\w+\([^)]*\)", macro)  # its value depends on functions
             lines.append("macro " + " ".join((called.group(0) if called else macro).split()))
     for statement in statements(text):
         struct = re.fullmatch(r"typedef struct (\w+) \{(.*)\} \w+;", statement)

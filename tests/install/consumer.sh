@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # consumer.sh PREFIX CONSUMER CMAKE CC CXX LIBDIR GENERATOR MPIEXEC BACKEND...: builds and runs
 # projects against the installed package, by find_package and by pkg-config, in C and C++, on every
-# backend that is there; and the installed program.
+# available backend; and runs the installed program.
 set -euo pipefail
 prefix=$1 consumer=$2 cmake=$3 cc=$4 cxx=$5 libdir=$6 generator=$7 mpiexec=$8
 shift 8
@@ -16,7 +16,7 @@ quietly() {
     }
 }
 
-# both_agree COMMAND...: two MPI processes, each of which says so.
+# both_agree COMMAND...: two MPI processes, each of which prints it.
 both_agree() {
     "$mpiexec" -n 2 "$@" >"$scratch/said"
     sort "$scratch/said" | diff - <(printf 'rank %d of 2 agrees\n' 0 1)
@@ -26,8 +26,8 @@ has() {
     [[ " ${backends[*]} " == *" $1 "* ]]
 }
 
-# Nothing but the installed examples, so that headers come from the installed package. A program's
-# own headers of the same names come first, and must not be taken for lockstep's.
+# Only the installed examples, so that headers come from the installed package. A program's own
+# headers of the same names come first, and must not be taken for lockstep's.
 mkdir -p "$scratch/sources"
 cp -r "$prefix/share/doc/lockstep/examples" "$consumer" "$scratch/sources/"
 consumer=$scratch/sources/consumer
@@ -42,7 +42,7 @@ quietly "$cmake" -G "$generator" -S "$consumer" -B "$built" -DCMAKE_PREFIX_PATH=
     -DBACKENDS="$list" -DVERSION="$(cat "$prefix/share/lockstep/VERSION")"
 quietly "$cmake" --build "$built"
 
-# try PROGRAM_FOLDER: what both ways of building give.
+# try PROGRAM_FOLDER: runs the programs of both ways of building.
 try() {
     local suffix
     for suffix in "" _cxx; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # headers.sh FOLDER CC CXX HEADER...: the installed headers are the public ones, and each compiles
-# alone, as C and as C++, with nothing but the others beside it.
+# alone, as C and as C++, with only the others beside it.
 set -u
 cd "$1" || exit 1
 cc=$2 cxx=$3

@@ -1,6 +1,6 @@
-"""pages.py SOURCE PREFIX DOCDIR: every link in the installed text leads somewhere within what is
-installed, every public function has its manual page, and the shells' completions know every option
-of every command."""
+"""pages.py SOURCE PREFIX DOCDIR: every link in the installed text resolves within the installation, every public function has its manual
+page, and the shells' completions have every option of every command.
+"""
 import os
 import re
 import shutil

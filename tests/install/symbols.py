@@ -1,6 +1,6 @@
-"""symbols.py SOURCE PREFIX LIBDIR CC CXX BACKEND...: the installed libraries export what the installed
-headers declare and nothing else; all of it links, from C and from C++; and the consumer's
-every_header.c calls something of each header."""
+"""symbols.py SOURCE PREFIX LIBDIR CC CXX BACKEND...: the installed libraries export exactly the declarations of the installed headers; all
+of it links, from C and from C++; and the consumer's every_header.c calls a function of each header.
+"""
 import os
 import re
 import subprocess
@@ -12,7 +12,7 @@ backends = sys.argv[6:]
 include = os.path.join(prefix, "include/lockstep")
 library_folder = os.path.join(prefix, libdir)
 bad = 0
-# Of the C library, for what a rank's program calls of it (ranks/threads.c).
+# From the C library, for calls of a rank's program (ranks/threads.c).
 REPLACED = ["exit", "_exit", "_Exit"]
 
 
@@ -38,7 +38,7 @@ def declared(what, headers):
 
 
 def owner(header):
-    """The library that has what a header declares."""
+    """The library that exports a header's declarations."""
     if header.endswith("nccl_mpi.h"):
         return "lockstep-mpi"
     found = re.match(r"backends/(\w+)/", header)
@@ -46,7 +46,7 @@ def owner(header):
 
 
 def for_backends():
-    """What says LS_API_BACKENDS, in headers that must not be installed."""
+    """Names with LS_API_BACKENDS, in headers that must not be installed."""
     names = set()
     for folder, folders, files in os.walk(source):
         folders[:] = [f for f in folders if not f.startswith(("build", ".", "tests"))]
@@ -84,7 +84,7 @@ for library in ["lockstep"] + ["lockstep-" + name for name in backends]:
         for name in sorted(private - exported):
             complain(f"lib{library}.so does not export {name} for the backends")
 
-# The address of everything, with the headers' own declarations: so C++ needs their extern "C".
+# Takes every address, with the headers' own declarations: C++ needs their extern "C".
 names = declared("functions", headers)
 lines = [f"#include <lockstep/{header}>" for header in headers]
 lines += ["typedef void (*function)(void);", "extern function all[];", "function all[] = {"]

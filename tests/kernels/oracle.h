@@ -1,5 +1,5 @@
-// The tests' own idea of narrow float formats: the list of all their numbers, in order, and the
-// rule "nearest, of two equally near the even one" applied by comparison with exact midpoints.
+// An independent model of narrow float formats: the list of all their numbers, in order, and the
+// rule "nearest, of two equally near the even one" by comparison with exact midpoints.
 #ifndef LS_TESTS_KERNELS_ORACLE_H
 #define LS_TESTS_KERNELS_ORACLE_H
 
@@ -17,9 +17,9 @@ typedef struct {
     int mantissa;            // stored bits
     int bias;                // of the exponent
     unsigned finite;         // patterns 0..finite - 1 are the finite numbers >= 0
-    unsigned overflow;       // what numbers past the last midpoint become
+    unsigned overflow;       // pattern of numbers past the last midpoint
     unsigned sign;           // sign bit
-    quad numbers[0x7F81];    // [finite + 1], the last as if the exponents went on
+    quad numbers[0x7F81];    // [finite + 1], the last as if the exponents continued
     quad midpoints[0x7F80];  // midpoints[i] lies between numbers[i] and numbers[i + 1]
 } oracle;
 

@@ -1,5 +1,5 @@
 // Uses every kernel at sizes around its blocks, in exactly sized heap memory, so that valgrind and
-// the sanitizers see any access outside. Also the only test here that runs under TSan.
+// the sanitizers detect any access outside. Also the only kernel test that runs under TSan.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

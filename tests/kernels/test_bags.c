@@ -1,5 +1,4 @@
-// What is done to bags after the lookup, and moving rows and bytes: against cases worked out by
-// hand.
+// Operations on bags after the lookup, and moving rows and bytes, against hand-computed cases.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -11,7 +10,7 @@ static const int64_t ids[] = {4, 9, 7, 9, 9};
 static const int64_t offsets[] = {5, 7, 7, 8, 10};
 enum { BAGS = 4, DIM = 2, STRIDE = 3 };
 
-// A bag is empty without ids, or with none but the padding id; what lies between rows stays.
+// A bag is empty without ids, or with only padding ids; memory between rows stays.
 Test(bags, empty_ones_are_filled) {
     float out[BAGS * STRIDE], expected[BAGS * STRIDE];
     for (int i = 0; i < BAGS * STRIDE; i++) {
@@ -32,7 +31,7 @@ Test(bags, empty_ones_are_filled) {
     cr_assert(memcmp(out, expected, sizeof out) == 0);
 }
 
-// A mean divides by the ids that count; a bag without any stays as it is.
+// A mean divides by the ids that count; a bag without any stays.
 Test(bags, means_divide_by_what_counts) {
     float out[BAGS * DIM] = {3, 1, 5, 5, 7, 8, 9, 10};
     const float expected[BAGS * DIM] = {1.5f, 0.5f, 5, 5, 7, 8, 4.5f, 5};
@@ -63,7 +62,7 @@ Test(bags, weighted_means_divide_by_the_sum_of_weights) {
     cr_assert(memcmp(out, expected, sizeof out) == 0);
 }
 
-// What is added goes to every divisor, but a bag without ids stays: 2 ids and 2, 1 id and 2.
+// The addend applies to every divisor, but a bag without ids stays: 2 ids and 2, 1 id and 2.
 Test(bags, something_may_be_added_to_the_divisor) {
     float out[BAGS * DIM] = {8, 4, 5, 5, 6, 9, 12, 2};
     const float expected[BAGS * DIM] = {2, 1, 5, 5, 2, 3, 3, 0.5f};
@@ -74,7 +73,7 @@ Test(bags, something_may_be_added_to_the_divisor) {
     cr_assert(memcmp(out, expected, sizeof out) == 0);
 }
 
-// Rows go to their positions, and nowhere else.
+// Rows go to their positions only.
 Test(bags, rows_are_scattered) {
     const char in[] = "aabbcc";
     const int64_t positions[] = {2, 0, 3};
@@ -83,7 +82,7 @@ Test(bags, rows_are_scattered) {
     cr_assert_str_eq(out, ".bb....aa.cc");
 }
 
-// The mask's phase follows from the start; 0xff keeps, 0 takes the other's byte.
+// The mask's phase follows from the start; 0xff keeps a byte, 0 takes the other's.
 Test(bags, bytes_are_selected_by_phase) {
     const unsigned char mask[] = {0xff, 0, 0};
     char out[9] = "........";

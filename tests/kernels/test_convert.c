@@ -21,8 +21,8 @@ static bool same_number(double a, double b) {
     return isnan(a) || isnan(b) ? isnan(a) && isnan(b) : a == b && signbit(a) == signbit(b);
 }
 
-// What each float type says of itself, by the numbers that its own bits decode to: the top is the
-// last that is no NaN, max the last that is finite, and the next below the smallest is zero.
+// The properties of each float type equal those of its decoded bits: the top is the last pattern
+// that is no NaN, max the last finite one, and the one below the smallest is zero.
 Test(convert, formats_are_what_the_bits_say) {
     int floats = 0;
     for (int i = 0; i < (int)LS_DTYPE_COUNT; i++) {
@@ -34,7 +34,7 @@ Test(convert, formats_are_what_the_bits_say) {
         }
         floats += 1;
         uint64_t above = format.top_bits + 1, below = format.top_bits - 1, one = 1;
-        double top = ls_element_to_f64(&format.top_bits, dtype);  // of a machine that is LE
+        double top = ls_element_to_f64(&format.top_bits, dtype);  // of a little-endian machine
         double last = isinf(top) ? ls_element_to_f64(&below, dtype) : top;
         uint64_t unit = 0;
         ls_element_from_f64(&unit, dtype, 1.0);
@@ -103,8 +103,8 @@ static void check_f64(double value) {
     cr_assert(b == oracle_encode(&e5m2, value), "%a", value);
 }
 
-// The points where rounding changes its mind, and their neighbours on both sides, in f32 and f64.
-// Rounding is monotone, so this settles every other number.
+// The points where rounding changes, and their neighbours on both sides, in f32 and f64. Rounding
+// is monotone, so this covers every other number.
 static void check_midpoints(const oracle *o) {
     for (unsigned i = 0; i < o->finite; i++) {
         double points[2] = {(double)o->numbers[i], (double)o->midpoints[i]};
@@ -116,7 +116,7 @@ static void check_midpoints(const oracle *o) {
             check_f32(nextafterf(narrow, INFINITY));
             check_f32(nextafterf(narrow, -INFINITY));
             check_f64(point);
-            // A detour through f32 would round these twice, to the midpoint and then wrongly.
+            // A conversion through f32 would round these twice, to the midpoint and then wrongly.
             check_f64(nextafter(point, (double)INFINITY));
             check_f64(nextafter(point, -(double)INFINITY));
         }
@@ -139,7 +139,7 @@ Test(convert, f8_midpoints_round_to_even) {
     check_midpoints(&e5m2);
 }
 
-// Numbers from anywhere, extremes and NaN.
+// Numbers of all sizes, extremes and NaN.
 Test(convert, random_and_extreme_numbers) {
     uint64_t seed = 1;
     for (int i = 0; i < 500000; i++) {
@@ -163,7 +163,7 @@ Test(convert, random_and_extreme_numbers) {
         check_f64(extremes[i]);
         check_f32((float)extremes[i]);
     }
-    // A NaN whose payload has no bit that fits must not become an infinity.
+    // A NaN whose payload does not fit must not become an infinity.
     uint32_t small_payload = 0x7F800001u;
     float nan;
     memcpy(&nan, &small_payload, sizeof nan);
@@ -249,7 +249,7 @@ Test(convert, arrays_match_the_reference) {
     }
 }
 
-// A copy past the caches writes what it was given, and nothing beside it, at every alignment.
+// A non-temporal copy writes exactly its data, at every alignment.
 Test(convert, streamed_copy) {
     unsigned char in[256], out[320];
     for (int i = 0; i < 256; i++) {
@@ -268,7 +268,7 @@ Test(convert, streamed_copy) {
     }
 }
 
-// Fill and copy touch exactly what they should.
+// Fill and copy write exactly their range.
 Test(convert, fill_and_copy) {
     for (int dtype = 0; dtype < (int)LS_DTYPE_COUNT; dtype++) {
         const unsigned char value[8] = {1, 2, 3, 4, 5, 6, 7, 8};

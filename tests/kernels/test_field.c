@@ -1,4 +1,4 @@
-// Arithmetic in the field: the fast kernels give what plain code gives, of extreme values too.
+// Arithmetic in the field: the fast kernels equal plain code, also for extreme values.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static int32_t *values(size_t count, uint64_t seed) {
     return made;
 }
 
-// Products of all sizes around those of the tiles, of dense and transposed matrices, are the plain
+// Products of all sizes around the tile sizes, of dense and transposed matrices, equal the plain
 // loop's.
 Test(field, matmul) {
     const size_t sizes[][3] = {{1, 1, 1},    {6, 16, 256}, {7, 17, 257}, {96, 32, 512},

@@ -1,5 +1,5 @@
-// The field's rules for the kernels of scenarios are those of f64: on numbers whose results are
-// exact there, both have the same fraction.
+// The field's rules for the kernels of scenarios equal those of f64: on numbers with exact results
+// both have the same fraction.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void same(const uint32_t *got, const double *want, size_t count, const ch
     }
 }
 
-// Whole numbers are themselves modulo p, constants the fraction that f32 and f64 share.
+// Whole numbers map to themselves modulo p, constants to the fraction that f32 and f64 share.
 Test(field_rules, constants) {
     cr_assert_eq(ls_field_of(-1), LS_FIELD_PRIME - 1);
     cr_assert_eq(ls_field_of(0x1p31), 1);
@@ -144,7 +144,7 @@ Test(field_rules, bags) {
 }
 
 // ---- Optimizers ---------------------------------------------------------------------------------
-// Inputs of which every root is of a square.
+// Inputs in which every root is of a square.
 typedef struct example {
     ls_optimizer_kind kind;
     double weights[4], gradients[4], first, second;  // states

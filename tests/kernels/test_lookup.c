@@ -58,7 +58,7 @@ static void check_lookup(ls_dtype dtype, size_t dim, size_t bags, ls_pooling poo
     static _Alignas(8) unsigned char plain[BAGS_MAX * (DIM_MAX + 2) * 8];
     ls_dtype out_dtype = dtype == LS_F64 ? LS_F64 : LS_F32;
     size_t bytes = ls_dtype_bytes(out_dtype);
-    size_t stride = dim + 2;  // what lies between rows must stay
+    size_t stride = dim + 2;  // memory between rows must stay
     memset(fast, 0x7B, sizeof fast);
     memset(plain, 0x7B, sizeof plain);
     ls_kernel_pooled_lookup(
@@ -74,7 +74,7 @@ static void check_lookup(ls_dtype dtype, size_t dim, size_t bags, ls_pooling poo
     }
 }
 
-// Every table type, pooling, with and without weights and padding, at odd sizes, bit for bit.
+// Every table type and pooling, with and without weights and padding, at odd sizes, bit for bit.
 Test(lookup, matches_the_reference) {
     static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_BF16, LS_F64, LS_F8E4M3, LS_F8E5M2};
     static const size_t dims[] = {0, 1, 7, 16, DIM_MAX};
@@ -91,8 +91,8 @@ Test(lookup, matches_the_reference) {
     }
 }
 
-// Long rows of f32 and of 8-bit codes, whose sums go by columns at a time, in long bags, of which
-// only so many ids are taken at once: with weights, and with an id that does not count.
+// Long rows of f32 and of 8-bit codes, summed in column blocks, in long bags, whose ids are taken
+// in blocks: with weights, and with a padding id.
 Test(lookup, long_rows_and_bags_match_the_reference) {
     enum { LONG_ROWS = 20, LONG_DIM = 131, LONG_BAGS = 3, LONG_IDS = 1400 };
     static const ls_row_format format = {
@@ -213,7 +213,7 @@ Test(lookup, bucketize_known_result) {
     cr_expect(memcmp(positions, want_positions, sizeof want_positions) == 0);
 }
 
-// Each policy does what its name says, and a refused array is left as it was.
+// Each policy does as named, and a refused array stays unchanged.
 Test(lookup, id_policies) {
     const int64_t in[6] = {0, 9, 10, -1, INT64_MIN, INT64_MAX};
     int64_t ids[6];
@@ -251,7 +251,7 @@ Test(lookup, offsets_and_their_errors) {
     cr_expect(ls_kernel_offsets(offsets, large, 3, &bad) == LS_ERR_OVERFLOW && bad == 2);
 }
 
-// Rows are copied whole, in the order asked for.
+// Rows are copied whole, in the requested order.
 Test(lookup, gather_rows) {
     const char table[] = "aaabbbcccddd";
     char out[] = "............";

@@ -1,5 +1,5 @@
-// Quantised rows against their plain reference, against bytes that FBGEMM and torch gave, and
-// against the lookup of what the rows dequantise to.
+// Quantised rows against their plain reference, against recorded bytes of FBGEMM and torch, and
+// against the lookup of the dequantised rows.
 #include <criterion/criterion.h>
 
 #include "kernels/cpu/quantise.h"
@@ -65,7 +65,7 @@ static void check_rows(const ls_row_format *format, size_t dim, uint64_t seed) {
               name, dim);
 }
 
-// Every format, at odd sizes and past the tile, forth and back, bit for bit.
+// Every format, at odd sizes and past the tile, in both directions, bit for bit.
 Test(quantise, rows_match_the_reference) {
     for (size_t i = 0; i < FORMATS * DIMS; i++) {
         check_rows(&formats[i % FORMATS], dims[i / FORMATS], i);
@@ -73,7 +73,7 @@ Test(quantise, rows_match_the_reference) {
     check_rows(&f8e5m2, 17, 1);
 }
 
-// Any bytes are a row: infinite and NaN scales too.
+// Any bytes are a valid row, including infinite and NaN scales.
 Test(quantise, any_bytes_dequantise_as_the_reference) {
     uint64_t state = 3;
     for (size_t i = 0; i < FORMATS * 40; i++) {
@@ -120,7 +120,7 @@ Test(quantise, bytes_of_fbgemm) {
     check_bytes((ls_row_format){LS_ROW_INT4, false, true, 16}, n4_first, sizeof n4_first);
 }
 
-// Equal elements come back exactly from an f32 scale, and from f16 as the f16 bias.
+// Equal elements are restored exactly from an f32 scale, and from f16 as the f16 bias.
 Test(quantise, equal_elements_come_back) {
     float row[5] = {0.1f, 0.1f, 0.1f, 0.1f, 0.1f}, back[5];
     unsigned char out[16];
@@ -163,7 +163,7 @@ Test(quantise, what_would_spoil_a_row_is_refused) {
     cr_expect(ls_kernel_quantise_rows(out, &formats[0], widest, 2, 1, 2, NULL) == LS_ERR_INVALID);
 }
 
-// What is not a format is refused with its reason.
+// Invalid formats are refused with the reason.
 Test(quantise, formats_are_checked) {
     const ls_row_format bad[] = {{LS_ROW_INT4, true, false, 0},
                                  {LS_ROW_F16, false, true, 0},
@@ -209,8 +209,8 @@ static void check_lookup(const ls_row_format *format, size_t dim, int kind) {
               ls_row_element_name(format->element), dim, kind);
 }
 
-// Every format, pooling, with and without weights and padding: the reference's bits, and those of
-// the lookup of what the reference dequantises.
+// Every format and pooling, with and without weights and padding: the reference's bits, and those
+// of a lookup of the reference's dequantised rows.
 Test(quantise, lookup_matches_the_reference_and_the_dequantised_table) {
     for (size_t i = 0; i < FORMATS * DIMS; i++) {
         const ls_row_format *format = &formats[i % FORMATS];
@@ -222,8 +222,8 @@ Test(quantise, lookup_matches_the_reference_and_the_dequantised_table) {
     }
 }
 
-// Columns sharded and then quantised have scales of their own: other bytes than the columns of the
-// quantised rows, unless both ends of a row's range lie in the shard.
+// Columns sharded and then quantised have their own scales: other bytes than the columns of the
+// quantised rows, unless both ends of a row's range are in the shard.
 Test(quantise, sharding_columns_comes_before_or_after) {
     const float row[8] = {0, 10, 4, 7, 1, 2, 1.5f, 1.25f};
     unsigned char whole[16], left[12], right[12];
@@ -234,8 +234,8 @@ Test(quantise, sharding_columns_comes_before_or_after) {
     cr_expect(right[0] == 0 && right[1] == 255 && whole[4] == 26 && whole[5] == 51);
 }
 
-// A cut of packed rows reads as the columns of the whole rows do, wherever in a byte it begins, and
-// packs as rows of so many columns do; the codes of 1 2 3 out of 0 1 2 3 by hand.
+// A column range of packed rows reads like the columns of the whole rows, wherever in a byte it
+// begins, and packs like rows of that width; the codes of 1 2 3 out of 0 1 2 3 by hand.
 Test(quantise, columns_are_cut_out_of_packed_rows) {
     enum { DIM = 17 };
     unsigned char cut[ROWS * 64];
@@ -264,7 +264,7 @@ Test(quantise, columns_are_cut_out_of_packed_rows) {
     cr_expect(memcmp(cut + 1, fast + 1, 4) == 0 && cut[5] == 0 && cut[6] == 0 && cut[7] == 0);
 }
 
-// No rows and rows of no elements: nothing is read; a row of none still has a scale.
+// No rows and empty rows: nothing is read; an empty row still has a scale.
 Test(quantise, nothing_to_do) {
     unsigned char out[8];
     cr_expect(ls_kernel_quantise_rows(NULL, &formats[0], NULL, 0, 0, 5, NULL) == LS_OK);

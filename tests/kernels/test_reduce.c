@@ -75,7 +75,7 @@ Test(reduce, matches_the_reference) {
 // The output may be any of the inputs, and memory may start anywhere.
 Test(reduce, in_place_and_unaligned) {
     static unsigned char shifted[INPUTS_MAX][COUNT_MAX * 8 + 8 + INPUTS_MAX];
-    // Of more than a few inputs those of a sum are read some at a time.
+    // A sum of many inputs reads them in blocks.
     enum { FEW = 3, MANY = 21 };
     for (int dtype = 0; dtype < (int)LS_DTYPE_COUNT; dtype++) {
         size_t bytes = ls_dtype_bytes((ls_dtype)dtype);
@@ -208,7 +208,7 @@ Test(reduce, scale_and_fused_multiply_add) {
     }
 }
 
-// One NaN or infinity is seen wherever it stands, and nothing else is taken for one.
+// One NaN or infinity is found at any position, and nothing else counts as one.
 Test(reduce, special_values_are_seen_wherever_they_stand) {
     static unsigned char data[260 * 8];
     for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
@@ -244,7 +244,7 @@ Test(reduce, special_values_are_seen_wherever_they_stand) {
     }
 }
 
-// Every pattern of the narrow floats is classed as its value says.
+// Every pattern of the narrow floats has the class of its value.
 Test(reduce, special_values_of_narrow_floats_are_those_of_every_pattern) {
     static const ls_dtype types[] = {LS_F16, LS_BF16, LS_F8E4M3, LS_F8E5M2};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {

@@ -80,7 +80,7 @@ static unsigned bf16_fma_exact(unsigned a, unsigned b, unsigned c) {
     return oracle_round(&bf16, sum, error, signbit(about) != 0);
 }
 
-// Patterns that meet often: anything; ordinary exponents; the neighbourhood of a given pattern.
+// Patterns of several kinds: any; ordinary exponents; the neighbourhood of a given pattern.
 static uint16_t draw(uint64_t random, unsigned near) {
     uint16_t bits = (uint16_t)(random >> 8);
     switch (random & 3u) {
@@ -116,7 +116,7 @@ Test(scalar, f16_add_and_mul_are_exact) {
         uint16_t a = (uint16_t)random;
         uint16_t b = draw(random >> 16, a);
         cr_assert(oracle_same(&f16, ls_f16_add(a, b), f16_fma_exact(a, 0x3C00, b)), "%x %x", a, b);
-        // -0 is what leaves every product as it is, but for the sign of a zero.
+        // -0 leaves every product unchanged, except for the sign of a zero.
         bool negative = ((a ^ b) & 0x8000u) != 0;
         unsigned zero = negative ? 0x8000u : 0u;
         cr_assert(oracle_same(&f16, ls_f16_mul(a, b), f16_fma_exact(a, b, zero)), "%x %x", a, b);

@@ -1,5 +1,5 @@
-// The kernels of training against their plain references, bit for bit, and against what FBGEMM's
-// and torch's own kernels returned.
+// The kernels of training against their plain references, bit for bit, and against recorded results
+// of FBGEMM's and torch's own kernels.
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -139,7 +139,7 @@ Test(training, row_gradients_match_the_reference) {
     }
 }
 
-// The fold begins with +0 and goes in the order of the occurrences.
+// The fold begins with +0 and follows the order of the occurrences.
 Test(training, row_gradients_fold_in_order) {
     const float g[4] = {1e8f, 1.0f, -1e8f, -0.0f};
     const int64_t starts[3] = {0, 3, 4};
@@ -154,7 +154,8 @@ Test(training, row_gradients_fold_in_order) {
     cr_expect(out[0] == 1.0f);
 }
 
-// Beyond LS_GRADIENT_RUN occurrences: five ones that 1e8 would swallow one by one count together.
+// More than LS_GRADIENT_RUN occurrences: five ones, which 1e8 would absorb one by one, count
+// together.
 Test(training, row_gradients_fold_run_by_run) {
     enum { COUNT = LS_GRADIENT_RUN + 5 };
     float g[COUNT] = {1e8f};
@@ -168,7 +169,7 @@ Test(training, row_gradients_fold_run_by_run) {
     ls_kernel_row_gradients(&out, 1, &(const ls_gradients){g, 1, LS_F32, NULL, NULL}, starts, order,
                             1);
     cr_expect(out == 100000008.0f);
-    order[LS_GRADIENT_RUN - 1] = LS_GRADIENT_RUN;  // one of them is the first run's, and lost
+    order[LS_GRADIENT_RUN - 1] = LS_GRADIENT_RUN;  // one of them is in the first run, and lost
     order[LS_GRADIENT_RUN] = LS_GRADIENT_RUN - 1;
     ls_kernel_row_gradients(&out, 1, &(const ls_gradients){g, 1, LS_F32, NULL, NULL}, starts, order,
                             1);
@@ -196,7 +197,7 @@ Test(training, row_gradients_of_wide_rows) {
     cr_expect_eq(first_difference(wide_fast, wide_plain, LS_F32, WIDE), (size_t)WIDE);
 }
 
-// Every table type, sizes around a group of eight, padding: a fold over columns in their order.
+// Every table type, sizes around a group of eight, padding: a fold over columns in order.
 Test(training, weight_gradients_match_the_reference) {
     static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_BF16, LS_F64};
     static const size_t dims[] = {0, 1, 16, DIM_MAX};
@@ -311,7 +312,7 @@ static void check_update(const ls_optimizer *o, ls_dtype dtype, size_t dim, bool
     }
 }
 
-// Every kind, form, decay and type: weights and states, the rows that have no gradient too.
+// Every kind, form, decay and type: weights and states, also of rows without a gradient.
 Test(training, updates_match_the_reference) {
     static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_BF16, LS_F64};
     static const size_t dims[] = {0, 1, 8, DIM_MAX};
@@ -333,7 +334,7 @@ Test(training, updates_match_the_reference) {
     }
 }
 
-// A row longer than a piece of a widened row: sums go on over the pieces.
+// A row longer than a piece of a widened row: sums continue across the pieces.
 Test(training, updates_of_long_rows_match_the_reference) {
     enum { DIM = 1043 };
     static uint16_t a[DIM];
@@ -343,7 +344,7 @@ Test(training, updates_of_long_rows_match_the_reference) {
     static float v[2];
     draw_array(a, LS_BF16, DIM, false);
     for (size_t c = 0; c < DIM; c++) {
-        a[c] = (a[c] & 0x7F80) == 0x7F80 ? 0x3F80 : a[c];  // numbers alone
+        a[c] = (a[c] & 0x7F80) == 0x7F80 ? 0x3F80 : a[c];  // finite numbers only
         b[c] = a[c];
         g[c] = (float)((int)(c * 37 % 101) - 50) / 64;
     }
@@ -367,8 +368,8 @@ Test(training, updates_of_long_rows_match_the_reference) {
     cr_expect_eq(first_difference(a, b, LS_BF16, DIM), DIM);
 }
 
-// Two shards of a table, rows and columns apart, round as the whole table does; both neighbours
-// come up, about as often as they should.
+// Two shards of a table, separate in rows and columns, round like the whole table; both neighbours
+// occur at about the expected rates.
 Test(training, stochastic_rounding_does_not_depend_on_the_sharding) {
     enum { N = 64 };
     static uint16_t whole[N * N];

@@ -1,5 +1,5 @@
-// Worlds, tensors and errors in several threads at once, for TSan and valgrind: each thread has a
-// world of its own and makes tensors in a shared one; every result is checked.
+// Worlds, tensors and errors in several threads at once, for TSan and valgrind: each thread has its
+// own world and also makes tensors in a shared one; every result is checked.
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void *use_world(ls_world *world, int round) {
             CHECK(((const float *)shard->data)[e] == 0);
         }
     }
-    CHECK(ls_local_tensor_shard(a, 4, 0) == NULL);  // an error in this thread alone
+    CHECK(ls_local_tensor_shard(a, 4, 0) == NULL);  // an error only in this thread
     CHECK(ls_error_last()->rank == 4);
     ls_local_tensor *const all[] = {a, b, sum, back};
     for (int i = 0; i < 4; i++) {

@@ -39,8 +39,8 @@ Test(blocks, several_per_rank) {
     ls_world_free(world);
 }
 
-// An overlap names both blocks; a hole names an index in it, unless covering was not asked for;
-// blocks outside the shape, for no rank, or of other dimensions are refused.
+// An overlap names both blocks; a hole names an index in it, unless it is allowed; blocks outside
+// of the shape, without a rank, or of other dimensions are refused.
 Test(blocks, refusals) {
     ls_world *world = make_world(2);
     ls_local_tensor *tensor = NULL;
@@ -77,7 +77,7 @@ Test(blocks, refusals) {
     ls_world_free(world);
 }
 
-// No blocks cover an empty tensor and no other; empty blocks overlap nothing.
+// Without blocks only an empty tensor is covered; empty blocks overlap nothing.
 Test(blocks, empty_ones) {
     ls_world *world = make_world(2);
     ls_local_tensor *tensor = NULL;
@@ -99,7 +99,7 @@ Test(blocks, empty_ones) {
     ls_world_free(world);
 }
 
-// Random sets of blocks of a 3-D tensor are judged exactly as counting each element's owners says.
+// Random sets of blocks of a 3-D tensor are judged like counting each element's owners.
 Test(blocks, random_sets_are_judged_like_counting) {
     ls_world *world = make_world(2);
     ls_shape shape = LS_SHAPE(3, 4, 3);
@@ -108,7 +108,7 @@ Test(blocks, random_sets_are_judged_like_counting) {
     int tilings = 0;
     uint64_t draw = 0;
     for (int round = 0; round < 4000; round++) {
-        // Start from a tiling (cut along random planes), then perhaps spoil it.
+        // Starts from a tiling (cut along random planes), then possibly corrupts it.
         ls_block blocks[16];
         int ranks[16] = {0};
         int count = 1;
@@ -181,8 +181,8 @@ Test(blocks, random_sets_are_judged_like_counting) {
     ls_world_free(world);
 }
 
-// Tens of thousands of blocks as rows, as columns and as a grid: comparing each with each would not
-// come to an end under the sanitizers.
+// Tens of thousands of blocks as rows, as columns and as a grid: comparing all pairs would not
+// finish under the sanitizers.
 Test(blocks, many_blocks) {
     enum { COUNT = 40000 };
     ls_world *world = make_world(8);

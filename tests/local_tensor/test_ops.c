@@ -1,4 +1,4 @@
-// Tests of the plain operations: against the same operation on the whole array, cut afterwards.
+// Tests of the plain operations against the same operation on the whole array, sharded afterwards.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static ls_local_tensor *cut(ls_world *world, const float *full, ls_shape shape,
     return tensor;
 }
 
-// Asserts that the tensor is `full` cut by these placements, then frees it.
+// Asserts that the tensor is `full` sharded by these placements, then frees it.
 static void expect_cut(ls_local_tensor *tensor, const float *full, ls_shape shape,
                        ls_placements placements) {
     ls_world *world = ls_local_tensor_world(tensor);
@@ -47,7 +47,7 @@ static void fill(float *out, int count, int step) {
     }
 }
 
-// Elementwise on shards is elementwise on the whole; the placement stays.
+// Elementwise on shards equals elementwise on the whole; the placement stays.
 Test(ops, elementwise) {
     ls_world *world = make_world(LS_MESH(4));
     float a[35];
@@ -75,8 +75,8 @@ Test(ops, elementwise) {
     ls_world_free(world);
 }
 
-// Shapes that do not broadcast, places that differ, types, worlds, ranks and ops are checked, and
-// the product of partial sums loses its placement while their sum keeps it.
+// Shapes that do not broadcast, differing placements, types, worlds, ranks and ops are checked. The
+// product of partial sums loses its placement; their sum keeps it.
 Test(ops, elementwise_refusals) {
     ls_world *world = make_world(LS_MESH(2));
     ls_world *other = make_world(LS_MESH(2));
@@ -117,8 +117,8 @@ Test(ops, elementwise_refusals) {
     ls_world_free(other);
 }
 
-// Scaling scales; integers take whole factors alone, and partial maxima no negative ones,
-// of integers none that could wrap.
+// Scaling: integers take only whole factors, partial maxima no negative ones, and partial integer
+// maxima none that could wrap.
 Test(ops, scale) {
     ls_world *world = make_world(LS_MESH(3));
     float full[4] = {1, -2, 3, 4};
@@ -137,7 +137,7 @@ Test(ops, scale) {
     cr_assert(ls_local_tensor_scale(a, -3) == LS_OK);
     cr_expect(((int32_t *)ls_local_tensor_shard(a, 2, 0)->data)[1] == 18);
     ls_local_tensor_free(a);
-    // What is no maximum's part, the least integer, wraps.
+    // The neutral value of a maximum, the least integer, wraps.
     cr_assert(ls_local_tensor_distribute(&a, world, whole, &LS_SHAPE(2), LS_I32,
                                          &LS_PLACE(LS_PARTIAL(LS_MAX))) == LS_OK);
     cr_expect(ls_local_tensor_scale(a, 2) == LS_ERR_INVALID);
@@ -180,7 +180,7 @@ Test(ops, matmul_by_rows_and_columns) {
         ls_local_tensor_free(x);
         ls_local_tensor_free(y);
     }
-    // Cut along the inner dimension, the ranks' products sum to the whole one.
+    // Sharded along the inner dimension, the ranks' products sum to the whole one.
     ls_local_tensor *x = cut(world, a, LS_SHAPE(5, 4), LS_PLACE(LS_SHARD(1), r));
     ls_local_tensor *y = cut(world, b, LS_SHAPE(4, 3), LS_PLACE(LS_SHARD(0), r));
     ls_local_tensor *z = NULL;
@@ -261,7 +261,7 @@ Test(ops, cat_and_narrow) {
     cr_assert(ls_local_tensor_narrow(&back, all, 1, start, length) == LS_OK);
     expect_cut(back, b, LS_SHAPE(3, 4), rows);
     expect_cut(all, joined, LS_SHAPE(3, 6), rows);
-    // Along the dimension that is cut every rank joins its own: together no placement says them.
+    // Along the sharded dimension every rank joins its own: the result has no placement.
     const ls_local_tensor *twice[2] = {parts[0], parts[0]};
     cr_assert(ls_local_tensor_cat(&all, twice, 2, 0) == LS_OK);
     cr_expect(ls_local_tensor_placements(all) == NULL);
@@ -277,7 +277,7 @@ Test(ops, cat_and_narrow) {
     cr_expect(ls_local_tensor_cat(&all, parts, 0, 0) == LS_ERR_INVALID);
     ls_rank_int_free(start);
     ls_rank_int_free(length);
-    // Ranks may narrow differently, empty included; too far names the rank.
+    // Ranks may narrow differently, also to nothing; a range that is too large names the rank.
     cr_assert(ls_rank_int_create(&start, world, (const int64_t[]){1, 4}) == LS_OK);
     cr_assert(ls_rank_int_create(&length, world, (const int64_t[]){2, 0}) == LS_OK);
     cr_assert(ls_local_tensor_narrow(&back, parts[1], 1, start, length) == LS_OK);
@@ -324,7 +324,7 @@ static int use_everything(ls_world *world) {
     return status;
 }
 
-// Whichever allocation of an operation fails, the error comes back and nothing stays allocated.
+// Whichever allocation of an operation fails, the error is returned and nothing stays allocated.
 Test(ops, every_failing_allocation_is_clean) {
     uint64_t fail_at = 4;  // the first three make the world
     int status = LS_ERR_MEMORY;

@@ -1,6 +1,6 @@
-// Operations whose result lies elsewhere than its operands: broadcasting, a replicated operand with
-// a sharded one, reductions, views, slices, casts, dropout. Each against the same on the whole
-// array.
+// Operations whose result has other placements than its operands: broadcasting, a replicated
+// operand with a sharded one, reductions, views, slices, casts, dropout. Each against the same on
+// the whole array.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void expect_placed(const ls_local_tensor *tensor, const char *text) {
     cr_assert(ls_local_tensor_check(tensor) == LS_OK, "%s", ls_error_last()->text);
 }
 
-// Every shard holds what `full` has at its place.
+// Every shard equals its part of `full`.
 static void expect_whole(const ls_local_tensor *tensor, const float *full, ls_shape shape) {
     const ls_block all = {.offset.ndim = shape.ndim, .size = shape};
     cr_assert(ls_shape_equal(ls_local_tensor_shape(tensor), &shape));
@@ -56,8 +56,8 @@ static void fill(float *out, int count) {
     }
 }
 
-// [5, 6] with [6], [5, 1] and [1, 6] and itself, sharded against replicated, both ways round, even
-// where ranks have nothing: DTensor's results, whole shards and strided ones.
+// [5, 6] with [6], [5, 1] and [1, 6] and itself, sharded against replicated, in both orders, also
+// with empty ranks: DTensor's results, whole shards and strided ones.
 Test(ops_placed, broadcast_and_cut) {
     static const struct {
         const char *a, *b, *out;
@@ -101,13 +101,13 @@ Test(ops_placed, broadcast_and_cut) {
     ls_world_free(world);
 }
 
-// Operands that do not meet go where one of them is cut. One that is cut along a dimension which is
-// broadcast is gathered, whichever of the two it is.
+// Operands with different placements take that of the sharded one. One that is sharded along a
+// broadcast dimension is gathered, whichever it is.
 Test(ops_placed, where_operands_meet) {
     static const struct {
         const char *a, *b;
         int64_t b_rows;
-        const char *a_to, *b_to;  // NULL: they meet as they are
+        const char *a_to, *b_to;  // NULL: compatible as they are
     } cases[] = {
         {"S(0), R", "R, R", 5, NULL, NULL},
         {"S(0), S(1)", "S(1), R", 5, "S(0), S(1)", "S(0), R"},
@@ -139,7 +139,7 @@ Test(ops_placed, where_operands_meet) {
     ls_world_free(world);
 }
 
-// Partial with whole: a product of sums, a sum of maxima stay partial; a sum of sums does not.
+// Partial with whole: a product of sums and a sum of maxima stay partial; a sum of sums does not.
 Test(ops_placed, partial_with_whole) {
     ls_world *world = make_world(LS_MESH(2));
     float a[4] = {1, -2, 3, 4}, b[4] = {2, 3, -1, 5}, product[4], zero[4] = {0};
@@ -151,7 +151,7 @@ Test(ops_placed, partial_with_whole) {
     cr_assert(ls_local_tensor_elementwise(&out, p, w, LS_PROD) == LS_OK);
     expect_placed(out, "P(sum)");
     cr_expect(memcmp(ls_local_tensor_shard(out, 0, 0)->data, product, sizeof product) == 0);
-    for (int i = 0; i < 4; i++) {  // whose sign may differ
+    for (int i = 0; i < 4; i++) {  // their sign may differ
         cr_expect(((const float *)ls_local_tensor_shard(out, 1, 0)->data)[i] == zero[i]);
     }
     ls_local_tensor_free(out);
@@ -161,7 +161,7 @@ Test(ops_placed, partial_with_whole) {
     cr_assert(ls_local_tensor_elementwise(&out, p, w, LS_SUM) == LS_OK);
     cr_expect(ls_local_tensor_placements(out) == NULL);
     ls_local_tensor_free(out);
-    // Integers wrap, and the least of them is no maximum's part any more.
+    // Integers wrap, and then the least one is no longer the neutral value of a maximum.
     const int8_t maxima[1] = {-5};
     ls_local_tensor *n = NULL, *v = NULL;
     ls_placements to[2];
@@ -185,8 +185,8 @@ static double fold(double a, double b, ls_op op) {
     return op == LS_PROD ? a * b : op == LS_MAX ? fmax(a, b) : op == LS_MIN ? fmin(a, b) : a + b;
 }
 
-// Folding a sharded dimension of uneven shards, an empty one too, leaves partial values that fold
-// to the whole's: the mean as a sum of parts that know the logical size.
+// Folding a sharded dimension of uneven, also empty shards leaves partial values that fold to the
+// whole's: the mean as a sum of parts that use the logical size.
 Test(ops_placed, reductions) {
     static const ls_op ops[] = {LS_SUM, LS_PROD, LS_MAX, LS_MIN, LS_AVG};
     ls_world *world = make_world(LS_MESH(4));
@@ -220,8 +220,8 @@ Test(ops_placed, reductions) {
     ls_world_free(world);
 }
 
-// What DTensor 2.11 views as it is, and what it refuses and we can do without moving anything:
-// flattened inner shards, uneven ones; and what neither can.
+// Views that DTensor 2.11 makes without moving data; views that it refuses and lockstep makes
+// without moving data (flattened inner shards, uneven ones); and views that both refuse.
 Test(ops_placed, views) {
     const struct {
         ls_mesh mesh;
@@ -281,7 +281,7 @@ Test(ops_placed, views) {
     ls_world_free(world);
 }
 
-// A slice across shards: every rank keeps what it has, the shards may become uneven and empty.
+// A slice across shards: every rank keeps its part, and shards may become uneven and empty.
 Test(ops_placed, slices) {
     ls_world *world = make_world(LS_MESH(4));
     float full[10 * 3], want[5 * 3];
@@ -306,7 +306,8 @@ Test(ops_placed, slices) {
     ls_world_free(world);
 }
 
-// Casts round each element once and keep the placement; a sum of integers is no sum of floats.
+// Casts round each element once and keep the placement; a partial sum of integers is no partial sum
+// of floats.
 Test(ops_placed, casts) {
     ls_world *world = make_world(LS_MESH(3));
     float full[5] = {1.00390625F, -2.5F, 3.75F, 70000, 0.1F};
@@ -330,8 +331,8 @@ Test(ops_placed, casts) {
     ls_world_free(world);
 }
 
-// Dropout of the logical tensor drops the same elements under any placement, so that replicas stay
-// equal; per rank replicas differ; kept elements are scaled, and about p of all go.
+// Dropout of the logical tensor drops the same elements under any placement, so replicas stay
+// equal; per rank, replicas differ; kept elements are scaled, and about p of all are dropped.
 Test(ops_placed, dropout) {
     static const char *const placed[] = {"R", "S(0)", "S(1)", "_S(0, 3)"};
     ls_world *world = make_world(LS_MESH(4));

@@ -113,7 +113,7 @@ Test(mesh, coordinates_ranks_and_fibers) {
     cr_expect(fiber[0] == 6 && fiber[1] == 7);
 }
 
-// Meshes outside the limits, with doubled or endless names, are refused.
+// Meshes outside of the limits, with duplicate or overlong names, are refused.
 Test(mesh, limits) {
     int size = 0;
     cr_expect(ls_mesh_size(&size, &LS_MESH(256, 256)) == LS_OK);
@@ -140,7 +140,7 @@ Test(mesh, axis_by_name) {
     cr_expect(ls_mesh_axis(&axis, &mesh, "") == LS_ERR_NOT_FOUND);
 }
 
-// Lists of ranks are written in ranges and end in dots where they do not fit.
+// Lists of ranks are written as ranges and end in dots if they do not fit.
 Test(mesh, ranks_format) {
     char text[64];
     ls_ranks_format(text, sizeof text, (const int[]){0, 1, 2, 5, 7, 8}, 6);
@@ -204,7 +204,7 @@ Test(placement, chunks_tile) {
     cr_expect(offset + length == INT64_MAX && length > 0);
 }
 
-// Placements apply left to right: the second shard of a dimension cuts what the first one left.
+// Placements apply left to right: the second shard of a dimension cuts the first one's part.
 Test(placement, nested_shards_cut_left_to_right) {
     static const int64_t want[4][2] = {{0, 3}, {3, 2}, {5, 3}, {8, 2}};
     for (int rank = 0; rank < 4; rank++) {
@@ -216,7 +216,7 @@ Test(placement, nested_shards_cut_left_to_right) {
     }
 }
 
-// Explicit sizes give any cut, zero included, and must sum to what there is to cut.
+// Explicit sizes give any cut, including zero, and must add up to the size that is cut.
 Test(placement, explicit_sizes) {
     static const int64_t sizes[4] = {0, 7, 1, 2};
     static const int64_t starts[4] = {0, 0, 7, 8};
@@ -240,7 +240,7 @@ Test(placement, explicit_sizes) {
                                  &LS_PLACE(LS_SHARD_SIZES(0, huge)), 2) == LS_ERR_OVERFLOW);
 }
 
-// What is wrong with placements is refused: their number, dimensions, ops, mixed partial values.
+// Invalid placements are refused: their number, dimensions, ops, mixed partial values.
 Test(placement, refusals) {
     ls_block block;
     ls_shape shape = LS_SHAPE(4, 4);
@@ -268,7 +268,7 @@ Test(placement, refusals) {
                                  &LS_PLACE(LS_PARTIAL(LS_SUM), LS_PARTIAL(LS_AVG)), 0) == LS_OK);
 }
 
-// Placements read back as they print, and what does not parse says where.
+// Placements are read back as printed, and an invalid one gives the position of the error.
 Test(placement, text_round_trip) {
     char text[128];
     ls_placements parsed;
@@ -306,8 +306,8 @@ Test(placement, equality) {
         !ls_placements_equal(&LS_PLACE(LS_REPLICATE), &LS_PLACE(LS_PARTIAL(LS_SUM)), 1, dims));
 }
 
-// Where a rank has several blocks, they are as few as can be: none touches the next, and an empty
-// one is a rank's only one. Every element is of one rank.
+// Several blocks of a rank are as few as possible: none touches the next, and an empty one is the
+// rank's only one. Every element is on one rank.
 Test(placement, several_blocks_are_as_few_as_can_be) {
     static const char *const cases[] = {"_S(0, 2), R", "_S(0, 3), S(0)", "S(0), _S(0, 2)",
                                         "S(0)[1], S(0)", "_S(0, 2), _S(0, 4)"};

@@ -63,7 +63,7 @@ Test(rank_int, failures_name_the_rank) {
     ls_world_free(world);
 }
 
-// A comparison has one answer for all ranks; where they disagree (rank == 0 among them) it is an
+// A comparison has one answer for all ranks; if they disagree (rank == 0, for example) it is an
 // error that names the ranks on both sides.
 Test(rank_int, comparisons_never_split_the_ranks) {
     ls_world *world = make_world();
@@ -104,7 +104,7 @@ static int square(void *arg, int rank, int64_t *value) {
     return LS_OK;
 }
 
-// Coordinates, values from a callback, and integers of two worlds that must not mix.
+// Coordinates, values from a callback, and integers of two worlds, which must not mix.
 Test(rank_int, coordinates_maps_and_worlds) {
     ls_world *world = make_world();
     ls_world *other = make_world();

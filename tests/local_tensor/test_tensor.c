@@ -1,4 +1,4 @@
-// Tests of worlds and of making, filling, cloning and freeing local tensors.
+// Tests of worlds and of creating, filling, cloning and freeing local tensors.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,14 +36,14 @@ Test(world, held_ranks) {
     ls_world_free(NULL);
 }
 
-// Cutting a 3-D array over a 2 x 3 mesh by two dimensions puts every element where its block says.
+// Sharding a 3-D array over a 2 x 3 mesh by two dimensions puts every element into its block.
 Test(tensor, distribute_in_three_dimensions) {
     ls_world *world = make_world(LS_MESH(2, 3));
     int16_t full[5 * 4 * 7];
     for (int i = 0; i < 140; i++) {
         full[i] = (int16_t)(i * 3);
     }
-    // I16 is no element type; the bits of f16 are as good for moving.
+    // I16 is no element type; f16 has as many bits to move.
     ls_local_tensor *tensor = NULL;
     cr_assert(ls_local_tensor_distribute(&tensor, world, full, &LS_SHAPE(5, 4, 7), LS_F16,
                                          &LS_PLACE(LS_SHARD(2), LS_SHARD(0))) == LS_OK);
@@ -71,7 +71,7 @@ Test(tensor, distribute_in_three_dimensions) {
 Test(tensor, partial_holds_neutral_elements) {
     static const struct {
         ls_op op;
-        double want[2];  // what rank 0 and rank 1 hold of the value -3
+        double want[2];  // the value -3 on rank 0 and on rank 1
     } cases[] = {{LS_SUM, {-3, 0}},
                  {LS_PROD, {-3, 1}},
                  {LS_MAX, {-3, -INFINITY}},
@@ -131,7 +131,7 @@ Test(tensor, owns_its_explicit_sizes) {
     ls_world_free(world);
 }
 
-// A process that holds ranks 1 and 4 of 6 has their shards alone, and asking for another says so.
+// A process that holds ranks 1 and 4 of 6 has only their shards, and a request for another says so.
 Test(tensor, subset_of_ranks) {
     ls_world *world = NULL;
     const int held[2] = {1, 4};
@@ -202,8 +202,8 @@ Test(tensor, metadata_agreement) {
     ls_world_free(world);
 }
 
-// Declaring a placement sets offsets where the shards fit, and names rank and dimension otherwise;
-// the check finds a block that was changed afterwards.
+// Declaring a placement sets offsets if the shards fit, and names rank and dimension otherwise; the
+// check finds a block that was changed afterwards.
 Test(tensor, place_and_check) {
     ls_world *world = make_world(LS_MESH(4));
     const ls_shape shapes[4] = {LS_SHAPE(3, 2), LS_SHAPE(3, 2), LS_SHAPE(3, 2), LS_SHAPE(1, 2)};
@@ -260,7 +260,7 @@ Test(tensor, map_stops_at_the_first_failure) {
     ls_world_free(world);
 }
 
-// Whichever allocation fails, the error comes back and nothing stays allocated.
+// Whichever allocation fails, the error is returned and nothing stays allocated.
 Test(tensor, every_failing_allocation_is_clean) {
     static const int64_t sizes[3] = {1, 2, 3};
     static const float full[12] = {0};
@@ -294,8 +294,8 @@ Test(tensor, every_failing_allocation_is_clean) {
     cr_expect(fail_at > 15);
 }
 
-// A tensor of 1,024 shards of 1,024 f32 costs its shards and less than a tenth more, and is made in
-// milliseconds; a shape past the size of memory or its limit is refused, and leaves nothing behind.
+// A tensor of 1,024 shards of 1,024 f32 takes less than a tenth more memory than its shards, and
+// milliseconds. A shape beyond the size of memory or its limit is refused without a remainder.
 Test(tensor, cost) {
     memory_counts counting = {0};
     counting_begin(&counting);

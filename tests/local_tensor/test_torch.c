@@ -1,4 +1,4 @@
-// DTensor's own shards against ours.
+// DTensor's own shards against lockstep's.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -35,7 +35,7 @@ Test(reconcile, equal_shards) {
 }
 
 // A difference names both ranks, the element, both values and every rank that differs; the sign of
-// zero counts, and so does the shape.
+// zero and the shape count.
 Test(reconcile, differences_are_named) {
     ls_world *world = make_world(LS_MESH(4));
     float zeros[4] = {0, 0, 0, 0};
@@ -66,8 +66,8 @@ Test(reconcile, differences_are_named) {
     ls_world_free(world);
 }
 
-// Ranks that differ in replicated dimensions alone hold the same bits; the one at fault is that
-// without the others' majority, and shards of different places are nobody's replicas.
+// Ranks that differ only in replicated dimensions hold the same bits. The rank without the others'
+// majority is at fault; shards of different parts are no replicas.
 Test(reconcile, replicas) {
     ls_world *world = make_world(LS_MESH(2, 3));
     const float values[4] = {1, 2, 3, 4};
@@ -130,7 +130,7 @@ Test(random, same_logical_numbers_under_any_sharding) {
     ls_world_free(world);
 }
 
-// Partial tensors hold the logical numbers once, and several blocks per rank hold theirs.
+// Partial tensors hold the logical numbers once, and so do several blocks on each rank.
 Test(random, partial_and_blocks) {
     ls_world *world = make_world(LS_MESH(2));
     uint32_t stream = ls_random_stream("b");

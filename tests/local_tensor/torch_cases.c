@@ -1,4 +1,4 @@
-// Checks our shards against the ones PyTorch made, read from a file of cases.
+// Compares lockstep's shards with PyTorch's from a file of cases.
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 """Compares every scenario with real MPI processes and checks the report: compare.py PROGRAM SOURCE.
 
-The verdict must be pass, every stage that only moves data bit exact, and the JSON as the reference
-says. Then a recording is made and compared with again.
+The verdict must be pass, every stage that only moves data bit exact, and the JSON as the reference documents it. Then a recording is made
+and compared with again.
 """
 import glob
 import json
@@ -24,8 +24,8 @@ def run(arguments, expect=0):
     return done.stdout
 
 
-# Defects that MPI's ranks cannot show: what a rank finds in its values, and a deadlock that happens to
-# be survived. They are skipped, each with the finding that only the simulation has.
+# Defects that MPI's ranks cannot show: findings in a rank's values, and a deadlock that happens to be survived. They are skipped, each with
+# the finding that only the simulation has.
 UNSEEN = {name: "collective.order_mismatch" for name in (
     "equal_all_reduces_swapped", "equal_axis_reductions_swapped", "equal_buckets_swapped_in_flight",
     "equal_gathers_swapped_on_one_of_seven", "equal_layers_swapped_once")}
@@ -34,12 +34,12 @@ UNSEEN |= {"inf_enters_at_one_rank": "value.inf_first", "nan_enters_at_one_rank"
           "cross_communicator_on_luck": "deadlock.cross_communicator",
           "gradient_overflow_in_f16": "value.inf_first",
           "weights_drift_apart_declared": "replica.diverged",
-          # Found by comparing the tensors of all ranks, or what one gave earlier.
+          # Found by comparing the tensors of all ranks, or an earlier tensor.
           "replica_changed_by_one_rank": "replica.diverged",
           "dropout_differs_in_replicas": "replica.diverged",
           "nan_enters_a_scan": "value.nan_first",
           "gradients_reduced_twice": "collective.redundant_reduce",
-          # Sums of four f8 in an order of MPI's own: their bound tells no wrong sum from a right one.
+          # Sums of four f8 in MPI's own order: their bound cannot separate wrong sums from right ones.
           "program": "bounds so wide that they prove nothing"}
 
 

@@ -1,9 +1,8 @@
-"""Ends whatever a test has started when the test ends, even by SIGKILL, or COMMAND's, with its exit
-code: ended.py COMMAND...
+"""Ends all processes of a test when the test ends, even by SIGKILL, or those of COMMAND, with its exit code: ended.py COMMAND...
 
-MPI's ranks have sessions of their own, and where their proxy is killed they spin on without a
-parent. So all that a test starts carries a mark in its environment, and a process without it waits
-for the test's end, which is the end of a pipe, and kills what has the mark."""
+MPI's ranks have their own sessions, and without their proxy they spin without a parent. So every process of a test has a mark in its
+environment. A process without the mark waits for the test's end, which closes a pipe, and kills the marked processes.
+"""
 import os
 import signal
 import subprocess
@@ -12,11 +11,11 @@ import time
 import uuid
 
 MARK = "LOCKSTEP_TEST_PROCESSES"
-QUIET_SECONDS = 0.5  # nothing new comes from processes that are being killed
+QUIET_SECONDS = 0.5  # processes that are being killed start no others
 
 
 def marked(value):
-    """The processes that carry the mark."""
+    """The processes with the mark."""
     wanted, found = f"{MARK}={value}".encode(), []
     for name in os.listdir("/proc"):
         try:
@@ -44,9 +43,9 @@ def watch(value):
 
 
 def begin():
-    """Marks what this process starts from now on; the mark's value."""
+    """Marks the processes that this one starts from now on; returns the mark's value."""
     value = str(uuid.uuid4())
-    # The pipe's other end is this process's alone, so that it closes with it.
+    # Only this process has the pipe's other end, so it closes with the process.
     reading, _ = os.pipe()
     subprocess.Popen([sys.executable, os.path.abspath(__file__), "--watch", value], stdin=reading,
                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)

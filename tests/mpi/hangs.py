@@ -1,8 +1,7 @@
-"""Every deadlock of the catalogue, as real MPI processes with a short deadline and without lockstep's
-checks: what hangs there is explained by the simulator. Its twin without the bug runs to its end,
-so it is the bug that hangs. What a rank ends is ended even where mpiexec loses what it starts ranks
-through. hangs.py LOCKSTEP MPI_SCENARIO MPI_RANKS PIPELINE PIPELINE_MPI MPIEXEC SECOND_CHANGES
-SOURCE."""
+"""Every deadlock of the catalogue, as real MPI processes with a short deadline and without lockstep's checks: the simulator explains each
+hang. The corrected version ends, so the bug causes the hang. A rank's processes are ended even if mpiexec loses its proxy. hangs.py
+LOCKSTEP MPI_SCENARIO MPI_RANKS PIPELINE PIPELINE_MPI MPIEXEC SECOND_CHANGES SOURCE.
+"""
 import concurrent.futures
 import os
 import re
@@ -21,8 +20,8 @@ HANG_SECONDS = 2
 END_SECONDS = 900
 WORKERS = 6
 HANGS, EAGER, SURVIVES, ENDED = "hangs", "eager", "survives", "is ended"
-# What MPI makes of each scenario of scenarios/bugs. eager: it keeps a small message and lets the
-# sender go on, so that the bug shows with large messages alone.
+# The behaviour of each scenario of scenarios/bugs under MPI. eager: MPI buffers a small message and lets the sender continue, so the bug
+# appears only with large messages.
 SCENARIOS = {
     "all_gather_instead_of_all_reduce": HANGS,
     "axis_against_world": HANGS,
@@ -31,12 +30,12 @@ SCENARIOS = {
     "broadcast_and_reduce_swapped": HANGS,
     "collective_under_if_rank_0": HANGS,
     "cross_communicator_inversion": HANGS,
-    "cross_communicator_on_luck": SURVIVES,  # both calls are under way: MPI has no one stream
+    "cross_communicator_on_luck": SURVIVES,  # both calls are in progress: MPI has no single stream
     "cross_entropy_left_out": HANGS,
     "doubled_by_fault": HANGS,
     "early_return_on_nan": HANGS,
     "embedding_host_sum_skipped": HANGS,
-    "embedding_id_of_no_row": ENDED,  # by the rank that refuses what it received
+    "embedding_id_of_no_row": ENDED,  # by the rank that refuses the received data
     "embedding_length_flipped": ENDED,
     "embedding_lengths_doubled": HANGS,
     "embedding_lengths_skipped": HANGS,
@@ -51,7 +50,7 @@ SCENARIOS = {
     "functional_id_of_no_row": ENDED,
     "gather_to_another_root": HANGS,
     "gradient_of_an_unused_layer": HANGS,
-    "killed_rank": ENDED,  # mpiexec ends the job, and does not say in which call
+    "killed_rank": ENDED,  # mpiexec ends the job, and does not name the call
     "message_nobody_receives": EAGER,
     "message_nobody_sends": HANGS,
     "norm_of_own_shard": HANGS,
@@ -70,11 +69,11 @@ SCENARIOS = {
     "tensors_joined_skipped": HANGS,
     "tagless_messages_swapped": ENDED,  # MPI finds a message longer than its buffer
     "tensor_shape_flipped": ENDED,
-    "two_all_reduces_swapped": SURVIVES,  # MPI adds up what does not belong together
+    "two_all_reduces_swapped": SURVIVES,  # MPI sums unrelated values
 }
-# Of these families every scenario must be above.
+# Every scenario of these families must be above.
 FAMILIES = re.compile(r"deadlock|missing_rank|extra_call|unmatched|exited_early|rank\.died|order_mis")
-# Programs of tests/ranks/bugs.c: ranks, what MPI makes of them, the finding.
+# Programs of tests/ranks/bugs.c: ranks, the behaviour under MPI, the finding.
 BUGS = {
     "ring": (4, HANGS, "deadlock.cycle"),
     "self_send": (1, HANGS, "deadlock.cycle"),
@@ -94,13 +93,13 @@ BUGS = {
 
 
 def run(command, seconds):
-    """Its exit code and output, and None for the code where it was still running at the end."""
+    """Its exit code and output, and None for the code if it was still running at the end."""
     env = dict(os.environ, UCX_LOG_LEVEL="fatal")
     start = time.monotonic()
     # timeout(1) ends mpiexec, which ends its processes.
     done = subprocess.run(["timeout", "-k", "2", str(seconds)] + command, capture_output=True,
                           text=True, check=False, env=env)
-    # It ends with -9 where it had to kill them: it is of the group that it kills.
+    # It ends with -9 after a kill: it is in the group that it kills.
     late = done.returncode in (124, 137, -9) and time.monotonic() - start >= seconds
     return None if late else done.returncode, done.stdout + done.stderr
 
@@ -111,7 +110,7 @@ def on_mpi(ranks, command, seconds, preload=""):
 
 
 class Case:
-    """One bug: how it runs under MPI, how its twin does, and who explains it."""
+    """One bug: its run under MPI, that of its corrected version, and the program that explains it."""
 
     def __init__(self, name, outcome, ranks, bug, clean, explain, finding):
         self.name, self.outcome, self.ranks, self.bug = name, outcome, ranks, bug
@@ -119,15 +118,15 @@ class Case:
         self.large = None  # of a bug that MPI's small messages hide
 
     def judge(self):
-        """What went otherwise than expected; "" where nothing did."""
+        """Deviations from the expectation; "" if none."""
         hangs = self.outcome == HANGS
         code, output = on_mpi(self.ranks, self.bug, HANG_SECONDS if hangs else END_SECONDS)
         outcome = HANGS if code is None else SURVIVES if code == 0 else ENDED
         expected = SURVIVES if self.outcome == EAGER else self.outcome
         if outcome != expected:
             return f"{outcome} under MPI, not {expected}\n{output}"
-        # MPICH's mpiexec kills its proxy, not the ranks, where the second changes while it takes an
-        # abort, and waits for them.
+        # MPICH's mpiexec kills its proxy, not the ranks, if the second changes while it handles an abort, and waits for
+        # them.
         if outcome == ENDED and on_mpi(self.ranks, self.bug, END_SECONDS, second_changes)[0] is None:
             return "goes on without its proxy"
         if self.large and on_mpi(self.ranks, self.large, HANG_SECONDS)[0] is not None:

@@ -1,6 +1,6 @@
 """Interrupts compare while real processes run: interrupted.py PROGRAM.
 
-Whatever ends it, Ctrl-C, SIGTERM or kill -9: no process stays, no temporary directory, no output.
+After Ctrl-C, SIGTERM or kill -9 no process remains, no temporary directory, no output.
 """
 import os
 import signal
@@ -63,7 +63,7 @@ def interrupt(program, how):
         assert not os.path.exists(out)
 
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in a shell's background ignores it
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # background jobs of a shell ignore it
 for one in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
     interrupt(sys.argv[1], one)
 print("nothing is left")

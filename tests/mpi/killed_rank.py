@@ -1,7 +1,7 @@
 """Kills one rank of a real run with SIGKILL: killed_rank.py PROGRAM.
 
-The run must end within its deadline with the finding rank.died, naming the rank and the signal, and
-exit code 3, since the environment did it; and leave no process behind.
+The run must end within its deadline with the finding rank.died, which names the rank and the signal, and exit code 3, since the environment
+caused it. No process may remain.
 """
 import glob
 import json
@@ -22,7 +22,7 @@ STEP = "    - all_reduce: {count: 1000, dtype: f32}\n"
 
 
 def rank_pids(folder):
-    """Process ids of the ranks that say that they live, by rank: in files below the folder."""
+    """Process ids of the announced ranks, by rank: from files below the folder."""
     pids = {}
     for path in glob.glob(os.path.join(folder, "*", "marks", "rank_*.pid")):
         try:

@@ -1,6 +1,6 @@
-// Every collective on real MPI processes against the plain reference: each process makes the calls
-// of all ranks, runs the reference on them, and its own call through MPI. Values are such that any
-// order of reduction is exact. Prints what differs; exits 0 when nothing does.
+// Every collective on real MPI processes against the plain reference: each process generates the
+// calls of all ranks, runs the reference on them, and makes its own call through MPI. The values
+// make any order of reduction exact. Prints the differences; exits 0 if there are none.
 #include <stdio.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ static void run_all_cases(ls_backend *backend, const ls_comm *comm) {
                            .dtype = (ls_dtype)(i / 16 % LS_DTYPE_COUNT),
                            .op = (ls_op)(i / 16 / LS_DTYPE_COUNT),
                            .root = i % comm->size};
-            // Sums meet every count; the other operations one of them each, to save time.
+            // Sums use every count; each other operation one of them, to save time.
             bool wanted = c.op == LS_SUM || (i & 3) == 2 + ((int)c.op & 1);
             if (wanted && coll_case_valid(&c)) {
                 run_case(backend, comm, &c);
@@ -192,7 +192,7 @@ static void run_mismatches(ls_backend *backend, const ls_comm *comm) {
     expect(ls_backend_run(backend, &good, 1) == LS_OK, "after errors all agree again");
 }
 
-// Of several calls in a group the one that differs is reported, with its place, or that some are
+// Of several calls in a group the differing one is reported with its place, or that some are
 // missing.
 static void run_differing_groups(ls_backend *backend, const ls_comm *comm) {
     if (comm->size < 2) {
@@ -228,8 +228,8 @@ static void run_differing_groups(ls_backend *backend, const ls_comm *comm) {
     expect(ls_backend_run(backend, calls, 3) == LS_OK, "after errors all agree again");
 }
 
-// Calls of two communicators are started in either order: neither waits for the other. In one
-// group, those of each are checked.
+// Calls of two communicators start in either order: neither waits for the other. In one group,
+// those of each are checked.
 static void run_both_ways(ls_backend *backend, const ls_comm *comm) {
     ls_comm *second = NULL;
     int32_t one = 1, sums[2] = {0};

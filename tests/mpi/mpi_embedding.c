@@ -1,6 +1,6 @@
-// The embedding stages on real processes against the simulator, which every process runs for
-// itself: every output of every stage of this process's rank must have the same bits. Then one rank
-// gets an id out of range, and all processes must stop.
+// The embedding stages on real processes against the simulator, which every process also runs:
+// every output of every stage of this process's rank must have the same bits. Then one rank gets an
+// id out of range, and all processes must stop.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #define OUTPUTS_MAX 256
 #define CASES       40
 
-// What the simulator emitted for one rank.
+// The simulator's output for one rank.
 typedef struct kept {
     int rank;
     int count, matched;
@@ -48,7 +48,7 @@ static int match(void *arg, const ls_stage_output *output) {
     LS_TRY(ls_stage_key(key, sizeof(key), output));
     for (int i = 0; i < k->count; i++) {
         if (strcmp(key, k->keys[i]) == 0) {
-            // MPI adds in an order of its own: sums over ranks are left to the oracle.
+            // MPI has its own summation order: sums over ranks are left to the oracle.
             bool same = bytes_of(output) == k->bytes[i] &&
                         (output->reduces || memcmp(output->data, k->data[i], k->bytes[i]) == 0);
             if (!same) {
@@ -88,7 +88,7 @@ static int run_random(ls_backend *backend, int rank, int size, uint64_t seed) {
     return right ? LS_OK : LS_ERR_MISMATCH;
 }
 
-// Training likewise: every output of a step, and three steps before the oracle alone.
+// Training likewise: every output of a step, and three steps against only the oracle.
 static int train_random_case(ls_backend *backend, int rank, int size, uint64_t seed) {
     static kept k;
     embedding_case c;

@@ -1,6 +1,6 @@
-// SPMD programs on real MPI processes: without arguments one that makes every call and checks what
-// it gets; with the name of a bug that bug as MPI takes it, which may hang; with "clean" before
-// it its twin without the bug, which must not; with "explain" the bug in the simulator.
+// SPMD programs on real MPI processes. Without arguments: one that makes every call and checks the
+// results. With the name of a bug: that bug under MPI, which may hang; after "clean" its corrected
+// version, which must not; after "explain" the bug in the simulator.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int explain(const bug *b) {
     return status != LS_OK ? 0 : 1;
 }
 
-// The last rank says that the replica, equal bit by bit, is of another type; size > 1.
+// The last rank declares that the replica, equal bit for bit, has another type; size > 1.
 static int replica_of_another_type(ls_rank *self, void *arg) {
     (void)arg;
     const int32_t zeros[4] = {0};
@@ -37,14 +37,14 @@ static int replica_of_another_type(ls_rank *self, void *arg) {
     return ls_check_replica(zeros, 4, last ? LS_I32 : LS_F32, ls_rank_world(self));
 }
 
-// How much of a finding tells of the call; the histories behind it are of the ranks that are held.
+// The length of a finding about the call; the histories after it are of the held ranks.
 static size_t told(const char *text) {
     const char *histories = strstr(text, "last calls");
     return histories != NULL ? (size_t)(histories - text) : strlen(text);
 }
 
-// Every process must come to the finding that the simulator comes to: no type but one's own is
-// known before the others have reported theirs.
+// Every process must reach the simulator's finding: types of other ranks are unknown until they are
+// reported.
 static int check_types(ls_backend *backend, int size) {
     ls_spmd_result *real = NULL, *simulated = NULL;
     const ls_spmd_options options = {.ranks = size};
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     bug_run run = {.clean = argc > 2 && strcmp(argv[1], "clean") == 0};
     int status = LS_OK;
     if (argc > 1) {
-        // What hangs is to hang: nothing is agreed on, nothing checked.
+        // Hangs must hang: no agreement and no check.
         const ls_spmd_options unchecked = {.checks = "-*"};
         ls_backend_mpi_trust(backend);
         status =

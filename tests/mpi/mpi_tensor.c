@@ -1,5 +1,5 @@
-// Redistributing and scattering local tensors between real MPI processes, each of which holds its
-// own rank's shard alone, against cutting the same tensor locally. Exits 0 when nothing differs.
+// Redistributes and scatters local tensors between real MPI processes, each of which holds only its
+// rank's shard, against sharding the same tensor locally. Exits 0 if nothing differs.
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static void run_pairs(ls_world *world, ls_backend *backend, int rank, int size, 
     }
 }
 
-// Shards whose sizes the other processes learn only by asking.
+// Shards whose sizes the other processes learn only by a query.
 static void run_ragged(ls_world *world, ls_backend *backend, int rank, int size) {
     ls_axis *axis = NULL;
     ls_local_tensor *in = NULL, *out = NULL;

@@ -1,8 +1,7 @@
-"""What scenarios plant in their ranks shows in a real run as in the simulation:
-planted.py LOCKSTEP SOURCE_DIR.
+"""Defects that scenarios inject appear in a real run as in the simulation: planted.py LOCKSTEP SOURCE_DIR.
 
-Faults and calls that some ranks make differently are made by the real processes too: the run ends
-within its deadline, the same ranks are named, and what a real run cannot show is skipped by name.
+The real processes execute the faults and exceptions, too: the run ends within its deadline, the same ranks are named, and a defect that a
+real run cannot show is skipped by name.
 """
 import json
 import os
@@ -11,7 +10,7 @@ import sys
 import tempfile
 
 LOCKSTEP, SOURCE = sys.argv[1:]
-# What the last line of the simulation's finding says of the real run.
+# The last line of the simulation's finding, about the real run.
 SHOWN = {
     "killed_rank": "rank.died: rank 3 of the mpi run was ended by signal 9",
     "stalled_before_an_axis": "the run hangs, every rank in the call where the simulated one waits",
@@ -51,14 +50,14 @@ for name in names:
              if line.startswith("mpi: ")] if case["findings"] else []
     if case["verdict"] != "pass" or len(lines) != 1 or SHOWN[name] not in lines[0]:
         failures.append(f"{name}: {case['verdict']} {lines} {case.get('error')}")
-# Without a comparison the real run is about the simulation's finding, too.
+# Without a comparison the real run also checks the simulation's finding.
 if subprocess.run([LOCKSTEP, "run", "--backend", "mpi", path("doubled_by_fault")], capture_output=True, cwd=SOURCE, check=False).returncode != 0:
     failures.append("doubled_by_fault: a run of its own does not show it")
 for name in CLEAN:
     if cases[name]["verdict"] != "pass" or cases[name]["findings"]:
         failures.append(f"{name}: {cases[name]}")
-# A rank whose memory ends is named, not the one that met its end: at some of its allocations others
-# wait for its input, which tells them.
+# A rank that runs out of memory is named, not the one that notices its end: at some of its allocations others wait for its input, which
+# reveals it.
 with open(os.path.join(SOURCE, "scenarios/training/column_wise_adagrad.yaml"),
           encoding="utf-8") as file:
     TRAINED = file.read()
@@ -78,7 +77,7 @@ met = [finding["text"] for case in told["cases"] for finding in case["findings"]
        if "rank 1 stopped because of its input" in finding["text"]]
 if ended.returncode != 0 or len(told["cases"]) != len(files) or not met:
     failures.append(f"allocations: exit code {ended.returncode}, {len(met)} met the end of rank 1")
-# What both runs add up is wrong in both alike: the real one differs by its order alone.
+# The same wrong sum in both runs: the real one differs only by its order.
 summed = {s["name"]: s for s in cases["planted_sums"]["stages"]}
 for step in (1, 2):
     if (cases["planted_sums"]["verdict"] != "pass" or

@@ -1,8 +1,7 @@
 """Kills and stops each process of a real run: processes.py PROGRAM.
 
-Whatever happens to whom, nobody waits past the deadline; afterwards no process of the run exists,
-nothing lies in TMPDIR, and no shared memory of MPI is left. A death or a stop of the environment's is
-exit code 3, and never a pass of a run that is to hang.
+In every case no process waits past the deadline. Afterwards no process of the run exists, TMPDIR is empty, and no shared memory of MPI
+remains. A death or a stop by the environment is exit code 3, and never a pass of a run that is expected to hang.
 """
 import json
 import os
@@ -13,7 +12,7 @@ import tempfile
 import time
 
 PROGRAM = sys.argv[1]
-LONG = 900  # seconds; nothing is asserted about time but that it ends
+LONG = 900  # seconds; only the end is asserted, no time
 HEAD = "lockstep: 1\nname: processes\nmesh: {shape: [3]}\nprogram:\n  steps:\n"
 BUSY = HEAD + "    - all_reduce: {count: 1000, dtype: f32}\n" * 2000
 HANGS = HEAD + """    - all_reduce: {count: 8}
@@ -39,7 +38,7 @@ def processes(folder):
 
 
 class Run:
-    """One run, and who is who in it."""
+    """One run, with the roles of its processes."""
 
     def __init__(self, folder, command, scenario):
         self.folder = folder
@@ -57,7 +56,7 @@ class Run:
                                       stderr=subprocess.PIPE)
 
     def who(self, role):
-        """The process of that role, or None where it is not there yet: each starts the next."""
+        """The process of that role, or None if it does not exist yet: each starts the next."""
         if role == "lockstep":
             return self.child.pid
         all_, parents = processes(self.folder), {self.child.pid}
@@ -65,7 +64,7 @@ class Run:
                   ("proxy", lambda words: "pmi_proxy" in words[0]),
                   ("rank_reaper", lambda words: words[1:2] == ["rank"]),
                   ("rank", lambda words: words[1:2] == ["rank"]))
-        if role == "reaper":  # started first, and it stays what lockstep is
+        if role == "reaper":  # started first, and it stays `lockstep`
             wanted = (("reaper", lambda words: words[0] == PROGRAM),)
         for kind, fits in wanted:
             parents = {pid for pid, (above, words) in all_.items()
@@ -75,13 +74,13 @@ class Run:
         return None
 
     def announced(self):
-        # Recordings that are kept are made beside their place, the folder above.
+        # Recordings are made beside their final path, in the folder above.
         return sum(name.endswith(".pid") for _, _, names in os.walk(os.path.dirname(self.tmp))
                    for name in names) >= 3
 
 
 def strike(run, role, how):
-    """Whether the signal came to a process of that role. One that has just gone leaves it to the next."""
+    """Whether a process of that role got the signal. If one has just ended, the next gets it."""
     target = run.who(role)
     try:
         return target is not None and os.kill(target, how) is None
@@ -109,7 +108,7 @@ def trial(role, how, when, command=("record", "--backend", "mpi"), scenario=BUSY
         if until(lambda: ended() or strike(run, role, how) and "struck") != "struck":
             told = run.child.communicate()
             if "had not ended after" in told[0] and 8 * deadline < LONG:
-                # Its ranks took longer to start than a run is given here, on a busy machine.
+                # Its ranks took longer to start than the deadline here, on a busy machine.
                 trial(role, how, when, command, scenario, codes, 8 * deadline)
             else:
                 failures.append(f"{name}: the run ended before: {told}")
@@ -136,12 +135,12 @@ def trial(role, how, when, command=("record", "--backend", "mpi"), scenario=BUSY
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 ENDS = (KILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 for one in ENDS[1:]:
-    signal.signal(one, signal.SIG_DFL)  # what runs in a shell's background ignores some
+    signal.signal(one, signal.SIG_DFL)  # background jobs of a shell ignore some
 for moment in ("at the start", "in the middle"):
     for victim in ("mpiexec", "proxy", "rank_reaper", "rank"):
         trial(victim, KILL, moment)
     for victim in ("mpiexec", "proxy", "rank"):
-        # Who only watches may be missed: ranks that can go on do.
+        # A watching process may be missing: ranks that can continue do.
         trial(victim, STOP, moment, codes=(3,) if victim == "rank" or "start" in moment else (0, 3))
     for victim in (KILL, STOP):
         trial("reaper", victim, moment, codes=(0, 3))

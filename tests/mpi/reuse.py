@@ -1,7 +1,7 @@
 """The processes of one run take the next: reuse.py PROGRAM.
 
-Scenarios of two numbers of ranks take two sets of processes, whatever order they come in. One whose
-rank is killed fails alone; a planted defect shows as it does by itself, and leaves nothing behind.
+Scenarios of two numbers of ranks take two sets of processes, in whatever order they come. One whose rank is killed fails alone; an injected
+defect appears as in a separate run, and leaves nothing behind.
 """
 import glob
 import json
@@ -55,10 +55,10 @@ def main():
         code, cases, errors = compare(folder, texts, lambda tmp: homes.update(
             os.path.dirname(said) for said in glob.glob(os.path.join(tmp, "*", "said"))))
         assert code == 0 and [case["verdict"] for case in cases] == ["pass"] * 6, (cases, errors)
-        # Two numbers of ranks; what a defect may have left behind ends with its processes.
+        # Two numbers of ranks; a defect's leftovers end with its processes.
         assert len(homes) <= 3, homes
 
-    # More numbers of ranks than sets may wait: one of them ends for the next, and leaves nothing.
+    # More numbers of ranks than sets may wait: one set ends for the next, without leftovers.
     with tempfile.TemporaryDirectory() as folder:
         texts = [(ranks, CALL) for ranks in (1, 2, 3, 4, 5, 1)]
         code, cases, errors = compare(folder, texts, lambda tmp: None)
@@ -77,7 +77,7 @@ def main():
 
     seen = set()
     with tempfile.TemporaryDirectory() as folder:
-        # The first is long enough to be seen: each run has a folder of its own.
+        # The first is long enough to be observed: each run has a separate folder.
         code, cases, errors = compare(folder, [(2, CALL * 200), (2, CALL * 800), (2, CALL)],
                                       kill_in_the_second)
         assert killed, "the second run was not seen"

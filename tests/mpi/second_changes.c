@@ -1,5 +1,5 @@
-// Preloaded into mpiexec: between any two looks at its clock the second changes, as it may on a
-// busy machine. Its children have the clock as it is.
+// Preloaded into mpiexec: between any two readings of its clock the second changes, as it may on a
+// busy machine. Its children have the real clock.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/time.h>

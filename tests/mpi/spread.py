@@ -1,8 +1,7 @@
-"""A simulation spread over MPI processes is the simulation: spread.py PROGRAM SOURCE.
+"""A simulation spread over MPI processes equals the simulation: spread.py PROGRAM SOURCE.
 
-Whatever the number of processes, the report but for its times and the recordings byte by byte are
-those of one process. What defects several processes find is told as one process tells it, a process
-that is killed is named, and each holds its own block's shards alone.
+For any number of processes, the report except its times and the recordings byte by byte equal those of one process. A defect that several
+processes find is reported as by one process, a killed process is named, and each holds only its block's shards.
 """
 import json
 import os
@@ -30,7 +29,7 @@ tables:
   - {name: user, rows: %d, dim: 16, sharding: {type: %s}%s}
 inputs: {batch: 4, features: {user: {lengths: {constant: 2}, ids: {%s}}}}
 """
-# On ranks 1 and 3: what is not exchanged tells nobody.
+# On ranks 1 and 3: data that is not exchanged reveals nothing.
 BAD = "values: [%s]" % ", ".join(
     str(ids) for ids in ([1] * 8, [1] * 5 + [12] + [1] * 2, [2] * 8, [11] * 8))
 failures = []
@@ -46,7 +45,7 @@ def run(files, processes, folder, keep):
     """Exit code, report, and the recordings' bytes by name."""
     out = os.path.join(folder, "out-%s" % processes)
     words = [PROGRAM, "run", *files, "--json", "-"] + (["--keep", out] if keep else [])
-    # One that waits for what does not come is not to be saved by its deadline.
+    # A rank that waits for a missing call; the deadline does not end it.
     words += ["--on", "mpi", "--processes", str(processes), "--deadline", "9999"] if processes else []
     done = subprocess.run(words, text=True, capture_output=True, cwd=SOURCE, check=False)
     kept = {}
@@ -86,7 +85,7 @@ def write(folder, name, text):
 
 
 def processes_of(folder):
-    """Process id: (parent, number among the processes) of those that hold a block."""
+    """Process id: (parent, number among the processes) of those with a block."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -177,7 +176,7 @@ def main():
         same([write(folder, "updated.yaml", large)], (3,), folder)
         kill_one(folder)
         memory(folder)
-        lonely = shutil.copy(PROGRAM, folder)  # as where no MPI was there when it was built
+        lonely = shutil.copy(PROGRAM, folder)  # as if MPI was missing at build time
         done = subprocess.run([lonely, "run", os.path.join(SOURCE, few[0]), "--on", "mpi"],
                               text=True, capture_output=True, check=False)
         if done.returncode != 3 or "lockstep-mpi\" is missing" not in done.stdout + done.stderr:

@@ -1,5 +1,6 @@
-"""Nothing that a test started outlives it, whichever of its processes is killed:
-test_ended.py MPIEXEC MPI_RANKS. The ranks hang in a collective, and without their proxy for ever."""
+"""No process of a test outlives it, whichever of its processes is killed: test_ended.py MPIEXEC MPI_RANKS. The ranks hang in a collective,
+and without their proxy indefinitely.
+"""
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ def names(pids):
 
 
 def mark_of(pid):
-    """The mark under which the process starts others, from its child."""
+    """The mark under which the child starts others."""
     for name in os.listdir("/proc"):
         try:
             with open(f"/proc/{name}/stat", encoding="utf-8") as file:

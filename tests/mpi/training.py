@@ -1,9 +1,8 @@
 """Trains under every sharding type for real and in the simulator: training.py PROGRAM [--table] [OPTION...].
 
-A scenario for each sharding type and kind of input has a table for each optimizer. Every stage of every
-step must agree: with the real processes as closely as another order of its sums explains, and with the
-unsharded oracle. --table prints what docs/training.md shows. The OPTIONs are those of `compare`, for another
-real run than MPI's: --real nccl --processes --keep DIR, --real DIR.
+A scenario for each sharding type and kind of input has a table for each optimizer. Every stage of every step must agree: with the real
+processes up to another order of its sums, and with the unsharded oracle. --table prints the table of docs/training.md. The OPTIONs are
+those of `compare`, for another real run than MPI's: --real nccl --processes --keep DIR, --real DIR.
 """
 import argparse
 import json

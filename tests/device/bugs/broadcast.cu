@@ -1,4 +1,4 @@
-// A broadcast by GIN in which block 0 alone puts, while every block waits for its increment from a
+// A broadcast by GIN in which only block 0 puts, while every block waits for its increment from a
 // baseline that its own barrier orders: a pattern of a review of RCCL (rocm-systems 11142).
 #include "common.h"
 

@@ -80,7 +80,7 @@ static int run_ranks(void (*body)(setup *)) {
     return 0;
 }
 
-// Every byte of the block that came from `peer` is what that rank sent.
+// Checks that every byte of the block from `peer` is what that rank sent.
 static void expect(const setup *s, size_t block, int peer) {
     char all[4096];
     CHECK(cudaStreamSynchronize(s->stream));

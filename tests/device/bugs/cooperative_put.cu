@@ -1,5 +1,5 @@
-// A put by a whole block, whose leader waits for the block a second time where the other threads do
-// not come (the shape of NCCL issue 1893).
+// A put by a whole block. Its leader waits for the block a second time, where the other threads do
+// not arrive (the shape of NCCL issue 1893).
 #include "common.h"
 
 template <class Coop>

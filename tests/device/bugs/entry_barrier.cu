@@ -1,4 +1,4 @@
-// An LSA all-reduce whose entry barrier is relaxed: nothing makes what peers wrote before visible
+// An LSA all-reduce with a relaxed entry barrier: earlier writes of peers are not visible
 // (nccl-tests 081ea64).
 #include "common.h"
 

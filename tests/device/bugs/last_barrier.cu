@@ -1,5 +1,5 @@
-// A put that nobody waits for, and a barrier without a fence before its data is read (the shape of
-// a test in the review of rocm-systems 10388).
+// A put without a wait, and a barrier without a fence before its data is read (the shape of a test
+// in the review of rocm-systems 10388).
 #include "common.h"
 
 #ifdef CORRECT

@@ -1,5 +1,5 @@
-// A ring in which each rank reads its signal's baseline and puts at once: a neighbour that is early
-// has raised it before (the shape of NCCL issue 1941).
+// A ring in which each rank reads its signal's baseline and puts at once: an early neighbour has
+// raised the signal before (the shape of NCCL issue 1941).
 #include "common.h"
 
 __global__ void ring(ncclWindow_t send, ncclWindow_t recv, ncclDevComm dev) {

@@ -1,4 +1,5 @@
-// Data by one put, its notice by another with a weak signal, which makes no earlier put visible.
+// Data by one put, its notification by another with a weak signal, which does not make earlier puts
+// visible.
 #include "common.h"
 
 #ifdef CORRECT

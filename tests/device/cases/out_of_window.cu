@@ -1,4 +1,4 @@
-// A put behind the end of the peer's window.
+// A put beyond the end of the peer's window.
 #include "../bugs/common.h"
 
 __global__ void put(ncclWindow_t send, ncclWindow_t recv, ncclDevComm dev) {

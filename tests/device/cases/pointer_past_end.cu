@@ -1,4 +1,4 @@
-// A load through an LSA pointer behind the end of a peer's window.
+// A load through an LSA pointer beyond the end of a peer's window.
 #include "../bugs/common.h"
 
 __global__ void load(ncclWindow_t recv, int *out, ncclDevComm dev) {

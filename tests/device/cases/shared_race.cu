@@ -1,4 +1,4 @@
-// Shared memory of a block that is read before a barrier, and one that is.
+// Shared memory of a block that is read before a barrier, and the corrected version.
 #include "../bugs/common.h"
 
 __global__ void turn(int *out) {

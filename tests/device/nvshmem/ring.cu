@@ -1,4 +1,4 @@
-// A ring by put with signal, an all-to-all by put and barrier, a flag behind a fence: NVSHMEM.
+// NVSHMEM: a ring by put with signal, an all-to-all by put and barrier, and a flag after a fence.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 #include <stdio.h>

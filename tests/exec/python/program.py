@@ -1,4 +1,4 @@
-"""A Python program that calls NCCL by ctypes, with the defect that is named, if any."""
+"""A Python program that calls NCCL through ctypes, with the named defect, if any."""
 import ctypes
 import os
 import sys
@@ -26,7 +26,7 @@ def check(result):
 
 
 def meet(root):
-    """The id, from that rank by way of a file."""
+    """The id of that rank, through a file."""
     made, path = UniqueId(), f"{os.environ['MEET']}{root}"
     if RANK == root:
         check(NCCL.ncclGetUniqueId(ctypes.byref(made)))
@@ -47,7 +47,7 @@ def step(comm, memory, stream, op):
 
 
 def main():
-    """Two sums, between which the defect is."""
+    """Two sums with the defect between them."""
     version = ctypes.c_int()
     check(NCCL.ncclGetVersion(ctypes.byref(version)))
     comm, memory, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()

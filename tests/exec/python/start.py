@@ -1,4 +1,4 @@
-"""Ranks that meet in a store before their first call, and some that never get there: start.py CASE"""
+"""Ranks that connect through a store before their first call, and some that never do: start.py CASE"""
 import ctypes
 import os
 import signal
@@ -12,7 +12,7 @@ CASE, RANK = sys.argv[1], int(os.environ.get("RANK", -1))
 
 
 def begin():
-    """Connects, as a program does that will make calls."""
+    """Connects like a program that will make calls."""
     version = ctypes.c_int()
     ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version))
 
@@ -30,7 +30,7 @@ def join():
 
 
 def main():
-    """Rank 1 does what the case says; the others wait for it where they would for its key."""
+    """Rank 1 does the case's action; the others wait for it as for its key."""
     if CASE == "stderr":
         for i in range(20000):
             print(f"rank {RANK} line {i}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A rank that reports what it sees of itself, and ends as its first argument says."""
+"""A rank that prints its view of its process, and ends as its first argument says."""
 import atexit
 import ctypes
 import json
@@ -18,9 +18,9 @@ if sys.argv[1:] in (["exits"], ["signal"]) and rank == 2:
 dist.init_process_group("gloo")
 tensor = torch.ones(4) * rank
 dist.all_reduce(tensor)
-if sys.argv[1:] == ["late"]:  # behind the end of the program
+if sys.argv[1:] == ["late"]:  # after the end of the program
     libc = ctypes.CDLL(None)
-    atexit.register(print, json.dumps({"RANK": rank, "late": "python"}) + "\n", end="")  # in one piece, as ranks share the pipe
+    atexit.register(print, json.dumps({"RANK": rank, "late": "python"}) + "\n", end="")  # one write, as ranks share the pipe
     atexit.register(libc.printf, b"%s\n", json.dumps({"RANK": rank, "late": "c"}).encode())
     sys.exit(0)
 main = sys.modules["__main__"]
@@ -37,5 +37,5 @@ told = {
 }
 if sys.argv[1:] == ["hash"]:
     told["hash"] = hash("lockstep")
-os.write(1, (json.dumps(told) + "\n").encode())  # in one piece, as ranks share it
+os.write(1, (json.dumps(told) + "\n").encode())  # one write, as ranks share it
 dist.destroy_process_group()

@@ -1,5 +1,6 @@
-"""Every collective, type and operation on numbers whose sums depend on their order. Each rank prints
-a hash of all its results: the same with --device host and --device cuda, on one GPU and on several."""
+"""Every collective, type and operation on numbers whose sums depend on their order. Each rank prints a hash of all its results: equal for
+--device host and --device cuda, on one GPU and on several.
+"""
 import hashlib
 import os
 
@@ -15,7 +16,7 @@ OPERATIONS = (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MAX, dist.
 
 
 def results(mine):
-    """What the calls give this rank."""
+    """This rank's results of the calls."""
     for operation in OPERATIONS if mine.dtype.is_floating_point else OPERATIONS[:4]:
         out = mine.clone()
         dist.all_reduce(out, operation)

@@ -1,6 +1,7 @@
-"""A training program with one planted bug, by name (none: it has no bug): bugs.py NAME.
+"""A training program with one injected bug, by name (none: it has no bug): bugs.py NAME.
 
-Four ranks. The marks say where the finding must point."""
+Four ranks. The marks are the places of the findings.
+"""
 import os
 import sys
 import time

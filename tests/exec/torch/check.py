@@ -1,6 +1,6 @@
-"""Runs the planted bugs under `lockstep exec` where there are torch and a GPU, and tells of each
-what was found: check.py LOCKSTEP OUT_FOLDER [BUG...]. Prints a line for each; ends with the number
-of those that were not found as they should be."""
+"""Runs the injected bugs under `lockstep exec` on a machine with torch and a GPU, and reports each finding: check.py LOCKSTEP OUT_FOLDER
+[BUG...]. Prints a line for each; exits with the number of wrong or missing findings.
+"""
 import concurrent.futures
 import json
 import os
@@ -71,7 +71,7 @@ def judge(bug, code, case):
     ids, ranks = expected
     wrong += [] if found["id"] in ids else [f"finding, not {ids[0]}"]
     wrong += [] if ranks in (None, found["ranks"]) else [f"ranks, not {ranks}"]
-    lines = [] if bug == "killed" else mark_lines(bug)  # its last call is what is known
+    lines = [] if bug == "killed" else mark_lines(bug)  # only its last call is known
     if lines and not re.search(f"bugs\\.py:({'|'.join(map(str, lines))})\\b",
                                found["where"] + "\n" + found.get("text", "")):
         wrong.append(f"place, not {lines}")
@@ -79,7 +79,7 @@ def judge(bug, code, case):
 
 
 def check(lockstep, out, bug):
-    """The line for one of them, and whether it was found as it should be."""
+    """The line of one bug, and whether its finding was the expected one."""
     try:
         code, case, seconds = run(lockstep, out, bug)
         found, wrong = judge(bug, code, case)
@@ -95,7 +95,7 @@ def main():
     lockstep, out, *names = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
     failed = 0
-    # Four processes each, which all start CUDA: more at once did not have the memory for it.
+    # Four processes each, which all start CUDA: more at once ran out of memory.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         for line, ok in pool.map(lambda bug: check(lockstep, out, bug), names or BUGS):
             failed += 0 if ok else 1

@@ -14,7 +14,7 @@ DEVICE = torch.device("cuda", LOCAL)
 
 
 def batch(step, *shape):
-    """The same numbers whatever the number of devices."""
+    """The same numbers for any number of devices."""
     generator = torch.Generator().manual_seed(1000 * step + RANK)
     return torch.randn(*shape, generator=generator).to(DEVICE)
 
@@ -65,7 +65,7 @@ def tensor_parallel():
 
 
 class Exchange(torch.autograd.Function):
-    """Rows to the ranks that the counts say, and their gradients back."""
+    """Rows to the ranks by these counts, and their gradients back."""
 
     @staticmethod
     def forward(context, rows, sends, receives):

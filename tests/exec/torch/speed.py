@@ -1,5 +1,4 @@
-"""Milliseconds of collectives by the bytes that a rank brings: speed.py BACKEND [MOST_MIB]. Rank 0
-prints a line for each."""
+"""Milliseconds of collectives by the bytes of each rank: speed.py BACKEND [MOST_MIB]. Rank 0 prints a line for each."""
 import os
 import sys
 import time

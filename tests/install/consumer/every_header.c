@@ -1,5 +1,5 @@
-// Calls something of every public header that declares functions, C and C++ alike: what a user gets
-// must be there, and work from outside of the project.
+// Calls a function of every public header that declares functions, in C and C++: a user's build
+// from outside of the project must have them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ static const char scenario_text[] =
     "lockstep: 1\nname: sums\nmesh: {shape: [3]}\nprogram:\n  steps:\n"
     "    - all_reduce: {name: gradients, count: 5, op: sum}\n";
 
-// A scenario of its own, run, reported and kept.
+// A scenario: run, reported and kept.
 static void try_runner(const char *folder) {
     ls_diagnostics *diagnostics = NULL;
     ls_scenario *scenario = NULL;

@@ -1,6 +1,5 @@
-// A user's program, C and C++ alike: every rank adds up the ranks' numbers. Simulated, where a rank
-// that says max must be found, or, with LOCKSTEP_WITH_MPI, as the one rank that mpiexec gave this
-// process.
+// A user's program, in C and C++: every rank sums the ranks' numbers. Simulated, a rank that uses
+// max must be found; with LOCKSTEP_WITH_MPI this process is the rank that mpiexec assigned.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,1 +1,1 @@
-"""A stand-in for torch's package, of which frames are not the program's."""
+"""A stand-in for torch's package; its frames are not the program's."""

@@ -1,4 +1,4 @@
-"""What is used around collectives: checkpoints, threads, processes, compiled code, remote calls."""
+"""Features used beside collectives: checkpoints, threads, processes, compiled code, remote calls."""
 import os
 import shutil
 import subprocess
@@ -59,7 +59,7 @@ def checkpoint():
 
 @program
 def checkpoint_behind():
-    """A checkpoint that is written while the next steps run, with a group of its own."""
+    """A checkpoint that is written during the next steps, with a separate group."""
     folder, group = shared_folder(), dist.new_group(backend="gloo")
     model, optimizer = sharded()
     for step in range(2):
@@ -86,7 +86,7 @@ def saved_by_one():
 
 @program
 def thread_with_group():
-    """A second thread's collectives have a group of their own."""
+    """A second thread's collectives have a separate group."""
     own, results = dist.new_group(), []
 
     def background():
@@ -105,7 +105,7 @@ def thread_with_group():
 
 @program
 def threads_with_groups():
-    """Two threads in turn issue what the first waits for."""
+    """Two threads in turn issue the calls that the first waits for."""
     groups, works = [dist.new_group() for _ in range(2)], {}
 
     def issue(at):
@@ -206,7 +206,7 @@ def logging_of_statistics():
 
 
 class Synchronised(nn.Module):
-    """A batch norm whose statistics all ranks sum up, by functions with gradients."""
+    """A batch norm whose statistics all ranks sum, by functions with gradients."""
 
     def forward(self, inputs):
         import torch.distributed.nn.functional as summed

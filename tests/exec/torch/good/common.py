@@ -1,4 +1,4 @@
-"""What the correct programs share: a registry, and a process group for each program in one process."""
+"""Shared by the correct programs: a registry, and a process group for each program in one process."""
 import os
 import sys
 import traceback
@@ -10,13 +10,13 @@ PROGRAMS = {}
 
 
 def program(function):
-    """Registers a program, which runs in a process group of gloo that is made for it and destroyed behind it."""
+    """Registers a program, which runs in a separate process group of gloo."""
     PROGRAMS[function.__name__] = function
     return function
 
 
 def say(*numbers):
-    """Prints numbers of rank 0 that are the same wherever the program runs."""
+    """Prints numbers of rank 0 that are equal wherever the program runs."""
     if dist.get_rank() == 0:
         print("  =", *(f"{number:.5g}" if isinstance(number, float) else number for number in numbers), flush=True)
 

@@ -1,4 +1,4 @@
-"""DistributedDataParallel and what is used with it."""
+"""DistributedDataParallel and features used with it."""
 import contextlib
 
 import torch
@@ -75,7 +75,7 @@ def ddp_power_hook():
 
 @program
 def ddp_own_hook():
-    """A hook of the user's: a sum by a future, scaled when it is there."""
+    """A user's hook: a sum with a future, scaled when it completes."""
     def hook(state, bucket):
         future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
         return future.then(lambda done: done.value()[0] / dist.get_world_size())
@@ -198,7 +198,7 @@ def ddp_checkpointing():
 
 @program
 def ddp_two_groups():
-    """Experts of halves beside a model of all."""
+    """Experts on half of the ranks beside a model on all."""
     rank = dist.get_rank()
     own, _ = dist.new_subgroups(1)
     shared = DistributedDataParallel(net())
@@ -214,7 +214,7 @@ def ddp_two_groups():
 
 @program
 def sync_by_hand():
-    """Gradients that a user averages, all in one buffer."""
+    """Gradients that a user averages in one buffer."""
     model, batch = net(), batch_of(8)
     for parameter in model.parameters():
         dist.broadcast(parameter.data, 0)
@@ -258,7 +258,7 @@ def sampler():
 
 @program
 def metrics():
-    """What users sum up behind an epoch: counts, a maximum, and a loss as a number."""
+    """Sums at the end of an epoch: counts, a maximum, and a loss as a number."""
     rank = dist.get_rank()
     counts = torch.tensor([10 + rank, 5], dtype=torch.int64)
     dist.all_reduce(counts)

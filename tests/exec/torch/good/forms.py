@@ -1,4 +1,4 @@
-"""Every form of a collective, with the result that each must have."""
+"""Every form of a collective, with its expected result."""
 import datetime
 
 import torch
@@ -72,7 +72,7 @@ def uneven_gather():
     rank, world = me()
     blocks = [torch.zeros(member + 1) for member in range(world)]
     mine = torch.full((rank + 1,), float(rank))
-    size = max(block.numel() for block in blocks)  # gloo's all_gather takes blocks of one size: padded, as users do it
+    size = max(block.numel() for block in blocks)  # gloo's all_gather takes equal blocks: padded, as users do it
     padded = [torch.zeros(size) for _ in range(world)]
     dist.all_gather(padded, torch.nn.functional.pad(mine, (0, size - mine.numel())))
     check(torch.cat([block[:member + 1] for member, block in enumerate(padded)]), [0.0, 1, 1, 2, 2, 2])
@@ -239,7 +239,7 @@ def messages():
 
 @program
 def ring_of_sums():
-    """A ring all_reduce that a user wrote of messages."""
+    """A user's ring all_reduce of messages."""
     rank, world = me()
     chunks = list((torch.arange(6.0) * (rank + 1)).chunk(world))
     for phase in range(2):
@@ -275,7 +275,7 @@ def groups():
 
 @program
 def split_group():
-    """Groups cut off one that exists, by lists of ranks on all ranks alike."""
+    """Groups split from an existing one, by the same lists on all ranks."""
     rank, world = me()
     own, every = dist.new_subgroups_by_enumeration([[0, 1], [2]])
     tensor = torch.ones(2)
@@ -289,7 +289,7 @@ def split_group():
 
 @program
 def groups_renewed():
-    """The numbers of groups begin again with each start, and other ranks are in the groups of the same numbers."""
+    """Numbers of groups restart with each init_process_group, and the groups of equal numbers have other ranks."""
     for first in (1, 0):
         pairs = [dist.new_group([member, member + 1]) for member in (first, 1 - first)]
         for pair in pairs:

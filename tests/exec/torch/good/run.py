@@ -1,6 +1,7 @@
-"""Runs correct programs of torch.distributed on gloo, then under `lockstep exec`, which must find nothing and give the
-same numbers: run.py LOCKSTEP [--quick] [FILE | FILE:PROGRAM]... Prints a line for each program. --quick: under all checks
-alone, not under the default ones as well."""
+"""Runs correct programs of torch.distributed on gloo, then under `lockstep exec`, which must report no finding and give the same numbers:
+run.py LOCKSTEP [--quick] [FILE | FILE:PROGRAM]... Prints a line for each program. --quick: only under all checks, not also under the
+default ones.
+"""
 import argparse
 import json
 import os
@@ -12,7 +13,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS = {"forms.py": 3, "data_parallel.py": 2, "sharded.py": 4, "stages.py": 2, "around.py": 2, "recommender.py": 2}
-SECONDS = 2400  # of a machine that is busy otherwise
+SECONDS = 2400  # on a busy machine
 
 
 def programs_of(file):
@@ -27,7 +28,7 @@ def free_port():
 
 
 def numbers_of(output, names):
-    """What each program printed."""
+    """Each program's output."""
     printed, name = {}, None
     for line in output.splitlines():
         if line in names:
@@ -90,7 +91,7 @@ def is_same(one, other):
 
 
 def judge(expected, outcome, name):
-    """None, or what is wrong with the program's run."""
+    """None, or the error of the program's run."""
     if outcome.findings:
         first = outcome.findings[0]
         return f"{first['id']} at {first.get('where', '')}: {first['text'].splitlines()[0]}"
@@ -102,7 +103,7 @@ def judge(expected, outcome, name):
 
 
 def try_file(lockstep, file, names, ways):
-    """All in one session; what fails, and what came behind it, each in one of its own. Returns {name: what is wrong}."""
+    """All in one session; a failing program and those after it again in separate ones. Returns {name: error}."""
     wrong = {}
     plain = on_gloo(file, names)
     runs = {way: under(lockstep, way, file, names) for way in ways} if plain.code == 0 else {}

@@ -219,7 +219,7 @@ def sequence_parallel_loss():
 
 @program
 def sequence_and_shards():
-    """Two ways at once: FSDP over one dimension of the mesh, tensors over the other."""
+    """Two kinds at once: FSDP over one dimension of the mesh, tensor parallel over the other."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
     model = fully_shard(sequence_parallel(Language(), mesh["tensor"]), mesh=mesh["data"])
     half = mesh.get_local_rank("data")
@@ -259,7 +259,7 @@ def two_dimensions():
 
 @program
 def ring_attention():
-    """A ring of messages that a user wrote: blocks of keys and values go round."""
+    """A user's ring of messages: blocks of keys and values go around."""
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     queries, keys, values = (torch.randn(2, 4 * world, 8) for _ in range(3))
@@ -282,7 +282,7 @@ def ring_attention():
 
 
 class Experts(nn.Module):
-    """Tokens go to the rank of their expert and back, as many as the gate says."""
+    """Tokens go to the rank of their expert and back, in numbers that the gate determines."""
 
     def __init__(self, width):
         super().__init__()

@@ -1,20 +1,20 @@
-"""Stands where torch.distributed's own waits are: the folder's name says so."""
+"""Has the name of torch.distributed's own waits, by its folder."""
 import os
 import time
 
 
 def wait():
-    """As for a key that nobody sets."""
+    """Waits as for a key that is never set."""
     while True:
         time.sleep(0.05)
 
 
 def all_reduce(library, *arguments):
-    """A layer between the program and NCCL, as torch is one."""
+    """A layer between the program and NCCL, like torch."""
     return library.ncclAllReduce(*arguments)
 
 
 def wait_for_file(path):
-    """As for a key that another rank sets later."""
+    """Waits as for a key that another rank sets later."""
     while not os.path.exists(path):
         time.sleep(0.05)
