@@ -1,4 +1,4 @@
-// The table of suites, and what they measure with.
+// The table of suites, and their measuring functions.
 #define _GNU_SOURCE
 #include "bench/bench.h"
 

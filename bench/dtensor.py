@@ -2,16 +2,15 @@
 """DTensor on gloo beside lockstep: dtensor.py [LOCKSTEP] [--count 300] [--first 0] [--keep DIR]
 
 Needs torch (pip); lockstep itself does not. Random programs over 1 to 4 ranks, on meshes of one and two
-dimensions, with uneven, empty, strided and partial shards: each is run by DTensor on gloo, a process a
-rank, and by lockstep, as a scenario of the same steps. Every result that DTensor gathers is held against
-what lockstep's oracle says the step must be: bit by bit where elements only move, else within the bound;
-and where a redistribution says how a tensor is to lie, both have shards of the same shapes and, where
-elements only moved, bits.
+dimensions, with uneven, empty, strided and partial shards: each is run by DTensor on gloo, a process a rank,
+and by lockstep, as a scenario of the same steps. Every result that DTensor gathers is compared with
+lockstep's oracle: bit by bit where elements only move, else within the bound; and after a redistribution with
+given placements both have shards of the same shapes and, where elements only moved, bits.
 
-Not compared: dropout (other random numbers), shards of explicit sizes (DTensor has none), loss parallel
-with a rank that has no class (DTensor hangs), and what either refuses, which is counted with its reason. A
-result of DTensor's that is not what torch gives on one rank is counted as DTensor's own; lockstep is then
-held against torch. Ends with 1 where anything is not explained.
+Not compared: dropout (other random numbers), shards of explicit sizes (DTensor has none), loss parallel with
+a rank that has no class (DTensor hangs), and what either refuses, which is counted with its reason. A result
+of DTensor that differs from torch on one rank is counted as DTensor's own; lockstep is then compared with
+torch. Exit code 1: a difference is not explained.
 """
 import argparse
 import collections
@@ -104,7 +103,7 @@ def operate(kind, keys, operands, plain):
 
 
 def plain_place(value, mesh, base, keys):
-    """What the parts that ranks have amount to."""
+    """The sum of the ranks' parts."""
     axis = [d for d, p in enumerate(keys["to"]) if p.startswith("P")][0]
     parts = value.view([mesh[axis]] + keys["shape"]).double()
     op = keys["to"][axis][2:-1]
@@ -143,7 +142,7 @@ def differs(theirs, plain):
 
 
 def together(group, action):
-    """What the action gives on every rank of the group, or why one of them raised."""
+    """The action's result on every rank of the group, or the error of one of them."""
     made, said = None, ""
     try:
         made = action()
@@ -156,7 +155,7 @@ def together(group, action):
 
 
 def run_program(program, meshes, groups):
-    """[(what DTensor gathered, what torch gives unsharded, the own shard or None) or a refusal]."""
+    """A list of (DTensor's gathered result, torch's unsharded result, the own shard or None), or a refusal."""
     mesh, group = meshes[tuple(program.mesh)], groups[tuple(program.mesh)]
     if mesh.get_coordinate() is None:
         return None

@@ -99,7 +99,7 @@ class Program:
             u == v or u == 1 for u, v in zip(t.shape[::-1], x.shape[::-1])))
         kind = self.rng.choice(["add", "sub", "mul"])
         y = self.tensors[b]
-        # What DTensor makes of two partial values, or of one and a whole one, differs by operation.
+        # DTensor's result for two partial values, or for a partial and a whole one, depends on the operation.
         if x.partial() and (y.partial() or kind != "mul" or x.partial()[0] in ("P(max)", "P(min)")):
             a = self.whole(a) if not (self.rng.random() < 0.5 and self.shards_meet(x, y)) else a
         if y.partial() and not (a == b and not x.partial()):
@@ -109,12 +109,12 @@ class Program:
         self.settle(x.shape)
 
     def shards_meet(self, x, y):
-        """Partial values of x where y is sharded, and only there: they are scattered."""
+        """Partial values of x become shards (reduce_scatter) if y is sharded."""
         return x.shape == y.shape and not y.partial() and all(
             q.startswith("S") if p.startswith("P") else True for p, q in zip(x.places, y.places))
 
     def settle(self, shape):
-        """Where a result may lie as each side likes, it is sent to where both have it."""
+        """If each side could choose the result's placement, it is redistributed to a common one."""
         name = list(self.tensors)[-1]
         self.move(name, shards(self.rng, self.mesh, len(shape)))
 

@@ -4,10 +4,10 @@
     bench/mbi.py DIR [--build build] [--jobs 2] [--only TEXT] [--tools lockstep,SMPI] [--misses]
                  [--keep FILE]
 
-DIR holds MBI's generators (MBI's gencodes/, or SimGrid's teshsuite/smpi/MBI with corrected labels):
-they are run in a folder of their own, nothing of them is kept. What a code should show is read from
-its header here, and given to nobody else. SMPI is SimGrid's (Debian: libsimgrid-dev). --keep has
-each result written to FILE, where a run that was ended goes on.
+DIR holds MBI's generators (MBI's gencodes/, or SimGrid's teshsuite/smpi/MBI with corrected labels): they are
+run in a folder of their own, nothing of them is kept. The expected label of a code is read from its header
+only here. SMPI is SimGrid's (Debian: libsimgrid-dev). --keep has each result written to FILE, where a run
+that was ended goes on.
 """
 import argparse
 import concurrent.futures

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Real MPI programs, unmodified, under lockstep and under MPICH: what they print and return must be
-the same but for their times, and what lockstep finds in them is told. Nothing of them is kept here.
+"""Real MPI programs, unmodified, under lockstep and under MPICH: their output and exit codes must be equal
+except for times, and lockstep's findings are printed. Nothing of them is kept here.
 
     bench/mpi_programs.py DIR [--build build] [--only NAME] [--ranks 4,16] [--jobs 2]
 

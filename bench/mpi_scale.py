@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What many ranks of MPI programs cost: a ring and a loop of MPI_Allreduce, time and memory, beside
+"""The cost of many ranks of MPI programs: a ring and a loop of MPI_Allreduce, time and memory, beside
 SimGrid's SMPI in the same run where its smpicc is there.
 
     bench/mpi_scale.py [--build build] [--ranks 1024] [--rounds 10]

@@ -4,12 +4,12 @@ lockstep and counts what builds, what passes, and what lockstep finds in it.
 
     bench/mpich.py DIR [--build build] [--jobs 2] [--only TEXT] [--failures] [--keep FILE]
 
-DIR is the suite's folder test/mpi; nothing of it is kept. A test passes when it prints its "No
-Errors", exits with 0 and lockstep finds nothing. Where it prints that and lockstep finds a mistake,
-or where it asks for functions of MPI 4 that lockstep has not, that is counted by itself. What its
-list gives to MPICH's own variables alone is one test; what the list says fails under MPICH or is
-not strictly MPI is left out, and counted. Each test has the time that the list gives it.
---keep has each result written to FILE, where a run that was ended goes on.
+DIR is the suite's folder test/mpi; nothing of it is kept. A test passes when it prints its "No Errors", exits
+with 0 and lockstep finds nothing. Where it prints that and lockstep finds a mistake, or where it asks for
+functions of MPI 4 that lockstep has not, that is counted by itself. Entries of its list that differ only in
+MPICH's own variables are one test; those that the list marks as failing under MPICH or as not strictly MPI
+are left out, and counted. Each test has the time that the list gives it. --keep has each result written to
+FILE, where a run that was ended goes on.
 """
 import argparse
 import collections

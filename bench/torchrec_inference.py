@@ -55,7 +55,7 @@ def ask_torchrec(pooling, element, weights, lengths, ids, output):
         dtypes = [PlaceholderObserver.with_args(dtype=d) for d in (output, ELEMENTS[element])]
         model.qconfig = QConfig(activation=dtypes[0], weight=dtypes[1])
         quantised = QuantEmbeddingCollection.from_float(model)
-    else:  # what is quantised are the collections inside of a model
+    else:  # only collections inside of a model are quantised
         quantised = quantize_embeddings(torch.nn.Sequential(model), dtype=ELEMENTS[element],
                                         inplace=False, output_dtype=output)
     found = quantised(KeyedJaggedTensor(keys=["f"], values=torch.from_numpy(ids),

@@ -35,7 +35,7 @@ def key_of(table, array):
 
 
 def read_checkpoint(folder):
-    """Whole tensors by their torch names, put together from the ranks' shards."""
+    """Whole tensors by their torch names, assembled from the ranks' shards."""
     with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
         index = json.load(file)
     blocks = {}

@@ -61,7 +61,7 @@ def outputs_of(weighted):
 
 
 def unsharded(inputs, weights, gradients, weighted):
-    """What both ranks' samples give and do to one copy of the tables, by torch itself."""
+    """The outputs of both ranks' samples and their effect on one copy of the tables, by torch itself."""
     model = collection(weighted, weights)
     found, loss = [], 0
     for rank in range(RANKS):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the watches of `lockstep exec` cost a step: watch.py [LOCKSTEP] [--ranks 4] [--steps 3] [--small] trains a GPT of 50
-million parameters with DDP and AdamW in host memory, and prints the processor time of a step
+"""The cost of the watches of `lockstep exec` in a step: watch.py [LOCKSTEP] [--ranks 4] [--steps 3] [--small]
+trains a GPT of 50 million parameters with DDP and AdamW in host memory, and prints the processor time of a
+step
 
 - with the watches off;
 - in a step that compares nothing, as most do after the tenth one;

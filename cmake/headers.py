@@ -1,4 +1,4 @@
-"""What headers declare, read as text in the style of this project.
+"""Reads the declarations of headers as text, in the style of this project.
 
 headers.py functions HEADER...          each function's name, one a line
 headers.py macros HEADER...             the same of macros that are called as functions are (ls_...)
@@ -73,7 +73,7 @@ def variables(text):
                 yield re.search(r"(ls_\w+)\s*(\[\w*\])?$", part).group(1), exports(statement)
 
 
-# ---- What users get --------------------------------------------------------------------------------
+# ---- Installed headers ---------------------------------------------------------------------------
 
 def pieces(text):
     """(kind, text) of each comment, directive, blank line and statement of the top level."""
@@ -269,7 +269,7 @@ def entries(text):
 def entry_page(header, version, name, known):
     """The page of one function or macro; known: the entries of all headers."""
     declared, said = known[name]
-    behind = name + "_at"  # what a macro calls with the caller's file and line
+    behind = name + "_at"  # called by a macro with the caller's file and line
     if behind in known:
         said = known[behind][1]
         declared = declared + ["", *known[behind][0]]

@@ -1,5 +1,5 @@
-// See launch.h. Not part of the library: a program of yours has its own main, and needs of this
-// what its backends need.
+// See launch.h. Not part of the library: your program has its own main, and needs only the parts
+// for its backends.
 #include "launch.h"
 
 #include <stdio.h>
@@ -122,7 +122,7 @@ static int close_job(job *j, int code) {
 }
 
 // ---- Results ------------------------------------------------------------------------------------
-// The exit code for a failure: 3 where the environment is at fault, else the program is.
+// The exit code for a failure: 3 if the environment is at fault, else the program's.
 static int fail(int status) {
     if (status == LS_OK) {
         return 0;

@@ -1,6 +1,6 @@
 // Starts an example: simulated, as the one rank that mpiexec gave this process, or on the GPUs of
-// this machine. The example's code is the same; which backends its program has depends on what it
-// is compiled with (LOCKSTEP_WITH_MPI, LOCKSTEP_WITH_NCCL).
+// this machine. The example's code is the same; its backends depend on how it is compiled
+// (LOCKSTEP_WITH_MPI, LOCKSTEP_WITH_NCCL).
 //     data_parallel [--backend sim|mpi|nccl] [--ranks N] [--seed N] [--deadline SECONDS] [--bug]
 #ifndef LS_EXAMPLES_LAUNCH_H
 #define LS_EXAMPLES_LAUNCH_H
@@ -16,13 +16,13 @@ typedef struct example {
 } example;
 
 // Runs an SPMD program, whose arg is a const example *. Returns main's exit code: 1 for a finding,
-// 2 for a wrong command line, 3 where the backend is missing or fails.
+// 2 for a wrong command line, 3 if the backend is missing or fails.
 int example_spmd(int argc, char **argv, ls_spmd_program program, int ranks);
 // Runs a controller, which makes the calls of all ranks that this process holds.
 int example_controller(int argc, char **argv,
                        int (*controller)(ls_backend *backend, const example *given), int ranks);
 
-// Passes on what a call returned when it failed.
+// Passes on the error of a failed call.
 #define CHECK(expression)                                                                          \
     do {                                                                                           \
         int check_status_ = (expression);                                                          \

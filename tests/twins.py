@@ -1,7 +1,7 @@
-"""Clean twins of the scenarios of known bugs.
+"""Corrected versions of the scenarios of known bugs.
 
-A twin is NAME_clean.yaml where more than the plant differs; every other is made here, by taking what
-is planted (except:, faults:) and what is expected out of NAME.yaml.
+Such a version is NAME_clean.yaml if it differs in more than the injected defect; others are generated here, by removing the defect
+(except:, faults:) and the expectation from NAME.yaml.
 """
 import os
 import re
@@ -22,7 +22,7 @@ def derive(text):
 
 
 def clean_twin(path, folder):
-    """The path of the clean twin of the bug in `path`, made in `folder` where it is not kept."""
+    """The path of the corrected version of the bug in `path`, generated in `folder` if it is not stored."""
     kept = path[:-5] + "_clean.yaml"
     if os.path.exists(kept):
         return kept

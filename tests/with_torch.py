@@ -1,4 +1,4 @@
-"""Runs a test that needs packages: with_torch.py PACKAGES SCRIPT ARGUMENTS. Exit code 77 where this Python lacks one."""
+"""Runs a test that needs packages: with_torch.py PACKAGES SCRIPT ARGUMENTS. Exit code 77: this Python lacks one."""
 import importlib.util
 import os
 import runpy

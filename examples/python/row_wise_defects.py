@@ -1,6 +1,6 @@
-"""Two defects of TorchRec 1.6. `mean`: beside a row_wise table with mean pooling, a table of sums is divided by its
-bags' lengths. `empty`: the last of four ranks holds none of a row_wise table's five rows; its lookup fails, and the
-others wait for ever in the reduce_scatter to which it does not come.
+"""Two defects of TorchRec 1.6. `mean`: beside a row_wise table with mean pooling, a table of sums is divided by its bags' lengths. `empty`:
+the last of four ranks holds none of a row_wise table's five rows; its lookup fails, and the others hang in the reduce_scatter that it never
+reaches.
 
     lockstep exec -n 4 -- python3 examples/python/row_wise_defects.py mean
 """
@@ -17,7 +17,7 @@ from torchrec.distributed.types import ShardingEnv, ShardingPlan
 
 
 class Sharder(EmbeddingBagCollectionSharder):
-    """With all types: of itself TorchRec cuts tables by rows on GPUs alone."""
+    """With all types: by default TorchRec shards tables by rows only on GPUs."""
 
     def sharding_types(self, compute_device_type):
         return ["table_wise", "row_wise"]

@@ -20,7 +20,7 @@ TABLES = [torchrec.EmbeddingBagConfig(name=f"{size}_table_{i}", embedding_dim=64
 
 
 class Sharder(EmbeddingBagCollectionSharder):
-    """With all types: of itself TorchRec cuts tables by rows on GPUs alone."""
+    """With all types: by default TorchRec shards tables by rows only on GPUs."""
 
     def sharding_types(self, compute_device_type):
         return ["data_parallel", "table_wise", "column_wise", "row_wise"]
@@ -29,7 +29,7 @@ class Sharder(EmbeddingBagCollectionSharder):
 def shard(sharding):
     world = dist.get_world_size()
     module = torchrec.EmbeddingBagCollection(device=torch.device("meta"), tables=TABLES)
-    # Columns of 64 are left whole unless the planner is told that shards may be as narrow as this.
+    # Columns of 64 stay whole unless the planner may make shards this narrow.
     narrow = 64 // world if sharding == "column_wise" else None
     planner = EmbeddingShardingPlanner(
         topology=Topology(world_size=world, compute_device="cpu"),

@@ -18,7 +18,7 @@ RIGHT = WAY == "right" or RANKS == 1
 
 
 class Sum(torch.autograd.Function):
-    """The sum of what the ranks have, whose gradient each has whole."""
+    """The sum of the ranks' values, with the whole gradient on each rank."""
 
     @staticmethod
     def forward(_, x):
@@ -33,7 +33,7 @@ class Sum(torch.autograd.Function):
 
 
 class Copy(torch.autograd.Function):
-    """What all ranks have alike and use for different things, so that their gradients add up."""
+    """A tensor that all ranks have and use differently, so that their gradients add up."""
 
     @staticmethod
     def forward(_, x):
@@ -93,8 +93,9 @@ def uneven_tokens():
 
 
 def router_count():
-    """An auxiliary loss for each token times the number of tokens: of a rank's own, which a reduction in place
-    had made that of all."""
+    """An auxiliary loss for each token times the number of tokens: of a rank's own, which an in-place reduction has changed to the number
+    of all.
+    """
     model, tokens = linear(4, 8, 4), randn(16, 8, seed=5)
 
     def loss(model):
@@ -110,8 +111,8 @@ def router_count():
 
 
 def expert_scale():
-    """Of an expert that one rank holds the gradient comes from all tokens at once: it is not to be divided, or
-    multiplied, by the number of ranks."""
+    """The gradient of an expert on one rank comes from all tokens at once: it must not be divided, or multiplied, by the number of ranks.
+    """
     expert, tokens = linear(8, 8, 6, cut=0), randn(16, 8, seed=7)
 
     def scale():
@@ -141,14 +142,14 @@ INPUT = randn(6, 8, seed=13)
 
 
 def out_norm():
-    """The weight of a norm that all ranks have alike, for other heads each."""
+    """The weight of a norm that all ranks have, each for other heads."""
     model = Heads()
     train("out_norm", model, lambda model: model(INPUT).square().sum(),
           lambda: reduce_gradients([model.scale] if RIGHT else []))
 
 
 def lost_sum():
-    """The gradient of what goes into a cut layer is a sum over the ranks; without it all layers before it learn from a part."""
+    """The gradient of a sharded layer's input is a sum over the ranks; without it all earlier layers learn from a part."""
     model = Heads()
     copy = Copy.apply if RIGHT else lambda x: x
     train("lost_sum", model, lambda model: model(INPUT, copy).square().sum(), lambda: reduce_gradients([model.scale]))
@@ -222,7 +223,7 @@ def stage_names():
 
 # ---- A vocabulary that is cut ----
 class Gather(torch.autograd.Function):
-    """Blocks of columns put together; of the gradient each rank takes its own columns."""
+    """Gathers blocks of columns; of the gradient each rank takes its own columns."""
 
     @staticmethod
     def forward(_, x):
@@ -258,7 +259,7 @@ def label_smoothing():
 
 
 def gathered_logits():
-    """A loss that adds up over the ranks is given logits that were put together before: its exponentials count RANKS times."""
+    """A loss that adds up over the ranks receives gathered logits: its exponentials count RANKS times."""
     train("gathered_logits", linear(WORDS, 8, 31, cut=0),
           lambda model: cross_entropy(model(INPUT) if RIGHT else Gather.apply(model(INPUT))), gradient_scale=1)
 
@@ -284,7 +285,7 @@ class Recomputed(torch.autograd.Function):
 
 
 def recompute_group():
-    """Two replicas of two ranks, which share what the backward needs: it is put together from the ranks of a replica,
+    """Two replicas of two ranks, with distributed saved tensors: the backward gathers them from the ranks of a replica,
     not from the same rank of each replica."""
     groups = [None]
     if RANKS > 1:

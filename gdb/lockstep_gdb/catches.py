@@ -1,4 +1,4 @@
-"""Where ranks call and where something is wrong: catch collective, finding, divergence."""
+"""Breakpoints on calls of ranks and on errors: catch collective, finding, divergence."""
 import fnmatch
 import re
 import sys
@@ -31,7 +31,7 @@ def kind_names():
 
 
 class Where:
-    """[KIND] [on COMM]: what `next-collective` and `catch collective` are asked for."""
+    """[KIND] [on COMM]: the arguments of `next-collective` and `catch collective`."""
 
     def __init__(self, words):
         kind, _, comm = (" " + words + " ").partition(" on ")
@@ -42,7 +42,7 @@ class Where:
 
 
 class CommName:
-    """A communicator as the user wrote it: its name, or #NUMBER where several have one name."""
+    """A communicator in the user's notation: its name, or #NUMBER if several have one name."""
 
     def __init__(self, text):
         self.text, self.number, self.name = text, -1, text
@@ -52,13 +52,12 @@ class CommName:
             raise Failure(f"'{text}' is too long for the name of a communicator")
 
     def found(self):
-        """The communicator, when it exists now; None when it does not yet. Says so, or fails when
-        several have the name."""
+        """The communicator if it exists; None if it does not exist yet, with a message. Fails if several have the name."""
         known = model.comms()
         fits = [c for c in known if c["number"] == self.number] if self.number >= 0 else \
             [c for c in known if c.string("name") == self.name]
         if len(fits) > 1:
-            # The one of the run that the user looks at, where that has one.
+            # The one of the selected run, if it has one.
             run = model.find_run()
             own = [c for c in fits if run is not None and c["backend"] == run.record["backend"]]
             fits = own if len(own) == 1 else fits
@@ -103,7 +102,7 @@ NO_SEQ = (1 << 64) - 1
 
 
 def wish_fields(kind, comm, rank=None, seq=NO_SEQ):
-    """What to write into an ls_gdb_wish."""
+    """The values of an ls_gdb_wish."""
     name = comm.name.encode() if comm is not None else b""
     return (("comm", name + b"\0"), ("kind", -1 if kind is None else kind),
             ("rank", -1 if rank is None else rank),
@@ -111,7 +110,7 @@ def wish_fields(kind, comm, rank=None, seq=NO_SEQ):
 
 
 class Slots:
-    """ls_gdb_catches: which calls the library tells of. Written whenever the program is loaded."""
+    """ls_gdb_catches: the calls that the library reports. Written whenever the program is loaded."""
     COUNT = 32
     taken = {}  # slot -> (fields, its breakpoints)
     loaded = None
@@ -138,7 +137,7 @@ class Slots:
 
     @classmethod
     def forget(cls, breakpoint_):
-        """A breakpoint was deleted: where it was the last of its slot, the slot is free."""
+        """A breakpoint was deleted: if it was the last of its slot, the slot is freed."""
         for slot, (_, mine) in list(cls.taken.items()):
             if breakpoint_ in mine:
                 mine.remove(breakpoint_)
@@ -148,7 +147,7 @@ class Slots:
 
 
 class Loaded(memory.Stop):
-    """Where the library is loaded, before it runs."""
+    """In a loaded library, before it runs."""
 
     def __init__(self):
         super().__init__("ls_gdb_hook_loaded", internal=True)
@@ -161,15 +160,16 @@ class Loaded(memory.Stop):
 
 
 class CallCatch(memory.Stop):
-    """A breakpoint where ranks make calls of a slot. gdb would disable a condition of its own where
-the library is loaded later, so this one is looked at here: few calls come so far."""
+    """A breakpoint on calls of a slot. gdb would disable its own condition if the library is loaded later, so this one is evaluated here:
+    only few calls get this far.
+    """
 
     def __init__(self, hook, slot, rank, condition):
         super().__init__(hook)
         self.bit, self.rank, self.wanted = 1 << slot, rank, condition
         Slots.taken[slot][1].append(self)
         if condition and not self.pending:
-            self.condition = condition  # fails where it makes no sense
+            self.condition = condition  # fails if it is invalid
             self.condition = None
 
     def hit(self):
@@ -197,7 +197,7 @@ rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].c
         where, condition = Where(words.strip()), condition.strip()
         if where.comm is not None and model.has_memory():
             where.comm.found()
-        # The library knows the rank, too: gdb need not stop at the others.
+        # The library knows the rank, too: gdb does not stop at the others.
         only = re.fullmatch(r"\$rank\(\) *== *(\d+)(?: *&& *(.*))?", condition)
         rank = None
         if only is not None and "||" not in condition and int(only[1]) < model.RANKS_MAX:
@@ -218,7 +218,7 @@ rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].c
     def _make(slot, rank, condition):
         for hook, others in (("ls_gdb_hook_caught", ("calls", "count", "backend")),
                              ("ls_gdb_hook_group_caught", ("request", "run", "rank"))):
-            # A condition about the arguments of the one hook says nothing to the other.
+            # A condition on the arguments of one hook does not apply to the other.
             if not re.search(rf"(?<![\w.$>])({'|'.join(others)})\b(?! *\()", condition):
                 CallCatch(hook, slot, rank, condition)
 
@@ -242,7 +242,7 @@ FINDING_HOOKS = ("ls_gdb_hook_mismatch", "ls_gdb_hook_finding", "ls_gdb_hook_ref
 
 
 class FindingCatch(memory.Stop):
-    """Where a check has found something: one of FINDING_HOOKS."""
+    """A check has reported a finding: one of FINDING_HOOKS."""
 
     def __init__(self, glob, hook, internal=False):
         super().__init__(hook, internal=internal)
@@ -291,7 +291,7 @@ class FindingCatch(memory.Stop):
 
     @classmethod
     def name_better(cls, run, name, body):
-        """The calls after a mismatch may name it better. The program has stopped for it already."""
+        """The calls after a mismatch may name it better. The program has already stopped for it."""
         if name != cls.named:
             print(f"by the calls that came next the finding is {name}\n{body.rstrip()}")
             gdb.set_convenience_variable("finding_name", name)
@@ -304,8 +304,7 @@ class FindingCatch(memory.Stop):
 
     @staticmethod
     def stopped(event):
-        """After gdb has said where it stopped. At a terminal the prompt comes next; the TUI's windows
-        cannot be changed before."""
+        """Called after gdb has printed the place. At a terminal the prompt comes next; the TUI's windows cannot be changed earlier."""
         if not isinstance(event, gdb.BreakpointEvent):
             FindingCatch.guilty = None
         elif not sys.stdin.isatty():
@@ -323,7 +322,7 @@ class FindingCatch(memory.Stop):
 
 
 def address_of(frame):
-    """The run of a hook; None for that of a controller."""
+    """The run of a hook; None for a controller's hook."""
     try:
         return int(frame.read_var("run")) or None
     except ValueError:
@@ -353,7 +352,7 @@ $finding_name and $finding_rank say what was found, and the first rank at fault.
 
 
 class DivergenceCatch(memory.Stop):
-    """Where a stage of a run is wrong, or of a class that its scenario does not let pass."""
+    """A stage of a run is wrong, or of a class that its scenario does not allow."""
 
     def __init__(self):
         super().__init__("ls_gdb_hook_divergence")

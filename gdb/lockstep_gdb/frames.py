@@ -1,5 +1,6 @@
-"""Backtraces without the library's own frames: the frame filter `lockstep`, which gdb's `bt`, its TUI
-and IDEs go through. `bt -no-filters` shows all, `disable frame-filter global lockstep` ends it."""
+"""Backtraces without the library's frames: the frame filter `lockstep`, which gdb's `bt`, its TUI and IDEs use. `bt -no-filters` shows all,
+`disable frame-filter global lockstep` removes it.
+"""
 import gdb
 from gdb.FrameDecorator import FrameDecorator
 
@@ -7,7 +8,7 @@ from . import memory, model, scenario
 
 
 class Place(FrameDecorator):
-    """The one frame of what runs a scenario: its step or stage, and the line of that."""
+    """A frame for the interpreter of a scenario: its step or stage, with its line."""
 
     def __init__(self, base, what, file, line):
         super().__init__(base)
@@ -33,7 +34,7 @@ class Place(FrameDecorator):
 
 
 def place():
-    """(what, file, line) of the selected rank in its scenario, or of the stage that is judged; None."""
+    """Name, file and line of the selected rank in its scenario, or of the judged stage; None."""
     if not scenario.is_here():
         return None
     rank = model.selected_rank(model.find_run())
@@ -49,8 +50,7 @@ class Filter:
         gdb.frame_filters[self.name] = self
 
     def filter(self, frames):
-        """From the program's frame that called into the library to the one that its thread began with;
-        all of them where no program of the user's runs."""
+        """From the program's frame that called into the library to the outermost one of its thread; all frames if no user program runs."""
         program = model.program_frame()
         of_scenario = memory.guarded(place)
         if of_scenario is not None:

@@ -1,12 +1,13 @@
-"""Kernels of a CUDA program under `lockstep spmd`: blocks by rank, and where their threads are. A thread that waits is a fiber
-and has its frames on its own stack. This module only reads memory."""
+"""Kernels of a CUDA program under `lockstep spmd`: blocks by rank, and the places of their threads. A waiting thread is a fiber with its
+frames on its own stack. This module only reads memory.
+"""
 import gdb
 
 from . import memory, model
 
 SAVED_WORDS = 6  # of a switch (device/fiber.c), rbp last, below the address at which it continues
 FRAMES_MAX = 64
-# What a thread waits for, by the function that describes it.
+# The wait of a thread, by the function that describes it.
 REASONS = {"describe_barrier": "its block", "describe_grid": "its grid", "describe_exchange": "its warp",
            "describe": "other ranks", "ls_device__describe_cell": "a signal or counter", "describe_flush": "its puts",
            "describe_puts": "puts", "describe_spin": "a flag", "describe_word": "a word"}
@@ -23,7 +24,7 @@ def state():
 
 
 def kernels(rank):
-    """The kernels that run, of a rank (None: of all), oldest first."""
+    """The running kernels of a rank (None: of all), oldest first."""
     found, at = [], state()["kernels"]
     while at != 0:
         one = memory.record("device_kernel", at)
@@ -46,7 +47,7 @@ def threads_of(kernel):
 
 
 def frames(of):
-    """(function, file, line) of a suspended thread's frames that lie in the program, innermost first."""
+    """(function, file, line) of a suspended thread's frames in the program, innermost first."""
     stack = of["stack_pointer"]
     code, base, found = pointer(stack + 8 * SAVED_WORDS), pointer(stack + 8 * (SAVED_WORDS - 1)), []
     low, high = of["stack"], of["stack"] + of["stack_bytes"]

@@ -1,6 +1,6 @@
 """Reads the program's memory in large pieces: a struct's fields by offset, an array by one read.
 
-Nothing here calls a function of the program, so all of it works on a core file too.
+Nothing here calls a function of the program, so all of it works on a core file.
 """
 import struct
 
@@ -11,11 +11,11 @@ _INTEGERS = {(1, True): "b", (1, False): "B", (2, True): "h", (2, False): "H",
 
 
 class Failure(gdb.GdbError):
-    """What a command reports instead of a traceback."""
+    """The message of a command that replaces a traceback."""
 
 
 def guarded(call, *arguments):
-    """Calls; whatever goes wrong becomes one line. Corrupt memory can make anything go wrong."""
+    """Calls a function; any error becomes one line. Corrupt memory can cause any error."""
     try:
         return call(*arguments)
     except (gdb.GdbError, KeyboardInterrupt):
@@ -27,7 +27,7 @@ def guarded(call, *arguments):
 
 
 def told(call, *arguments):
-    """Calls, in an event of gdb's; whatever goes wrong is one line."""
+    """Calls a function in a gdb event; any error becomes one line."""
     try:
         guarded(call, *arguments)
     except gdb.GdbError as error:
@@ -35,7 +35,7 @@ def told(call, *arguments):
 
 
 class Command(gdb.Command):
-    """A command whose run() may fail in any way, and shows one line."""
+    """A command whose run() may raise anything, which becomes one line."""
 
     def invoke(self, argument, from_tty):
         guarded(self.run, argument.strip(), from_tty)
@@ -53,12 +53,12 @@ class Command(gdb.Command):
         return text.split(" ")[-1]
 
     def choices(self, text):
-        """What may stand where the cursor is."""
+        """Completions at the cursor."""
         return []
 
 
 class Stop(gdb.Breakpoint):
-    """A breakpoint whose hit() may fail in any way: then it says why, and stops."""
+    """A breakpoint whose hit() may raise anything: then it prints the reason, and stops."""
 
     def stop(self):
         try:
@@ -87,7 +87,7 @@ _strings = {}
 
 
 def text(address, most=4096):
-    """The string at `address`; "" for NULL or what cannot be read."""
+    """The string at `address`; "" for NULL or unreadable memory."""
     if address == 0:
         return ""
     known = _strings.get(address)
@@ -95,7 +95,7 @@ def text(address, most=4096):
         return known
     pieces = []
     while most > 0:
-        # Up to the end of a page, so that the read stays within mapped memory.
+        # Reads up to the end of a page, which stays within mapped memory.
         step = min(most, 64, 4096 - address % 4096)
         try:
             piece = bytes(gdb.selected_inferior().read_memory(address, step))
@@ -118,7 +118,7 @@ def static_text(address):
 
 
 def forget(*_):
-    """The program is another one now."""
+    """A new program was loaded."""
     _strings.clear()
     _layouts.clear()
     _enums.clear()
@@ -128,7 +128,7 @@ _layouts = {}
 
 
 def no_information(name):
-    """Why a type or variable of the library is not known."""
+    """The reason why a type or variable of the library is unknown."""
     if not gdb.objfiles():
         return "there is no program: open one with 'file', or a core file with 'core-file'"
     return (f"the program has no debug information about {name}: it is not linked with lockstep, or "
@@ -182,7 +182,7 @@ def layout(name):
 
 
 class Record:
-    """One struct in bytes that were read: record["call.kind"]."""
+    """One struct in bytes that have been read: record["call.kind"]."""
     __slots__ = ("layout", "data", "base", "address")
 
     def __init__(self, layout_, data, base, address):

@@ -1,7 +1,7 @@
-"""What a run looks like: runs, ranks, calls, communicators, read from memory.
+"""Runs, ranks, calls and communicators, read from memory.
 
-Two doors lead into lockstep. Programs with a thread per rank have a run (ranks/state.h). A controller
-that makes all ranks' calls itself has none; its group of calls is in ls_gdb_now.
+lockstep has two interfaces. Programs with a thread for each rank have a run (ranks/state.h). A controller that makes all ranks' calls
+itself has none; its group of calls is in ls_gdb_now.
 """
 import gdb
 
@@ -27,7 +27,7 @@ def short_file(path):
 
 
 RANKS_MAX = 1 << 16
-SPLITS_SHOWN = 8  # as in findings, and no more are kept of past calls
+SPLITS_SHOWN = 8  # as in findings; no more past calls are kept
 LIST_MAX = 1 << 20  # of a list in memory, which may be corrupt
 
 
@@ -70,7 +70,7 @@ def can_run():
 
 
 def need_program():
-    """There is a process or a core file, of a program with the library in it."""
+    """Fails unless there is a process or a core file of a program with the library."""
     if not has_memory():
         raise Failure("the program is not running; start it with 'run', or open a core file")
     if memory.variable("ls_gdb_met") is None:
@@ -82,7 +82,7 @@ MPI_PEERS = {-1: "MPI_PROC_NULL", -2: "MPI_ANY_SOURCE", -3: "MPI_ROOT"}
 
 
 def _constant(table, handle, field=None):
-    """The name of one of MPI's constants by its handle; None where it is none."""
+    """The name of one of MPI's constants by its handle; None if it is none."""
     table, number = memory.variable(table), handle & 0x7ffff
     if table is None or not 0 < number <= table.type.range()[1]:
         return None
@@ -91,7 +91,7 @@ def _constant(table, handle, field=None):
 
 
 class Calls:
-    """Reads calls; remembers communicators while one command lasts."""
+    """Reads calls; caches communicators during one command."""
 
     def __init__(self):
         self._comms = {}
@@ -116,7 +116,7 @@ class Calls:
         return memory.enum_name("ls_kind", "LS_", found[prefix + "kind"])
 
     def collective(self, verb):
-        """The descriptor of a kind; None for what is no call of data."""
+        """The descriptor of a kind; None for a call without data."""
         if verb not in self._collectives:
             self._collectives[verb] = memory.variable(f"ls_collective__{verb}")
         return self._collectives[verb]
@@ -153,7 +153,7 @@ class Calls:
 
     @staticmethod
     def _of_front(found, prefix):
-        """"MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM": mpi/request.c has the words."""
+        """"MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM", as in mpi/request.c."""
         count, type_, peer, tag, op, form = found.integers(prefix + "words", 4)[:6]
         out = [memory.static_text(found[prefix + "purpose"])]
         if form & 1:
@@ -168,7 +168,7 @@ class Calls:
         return ", ".join(out)
 
     def _splits(self, found, prefix):
-        """", sends {1, 2}, receives {3, 4}": what an uneven call says of each member."""
+        """", sends {1, 2}, receives {3, 4}": an uneven call's counts for each member."""
         out, comm = "", self.comm(found[prefix + "comm"])
         size = comm.size if comm is not None else 0
         for verb, field in (("sends", "send_counts"), ("receives", "recv_counts")):
@@ -227,7 +227,7 @@ class Rank:
         return out
 
     def in_wait(self, waits):
-        """Where it waits for an asynchronous call, or at the end of a group; "" in the call itself."""
+        """The place where it waits for an asynchronous call, or the end of a group; "" in the call itself."""
         if not waits or self.state not in ("blocked", "ready"):
             return ""
         if waits[0]["group"] and not waits[0]["asynchronous"]:
@@ -244,7 +244,7 @@ class Rank:
         return out
 
     def pending(self):
-        """{number of a call: what is still to come} of calls in an open group, or not waited for."""
+        """{number of a call: its pending part} of calls in an open group, or not waited for."""
         out, at = {}, self.record["open"]
         while at != 0 and len(out) < LIST_MAX:
             found = memory.record("ls_request", at)
@@ -264,7 +264,7 @@ class Rank:
                f"{name}:{self.record['group_line']}"
 
     def step(self):
-        """How many of its calls are complete or not waited for: where it stands."""
+        """The number of its calls that are complete or not waited for: its position."""
         return self.call_count - sum(
             memory.enum_name("ls_request_state", "LS_REQUEST_", w["state"]) != "done"
             for w in self.waits_in()
@@ -334,7 +334,7 @@ def selected_rank(run):
 
 
 def group():
-    """The calls that a controller makes now, as records of ls_call; [] when it makes none."""
+    """The current calls of a controller, as records of ls_call; [] if it makes none."""
     now = memory.variable("ls_gdb_now")
     if now is None or int(now["calls"]) == 0:
         return []
@@ -342,7 +342,7 @@ def group():
 
 
 def met():
-    """How many sets of calls have met in the program so far."""
+    """The number of sets of calls that have matched so far."""
     value = memory.variable("ls_gdb_met")
     return int(value) if value is not None else 0
 
@@ -365,8 +365,9 @@ BEGINS = (RANK_BEGINS, "ls_mpi_image_main")  # and what calls the main of an MPI
 
 
 def program_frame():
-    """The newest frame of the selected thread that is the user's own code: the one that called into
-    the library, or the newest of all. Of a rank that has not begun: rank_main, wherever it is in that."""
+    """The newest user frame of the selected thread: the one that called into the library, or the newest of all. For a rank that has not
+    begun: rank_main, wherever it is in that.
+    """
     frame = gdb.newest_frame()
     inside, depth = None, 0
     while frame is not None and frame.is_valid() and depth < 256:
@@ -382,7 +383,7 @@ def program_frame():
         frame = frame.older()
         depth += 1
     if inside is not None and inside.older() is not None:
-        # The interpreter of a scenario's steps stands where a program of the user's would.
+        # The interpreter of a scenario's steps is in the place of a user's program.
         return inside if inside.older().name() == RANK_BEGINS else inside.older()
     return gdb.newest_frame()
 
@@ -392,8 +393,9 @@ _OWN_FOLDERS = ("/ranks/", "/collectives/", "/runner/", "/backends/", "/orders/"
 
 
 def is_of_program(frame):
-    """Whether a frame outside of one of the library's is surely the user's, not a static function of
-ours or another library's. Where this is wrong the whole stack is read, with the same result."""
+    """Whether a frame outside of the library's is certainly the user's, not a static function of lockstep or another library's. If this is
+    wrong the whole stack is read, with the same result.
+    """
     symtab = frame.find_sal().symtab
     if symtab is None or short_file(symtab.objfile.filename or "").startswith(("liblockstep", "lockstep")):
         return False

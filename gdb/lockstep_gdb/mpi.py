@@ -1,4 +1,4 @@
-"""What a program for MPI has: its handles as what they stand for, and the threads of each rank."""
+"""State of a program for MPI: the objects of its handles, and the threads of each rank."""
 import gdb
 
 from . import memory, model, printers
@@ -8,7 +8,7 @@ FIRST_OWN = 64  # numbers below are MPI's constants
 
 
 class Handle:
-    """A handle of the selected rank's, and the slot of the table that it indexes."""
+    """A handle of the selected rank, and its slot in the table."""
 
     def __init__(self, number, rank):
         self.kind, self.index = number >> KIND_SHIFT & 31, number & (1 << INDEX_BITS) - 1
@@ -24,7 +24,7 @@ class Handle:
             self.slot = memory.record("mpi_slot", table["slots"] + self.index * memory.layout("mpi_slot").size)
 
     def object(self):
-        """The address; 0: it stands for nothing, and why()."""
+        """The address; 0: there is no object, and why() gives the reason."""
         if self.slot is None or (self.index >= FIRST_OWN and self.slot["generation"] != self.generation):
             return 0
         return self.slot["object"]
@@ -115,7 +115,7 @@ NULLS["MPI_Datatype"] = "MPI_DATATYPE_NULL"
 
 
 class Printer(printers.Printer):
-    """A handle: its object, or why there is none."""
+    """A handle: its object, or the reason why there is none."""
 
     def text(self):
         name = self.value.type.unqualified().name
@@ -134,7 +134,7 @@ class Printer(printers.Printer):
 
 
 def lookup(value):
-    """The printer of an MPI handle; None: it is none, or the program's MPI is another one."""
+    """The printer of an MPI handle; None: it is none, or the program uses another MPI."""
     type_ = value.type
     if type_.code != gdb.TYPE_CODE_TYPEDEF or type_.unqualified().name not in TYPES or type_.strip_typedefs().code != gdb.TYPE_CODE_INT:
         return None

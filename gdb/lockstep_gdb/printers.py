@@ -12,7 +12,7 @@ def address_of(value):
 
 
 class Printer:
-    """Shows text(); a value that makes no sense is shown as gdb would, with why."""
+    """Shows text(); an invalid value is shown as gdb would, with the reason."""
 
     def __init__(self, value):
         self.value = value
@@ -25,7 +25,7 @@ class Printer:
 
 
 class Pointer(Printer):
-    """A pointer to an opaque type: the address and what is there."""
+    """A pointer to an opaque type: the address and the object."""
     inner = None
 
     def to_string(self):
@@ -304,7 +304,7 @@ class Lookup(gdb.printing.PrettyPrinter):
             found = _ENUMS.get(name)
         else:
             found = _STRUCTS.get(name)
-            # The address of a string that is gdb's own would be made by a call of the program's malloc.
+            # To address one of gdb's own strings, gdb would call the program's malloc.
             if found is None and name in _BY_VALUE and value.address is not None:
                 found = _BY_VALUE[name]
         return found(value) if found else None

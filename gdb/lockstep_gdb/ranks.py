@@ -1,4 +1,4 @@
-"""ranks, rank, calls, waitgraph: who is where, and who waits for whom."""
+"""ranks, rank, calls, waitgraph: the places of ranks, and their waits for each other."""
 import gdb
 
 from . import memory, model, scenario
@@ -63,7 +63,7 @@ def frame_of(rank, selected):
 
 
 class _Place:
-    """What model.frame_text() needs of a frame, when another thread is selected."""
+    """The data of a frame that model.frame_text() needs after another thread is selected."""
 
     def __init__(self, frame):
         self._name, self._sal = frame.name(), frame.find_sal()
@@ -190,8 +190,9 @@ def switch(run, number, threads=None):
 
 
 class quiet_cli:
-    """The TUI and IDEs are told that another thread is selected, the command line is not: it gets our
-    own words. gdb 13 and later; before, the command line says it as well."""
+    """Announces another selected thread to the TUI and IDEs. The command line gets lockstep's own text. Before gdb 13 the command line
+    prints gdb's as well.
+    """
 
     def __enter__(self):
         self._set("on")
@@ -202,7 +203,7 @@ class quiet_cli:
     @staticmethod
     def _set(value):
         try:
-            # The TUI draws its source window from what the command line would print.
+            # The TUI draws its source window from the text that the command line would print.
             if "not active" in gdb.execute("info win", to_string=True):
                 gdb.execute(f"set suppress-cli-notifications {value}")
         except gdb.error:
@@ -210,7 +211,7 @@ class quiet_cli:
 
 
 def go_to(run, number):
-    """switch() as gdb's own commands do it, so that the TUI and IDEs come along; what to print."""
+    """Like switch(), with gdb's own commands, so that the TUI and IDEs follow; returns the text to print."""
     frame, rank = switch(run, number), run.rank(number)
     level = frame.level()
     with quiet_cli():
@@ -328,7 +329,7 @@ class CallsCommand(memory.Command):
 
 
 def _edges(run, calls):
-    """(rank, what it waits in, ranks it waits for) of every rank that waits."""
+    """(rank, its call, ranks it waits for) of every rank that waits."""
     for number in sorted(run.ranks):
         rank = run.ranks[number]
         if rank.state == "stalled":
@@ -347,7 +348,7 @@ def _edges(run, calls):
 
 
 def _circle(edges):
-    """A shortest circle in {rank: set of ranks}, as a list of ranks; None."""
+    """A shortest cycle in {rank: set of ranks}, as a list of ranks; None."""
     best = None
     for start in sorted(edges)[:64]:  # enough to find one; a shortest through each
         parent, queue = {start: None}, [start]
@@ -396,7 +397,7 @@ class WaitGraph(memory.Command):
 
 
 class RankFunction(gdb.Function):
-    """$rank(): the selected rank; -1 where none is."""
+    """$rank(): the selected rank; -1 if none is."""
 
     def __init__(self):
         super().__init__("rank")

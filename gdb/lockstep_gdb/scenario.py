@@ -1,5 +1,6 @@
-"""A scenario in memory: which step or stage a rank is in, and what ranks hold under its names: buffers of a
-step, tensors, tables, and the outputs of stages."""
+"""A scenario in memory: a rank's current step or stage, and its values by name: buffers of a step, tensors, tables, and the outputs of
+stages.
+"""
 import gdb
 
 from . import memory, model
@@ -9,7 +10,7 @@ STEPS_MAX = 1 << 20
 
 
 class Execution:
-    """What one rank, or a process for its ranks, runs of a scenario."""
+    """The execution of one rank, or of a process for its ranks."""
 
     def __init__(self, found):
         self.record, self.scenario = found, memory.record("ls_scenario", found["scenario"])
@@ -88,7 +89,7 @@ def where(rank):
 
 
 class Judged:
-    """The stage that is judged where the program stopped."""
+    """The judged stage at which the program stopped."""
     stage = key = at = None
 
     @classmethod
@@ -112,7 +113,7 @@ class Judged:
 
     @classmethod
     def place(cls):
-        """(what, file, line) of the stage; None."""
+        """Name, file and line of the stage; None."""
         if cls.stage is None:
             return cls.at
         found = cls._scenario()
@@ -133,8 +134,9 @@ class Judged:
 
 
 def held(name, number, make):
-    """What rank `number` holds under a name of the scenario: make(dtype, bytes, block) for each array, or
-    a Tensor's address; None where the scenario has no such name."""
+    """The values of rank `number` under a name of the scenario: make(dtype, bytes, block) for each array, or a Tensor's address; None if
+    the scenario has no such name.
+    """
     if not is_here():
         return None
     execution, found, known = of_rank(number), [], []
@@ -146,8 +148,7 @@ def held(name, number, make):
 
 
 def split(argument):
-    """(name, rest) of "NAME WORDS", of the longest name that a rank holds something under; names may end
-    with numbers. None."""
+    """(name, rest) of "NAME WORDS", for the longest name with a value on a rank; names may end with numbers. None."""
     run = model.find_run() if is_here() else None
     numbers = sorted(run.ranks) if run is not None else [0]
     known = {name for n in numbers[:64] for name in held("", n, None)[1]} if is_here() else ()
@@ -195,7 +196,7 @@ def _of_program(execution, name, number, make, known):
 
 
 def _flying(number):
-    """Where the calls of a rank that are not complete will write."""
+    """Memory that incomplete calls of a rank will write."""
     run = model.find_run()
     if run is None or number not in run.ranks:
         return set()
@@ -257,7 +258,7 @@ def _of_outputs(name, number, make, known):
 
 
 class InfoStep(memory.Command):
-    """info step: where the selected rank is in its scenario: file and line, step or stage, its call."""
+    """info step: the selected rank in its scenario: file and line, step or stage, its call."""
 
     def __init__(self):
         super().__init__("info step", gdb.COMMAND_STATUS)

@@ -1,9 +1,8 @@
-"""step-all and next-all: every rank one line on.
+"""step-all and next-all: advance every rank by one line.
 
-One rank has the run token; the others wait for it in the library. Here gdb gives it (ls_gdb_give_token)
-to one rank after the other, lets that thread alone run until its program is at another line, and takes
-it away again. A rank whose call waits for others stays in it, until those have come there: their lines
-are still to come, and are made first.
+One rank has the run token; the others wait for it in the library. gdb gives it (ls_gdb_give_token) to each rank in turn, lets only that
+thread run until its program is at another line, and takes it away again. A rank whose call waits for others stays in it until those have
+arrived: their lines are executed first.
 """
 import gdb
 
@@ -34,7 +33,7 @@ class Parked(memory.Stop):
 
 
 class Stopped:
-    """What stopped the program last, other than the end of a step."""
+    """The program's last stop other than the end of a step."""
     why = None
 
     @staticmethod
@@ -58,14 +57,14 @@ def give_token(rank):
 
 
 def run_on(command):
-    """Lets the selected thread run alone; whether it is about to wait."""
+    """Runs only the selected thread; returns whether it is about to wait."""
     Parked.hit_now, Stopped.why = False, None
     gdb.execute(command, to_string=True)
     return Parked.hit_now
 
 
 def run_out(frame):
-    """Until that frame returns, without a value in gdb's history; whether it is about to wait."""
+    """Runs until that frame returns, without a value in gdb's history; returns whether it is about to wait."""
     at = gdb.FinishBreakpoint(frame, internal=True)
     at.silent = True
     try:
@@ -139,7 +138,7 @@ def names():
 
 
 class All(memory.Command):
-    """What step-all and next-all have in common."""
+    """Shared by step-all and next-all."""
 
     def run(self, argument, from_tty):
         stops.need_own_process()
@@ -171,7 +170,7 @@ class All(memory.Command):
         self._show(run, alive)
 
     def _round(self, address, alive):
-        """Each of the ranks makes its line, as soon as it can; returns the rank that stopped elsewhere."""
+        """Each of the ranks advances by a line as soon as it can; returns the rank that stopped elsewhere."""
         pending = list(alive)
         while pending:
             run = model.Run(address)

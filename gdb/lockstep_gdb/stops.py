@@ -1,8 +1,8 @@
-"""Going on to a collective, the next or a numbered one, and going back.
+"""Continues to a collective, the next or a numbered one, and goes back.
 
-Users name a collective by its number among the calls of its communicator. The library also counts all
-sets of calls that have met; a run with a schedule repeats both numbers exactly, so going back is
-running again up to one. On the way a finding stops the program, and so does the end of a run.
+Users name a collective by its number among the calls of its communicator. The library also counts all matched sets of calls. A run with a
+schedule repeats both numbers exactly, so going back runs the program again up to one. A finding and the end of a run stop the program on
+the way.
 """
 import gdb
 
@@ -46,7 +46,7 @@ class Reached(memory.Stop):
 
 
 class Ended(memory.Stop):
-    """At the end of a run, whose ranks are still there, where no other run is going on."""
+    """At the end of a run whose ranks still exist, if no other run is active."""
     seen = False
 
     def __init__(self):
@@ -63,7 +63,7 @@ class Ended(memory.Stop):
 
 
 class Wish:
-    """What to go on to: the set of a number, or the first with such a call."""
+    """The target of a continue: the set of a number, or the first with such a call."""
 
     def __init__(self, number=NONE, kind=None, comm=None, seq=NONE):
         self.number, self.kind, self.comm, self.seq = number, kind, comm, seq
@@ -88,7 +88,7 @@ def alive():
 
 
 def need_own_process():
-    """A process that has the library, and may go on."""
+    """Fails without a process that has the library and can continue."""
     need_process()
     model.need_program()
 
@@ -141,7 +141,7 @@ def show_program(files=()):
 
 
 def go_on(wish):
-    """Continues up to a wish. Returns whether it was reached; if not, tells why it stopped."""
+    """Continues up to a wish. Returns whether it was reached; if not, prints why it stopped."""
     Reached.arm(wish)
     Ended.seen, catches.FindingCatch.shown = False, ()
     others = [Ended()] + [catches.FindingCatch("*", hook, internal=True) for hook in catches.FINDING_HOOKS]
@@ -217,7 +217,7 @@ COMM is the communicator's name, or #NUMBER where several share it."""
 
 
 class breakpoints_off:
-    """The user's breakpoints are passed over."""
+    """The user's breakpoints are skipped."""
 
     def __enter__(self):
         self.kept = [b for b in gdb.breakpoints() or () if b.enabled and b.is_valid() and b.number > 0]

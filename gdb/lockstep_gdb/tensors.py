@@ -1,4 +1,4 @@
-"""shard and diff-ranks: what ranks hold, of a local tensor or of a variable of their program."""
+"""shard and diff-ranks: ranks' values of a local tensor or of a variable of their program."""
 import re
 
 import gdb
@@ -108,7 +108,7 @@ def allocation_bytes(rank, address):
 
 
 class Held:
-    """What one rank holds: dtype, bytes, and how to say which block it is."""
+    """One rank's value: dtype, bytes, and the text of its block."""
 
     def __init__(self, dtype, data, block=""):
         self.dtype, self.data, self.block = dtype, data, block
@@ -136,7 +136,7 @@ def of_program(run, number, expression):
 
 
 def fields_of(rank, value, name, depth=0):
-    """What a struct holds: its numbers, arrays of them, and what its pointers to known memory point to."""
+    """A struct's value: its numbers, arrays of them, and the memory of known size that its pointers point to."""
     for field in value.type.strip_typedefs().fields():
         if field.name is None or not hasattr(field, "bitpos"):
             continue
@@ -147,7 +147,7 @@ def fields_of(rank, value, name, depth=0):
             continue
         if type_.code == gdb.TYPE_CODE_PTR and (
                 int(inner) == 0 or allocation_bytes(rank, int(inner)) == 0):
-            continue  # an address says nothing about what a rank holds
+            continue  # an address is no value of a rank
         try:
             part = numbers_of(rank, inner, at)
         except Failure:
@@ -157,7 +157,7 @@ def fields_of(rank, value, name, depth=0):
 
 
 def numbers_of(rank, value, expression):
-    """The numbers that a value is, or points to in memory whose size is known."""
+    """The numbers of a value, or of memory of known size that it points to."""
     type_ = value.type.strip_typedefs()
     if type_.code == gdb.TYPE_CODE_PTR:
         element = type_.target().strip_typedefs()
@@ -187,7 +187,7 @@ def numbers_of(rank, value, expression):
 
 
 class restored:
-    """Leaves the selected thread and frame as they were."""
+    """Restores the selected thread and frame."""
 
     def __enter__(self):
         self.thread = gdb.selected_thread()
@@ -204,7 +204,7 @@ class restored:
 
 
 def held(expression, number):
-    """What rank `number` holds of a tensor or variable, in shards."""
+    """Rank `number`'s value of a tensor or variable, in shards."""
     tensor = tensor_of(expression)
     if tensor is not None:
         return [Held(tensor.dtype, tensor.data(s), block_text(s)) for s in tensor.of_rank(number)]
@@ -212,14 +212,14 @@ def held(expression, number):
     if scenario.is_here():
         return of_scenario(expression, number)
     if run is None:
-        gdb.parse_and_eval(expression)  # its error says more than ours
+        gdb.parse_and_eval(expression)  # its error is clearer
         raise Failure(f"{expression} is no local tensor, and no SPMD run is going on")
     with restored():
         return of_program(run, number, expression)
 
 
 def of_scenario(name, number):
-    """What rank `number` holds under a name of the scenario."""
+    """Rank `number`'s value under a name of the scenario."""
     found, known = scenario.held(name, number, Held)
     if isinstance(found, int):
         tensor = Tensor(found)
@@ -231,7 +231,7 @@ def of_scenario(name, number):
 
 
 def parse(argument, count, usage):
-    """The expression (which may hold spaces) and the last `count` words as ranks."""
+    """The expression (which may contain spaces) and the last `count` words as ranks."""
     words = argument.split()
     if len(words) < count + 1 or not all(w.isdigit() for w in words[-count:]):
         raise Failure("usage: " + usage)
@@ -355,7 +355,7 @@ hold. Says when the ranks stand at different steps."""
 
     @staticmethod
     def _held(expression, number):
-        """Of a scenario a rank may hold nothing of the name, which is a difference, too."""
+        """In a scenario a rank may lack the name, which is a difference, too."""
         try:
             return held(expression, number)
         except Failure as error:

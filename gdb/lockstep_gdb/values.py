@@ -13,7 +13,7 @@ _TYPES = {("f", 4): "float", ("f", 8): "double", ("i", 1): "signed char", ("i", 
 
 
 class Row:
-    """What base/dtype.c says of one element type."""
+    """An element type, from base/dtype.c."""
 
     def __init__(self, row):
         self.bytes, self.kind = int(row["bytes"]), chr(int(row["class_"]))
@@ -24,7 +24,7 @@ class Row:
         self.packed = "e" if half else _PACKED.get((self.kind, self.bytes))
 
     def number(self, bits):
-        """Of a float that Python has no name for."""
+        """For a float type that Python lacks."""
         fraction = self.precision - 1
         magnitude = bits & (1 << 8 * self.bytes - 1) - 1
         sign = -1.0 if magnitude != bits else 1.0
@@ -68,7 +68,7 @@ def decode(dtype, data):
 
 
 def show(dtype, number):
-    """The shortest text that reads back to the same element, where Python gives one."""
+    """The shortest text that is read back as the same element, if Python gives one."""
     if not rows()[dtype].is_float:
         return str(number)
     if dtype == "f32" and number == number and abs(number) != float("inf"):

@@ -462,7 +462,7 @@ class ProcessGroup(dist.ProcessGroup):
     def recv_anysource(self, tensors, tag=0):
         return self._message(RECV, tensors, -1, tag)
 
-    # ---- What torch asks of a group ----
+    # ---- torch's queries of a group ----
     def _set_sequence_number_for_group(self):
         self._sequence = 0
 

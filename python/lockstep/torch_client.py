@@ -140,7 +140,7 @@ class Client:
         return self._functions["done"](self._self, slot)
 
     def wait(self, slot, told=True):
-        """Waits until the call of `slot` is complete. told: the program itself waits, so a deadlock is reported."""
+        """Waits until the call of `slot` is complete. `told`: the program itself waits, so a deadlock is reported."""
         self._check(self._functions["wait" if told else "await"](self._self, slot))
 
     def rest(self, slot):

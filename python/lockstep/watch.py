@@ -92,7 +92,7 @@ def _setting(value):
     return value if isinstance(value, (int, float, bool, str, tuple, list, type(None))) else None
 
 
-# ---- What promises replicas ---------------------------------------------------------------------
+# ---- Replicas ------------------------------------------------------------------------------------
 class _Wrapped:
     """A DDP model: how its gradients were computed since the last step."""
 

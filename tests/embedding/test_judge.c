@@ -11,7 +11,7 @@
 
 typedef struct setting {
     embedding_case c;
-    double rows[4][2];  // what the table holds
+    double rows[4][2];  // the contents of the table
     ls_oracle *oracle;
 } setting;
 

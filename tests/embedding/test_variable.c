@@ -130,7 +130,7 @@ Test(variable, three_samples_by_hand) {
     }
 }
 
-// ---- What travels -------------------------------------------------------------------------------
+// ---- Exchanged data -----------------------------------------------------------------------------
 
 typedef struct splits {
     size_t sent[2][2], received[2][2], batches;

@@ -1,6 +1,6 @@
-"""Programs of a few lines for MPI (cases/), each right and wrong: what is wrong is found, under its
-name, at its line and in the words that are given, and what is right is silent.
-cases.py BUILD SOURCES [NAME]"""
+"""Small MPI programs (cases/), each correct and wrong: an error is found with its name, its line and the given words, and the correct
+program is silent. cases.py BUILD SOURCES [NAME]
+"""
 import glob
 import os
 import re
@@ -24,7 +24,7 @@ def cases_of(source):
 
 
 def builds(sources, folder):
-    """(source, options) of each program; places of variables depend on how they are compiled."""
+    """(source, options) of each program; places of variables depend on the compiler options."""
     cxx = os.path.join(folder, "variables_of_classes.cpp")
     shutil.copy(os.path.join(sources, "variables_of_classes.h"), cxx)
     for source in sorted(glob.glob(os.path.join(sources, "*.c"))) + [cxx]:

@@ -1,6 +1,6 @@
-"""Programs beside themselves under MPICH: what each rank prints and returns is the same, or (told.c)
-the first line that is not is told. A program whose first line says "of N ranks" has so many, others
-five. compare.py BUILD SOURCES MPICC [NAME]"""
+"""Compares programs with MPICH: each rank's output and results are equal, or (told.c) the first differing line is reported. A first line
+"of N ranks" gives the number of ranks; default five. compare.py BUILD SOURCES MPICC [NAME]
+"""
 import glob
 import os
 import re
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-# what MPICH's program does otherwise, the exit code, what the report says
+# deviation of MPICH's program, the exit code, the report
 TOLD = (
     ("", 0, ["4 ranks print the same 17 lines as under MPICH"]),
     ("sum", 1, ['rank 2 prints here line 2: "rank 2 of 4, round 1 with it: 6", under MPICH line 2: '
@@ -34,7 +34,7 @@ def told(build, mpicc, source, folder):
     program = os.path.join(folder, "told")
     subprocess.run([os.path.join(build, "lockstep-cc"), source, "-o", program], check=True)
     code, text = compare(build, "4", program)
-    assert code == 2 and "told.mpich" in text, (code, text)  # it is not there
+    assert code == 2 and "told.mpich" in text, (code, text)  # missing
     for otherwise, expected, says in TOLD:
         compile_mpich(mpicc, source, program, f'-DOTHERWISE="{otherwise}"')
         code, text = compare(build, "4", program, "--ignore", "[0-9]+ ticks")
@@ -51,7 +51,7 @@ def told(build, mpicc, source, folder):
     assert not [f for f in os.listdir(folder) if not f.startswith("told")]
 
 
-# what MPICH's program does otherwise, its argument, options, the exit code, what the report says
+# deviation of MPICH's program, its argument, options, the exit code, the report
 BYTES = (
     ("", "it", ["--files", "out.*"], 0,
      "print the same 6 lines as under MPICH, write the same 3 files"),
@@ -78,7 +78,7 @@ def of_bytes(build, mpicc, source, folder):
                 os.remove(os.path.join(folder, name))
         code, text = compare(build, "3", program, *options, argument=argument)
         assert code == expected and says in text, (otherwise, argument, options, code, text)
-    # What was there before is there for both.
+    # Both start in the same folder contents.
     compile_mpich(mpicc, source, program)
     with open(os.path.join(folder, "out.0"), "w", encoding="utf-8") as file:
         file.write("old\n")

@@ -1,5 +1,6 @@
-"""However a rank ends, the run reports it with its rank and line, completes what it was asked to
-write and leaves nothing behind. ends.py BUILD SOURCES ROOT [NAME]"""
+"""However a rank ends, the run reports it with its rank and line, writes all requested files and leaves no process or file behind. ends.py
+BUILD SOURCES ROOT [NAME]
+"""
 import json
 import os
 import subprocess
@@ -55,7 +56,7 @@ def build_all(build, sources, root, folder):
 
 
 def processes_of(folder):
-    """Those whose working folder is in this one."""
+    """Processes whose working folder is in this one."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -67,7 +68,7 @@ def processes_of(folder):
 
 
 def wrong(build, sources, programs, case):
-    """What is not as it should be; None: nothing."""
+    """The deviation; None: none."""
     kind, way, finding, words = case
     with tempfile.TemporaryDirectory() as folder:
         folder = os.path.realpath(folder)
@@ -98,7 +99,7 @@ def wrong(build, sources, programs, case):
         if finding is None:
             return f"found {found}" if found else None
         place = line_of(os.path.join(sources, kind + ".c"), words)
-        # The first rank that comes to a handler of its end is found at fault.
+        # The first rank that reaches a handler of its end is at fault.
         ranks = [0, 1, 2] if way == "atexit_calls" else [1]
         if not any(f["id"] == finding and set(f["ranks"]) <= set(ranks) and
                    f["where"].endswith(place) for f in found):
@@ -122,7 +123,7 @@ def code_of_few_calls(build, programs):
 
 
 def time_of_others(build, programs):
-    """A rank that gets a part of a processor is not beyond its deadline when others are."""
+    """A rank with a share of a processor does not exceed its deadline before others do."""
     processor = min(os.sched_getaffinity(0))
     others = [subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{processor}])\n"
                                 "while True: pass"]) for _ in range(3)]

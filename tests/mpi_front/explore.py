@@ -1,5 +1,6 @@
-"""Exploration says how many classes of interleavings there are where it has seen all, no more than
-it knows where it has not, and finds what only one class shows. explore.py BUILD SOURCES"""
+"""Exploration reports the exact number of classes of interleavings if it was exhaustive, a lower bound otherwise, and finds defects of a
+single class. explore.py BUILD SOURCES
+"""
 import os
 import re
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import tempfile
 
 ALL = "all interleavings: {} class"
-# program, ranks, runs allowed, exit code, what it says
+# program, ranks, runs allowed, exit code, expected text
 CASES = (
     ("loop", 3, 9, 0, ALL.format(1)),
     ("star", 3, 9, 0, ALL.format(2)),
@@ -38,7 +39,7 @@ def main():
             got, text = run(name, ranks, "--explore", str(most))
             assert (got, says in text) == (code, True), (name, ranks, most, got, text)
             assert "all interleavings" in says or "all interleavings" not in text, (name, text)
-        # The finding is seen again by its choices.
+        # The finding's choices reproduce it.
         _, text = run("relay_wrong", 4, "--explore", "9")
         again = re.search(r"--choices ([0-9,]+)", text).group(1)
         assert run("relay_wrong", 4, "--choices", again)[0] == 1, again

@@ -1,5 +1,6 @@
-"""Threads of a rank that are in calls at once: correct programs are silent under every seed, which
-repeats the order of their threads, and wrong ones are found. hybrid.py BUILD SOURCES SEEDS [NAME]"""
+"""Threads of a rank in concurrent calls: correct programs are silent under every seed, which repeats the order of their threads, and wrong
+ones are found. hybrid.py BUILD SOURCES SEEDS [NAME]
+"""
 import os
 import re
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-# ways of wrong.c: the finding, and the lines that it names, as "wrong: " says
+# programs of wrong.c: the finding, and its lines, marked by "wrong: "
 WRONG = (
     ("circle", "deadlock.cycle", ("circle 0", "circle 1")),
     ("locked", "deadlock.cycle", ("locked",)),
@@ -21,10 +22,10 @@ WRONG = (
     ("beside_sendrecv", "buffer.use_before_wait", ("beside a sendrecv",)),
 )
 
-# ways that one rank shows: its polls end soonest
+# programs with one reporting rank: the first whose polls end
 ALONE = ("general_late", "general_sections", "flag_late", "never_complete")
 
-# ways of ordered.c, and the lines of the race that there is where nothing orders the two
+# programs of ordered.c, and the lines of the race without order
 ORDERED = (
     ("barrier", ("call", "barrier")),
     ("single", ("call", "single")),
@@ -60,7 +61,7 @@ def line_of(source, words):
 
 
 def ordered(run, build_program, sources, seeds, only):
-    """Accesses of several threads of a rank to window memory race where nothing orders them."""
+    """Unordered accesses of several threads of a rank to window memory race."""
     source = os.path.join(sources, "ordered.c")
     program = build_program(source)
     for way, lines in ORDERED:

@@ -1,6 +1,6 @@
-"""lockstep mpi killed with SIGKILL at a random moment leaves nothing: no process, no file, no shared
-memory. Where its child is killed, it says so and ends with code 3. killed.py BUILD SOURCES MPICC KILLS [SEED]; MPICC "" leaves out runs beside MPICH; try it with
-100 kills."""
+"""lockstep mpi killed with SIGKILL at a random moment leaves nothing: no process, no file, no shared memory. If its child is killed, it
+reports this and ends with code 3. killed.py BUILD SOURCES MPICC KILLS [SEED]; MPICC "" leaves out runs beside MPICH; try it with 100 kills.
+"""
 import os
 import random
 import signal
@@ -9,12 +9,12 @@ import sys
 import tempfile
 import time
 
-PATIENCE_S = 60  # until what is left is ended
+PATIENCE_S = 60  # time for the clean-up
 WAYS = ([], ["--explore", "100"], ["--compare", "mpich"])
 
 
 def processes_of(folder):
-    """Those that carry the folder in their environment, or work in it."""
+    """Processes with the folder in their environment, or working in it."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -32,7 +32,7 @@ def shared_memory():
 
 
 def left(folder, tmp, shared):
-    """What is there; the reaper of a run may take its time."""
+    """Leftovers; the reaper of a run may take its time."""
     end = time.monotonic() + PATIENCE_S
     while True:
         found = processes_of(folder), os.listdir(tmp), shared_memory() - shared
@@ -71,7 +71,7 @@ def main():
         shared = shared_memory()
         for kill in range(int(kills)):
             way = ways[kill % len(ways)]
-            # A session of its own: only the command itself is killed.
+            # A separate session: only the command itself is killed.
             run = subprocess.Popen([os.path.join(build, "lockstep"), "mpi", "-n", "4", *way, program],
                                    cwd=folder, env={**os.environ, "TMPDIR": tmp},
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
-"""How programs are built for `lockstep mpi`: with a tool that stands in for MPI's functions, by
-CMake's FindMPI, in C++ (with its own operator new), with names of the C library, and with calls
-that lockstep has not. linking.py BUILD SOURCES"""
+"""Builds of programs for `lockstep mpi`: with a tool that replaces MPI's functions, by CMake's FindMPI, in C++ (with its own operator new),
+with names of the C library, and with calls that lockstep does not implement. linking.py BUILD SOURCES
+"""
 import os
 import shutil
 import subprocess
@@ -9,8 +9,7 @@ import tempfile
 
 
 def run(build, program, *arguments):
-    """The exit code and the text, its spaces made one: where a report's lines break depends on how
-    long the paths in them are."""
+    """The exit code and the text with single spaces: line breaks of a report depend on the length of paths."""
     done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "2", program, "--",
                            *arguments], capture_output=True, text=True)
     return done.returncode, " ".join((done.stdout + done.stderr).split())

@@ -1,5 +1,6 @@
-"""The names of MPI 3.1 (names.txt): a program in C and one in C++ that use each of them build, link
-and run, and files answer that they are not there. names.py BUILD NAMES"""
+"""The names of MPI 3.1 (names.txt): a program in C and one in C++ that use each of them build, link and run, and file functions return
+their error. names.py BUILD NAMES
+"""
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ static volatile size_t size;
 #define OF_ITS_TYPE __auto_type
 #endif
 """
-# What a call to a file's function is given: nothing, but for what it writes to.
+# The arguments of a file function: zeros, except for outputs.
 ARGUMENTS = "0, 0, 0, 0, 0, 0, 0, 0"
 
 

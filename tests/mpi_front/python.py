@@ -1,5 +1,6 @@
-"""The interpreter of lockstep-mpi-python, with a small module in mpi4py's place: each rank has its
-own, and a finding names the line in Python. python.py BUILD SOURCES"""
+"""The interpreter of lockstep-mpi-python, with a small module in place of mpi4py: each rank has its own interpreter, and a finding names
+the line in Python. python.py BUILD SOURCES
+"""
 import importlib.util
 import json
 import os

@@ -1,11 +1,10 @@
-"""Programs written for MPI: each kind of mistake is found where it is made, and its correct twin is
-silent. run.py BUILD SOURCES"""
+"""Programs written for MPI: each kind of mistake is found at its place, and its corrected version is silent. run.py BUILD SOURCES"""
 import os
 import subprocess
 import sys
 import tempfile
 
-# program, ranks, the finding, what it says, the words of the source's line that it names
+# program, ranks, the finding, its text, the text of the source line that it names
 CASES = (
     ("leak", 2, "handle.leak", "MPI_Type_contiguous", "MPI_Type_contiguous(2"),
     ("deadlock", 2, "deadlock.cycle", "MPI_Send", "MPI_Send(&mine"),

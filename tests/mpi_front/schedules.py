@@ -14,7 +14,7 @@ from run import CASES
 def programs(sources):
     """(name, source, ranks, arguments) of each."""
     for name, ranks, *_ in CASES:
-        if ranks < 10:  # each of a few hundred ranks delayed says no more
+        if ranks < 10:  # delaying each of a few hundred ranks adds nothing
             yield name, os.path.join(sources, "programs", name + ".c"), ranks, []
     for source in sorted(glob.glob(os.path.join(sources, "cases", "*.c"))):
         for name, *_ in cases_of(source):

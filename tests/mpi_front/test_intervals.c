@@ -1,4 +1,4 @@
-// Stretches of memory in a treap, beside a list that is gone through.
+// Intervals of memory in a treap, against a linear list.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static int draw(int below) {
     return (int)(drawn >> 16) % below;
 }
 
-// The first behind `after` in the order of starts and, of one start, of the nodes.
+// The first after `after` in the order of starts and, of equal starts, of the nodes.
 static mpi_interval *next_of_list(const char *low, const char *high, const mpi_interval *after) {
     mpi_interval *found = NULL;
     for (int i = 0; i < COUNT; i++) {

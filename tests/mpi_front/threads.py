@@ -1,11 +1,12 @@
-"""Calls of OpenMP's workers and of pthreads are their rank's, under the level that MPI_Init_thread
-granted; a deadlock in a parallel region ends with its finding. threads.py BUILD SOURCES"""
+"""Calls of OpenMP's workers and of pthreads belong to their rank, under the level that MPI_Init_thread granted; a deadlock in a parallel
+region ends with its finding. threads.py BUILD SOURCES
+"""
 import os
 import subprocess
 import sys
 import tempfile
 
-# what the threads do, exit code, finding, lines that are named, as "wrong: " says
+# the threads' action, exit code, finding, its lines, marked by "wrong: "
 CASES = (
     ("nothing", 0, None, ()),
     ("multiple", 0, None, ()),

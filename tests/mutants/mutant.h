@@ -1,12 +1,12 @@
-// Which mutant of the sources runs: the number in LOCKSTEP_MUTANT; 0, none; -1 ends every program,
-// so that a test which does not hand the number on is known. Included by what mutants.py rewrote,
-// and by nothing else.
+// The mutant that runs: the number in LOCKSTEP_MUTANT; 0, none; -1 ends every program, which
+// reveals a test that does not pass the variable on. Included only by files that mutants.py
+// rewrote.
 #ifndef LS_TESTS_MUTANTS_MUTANT_H
 #define LS_TESTS_MUTANTS_MUTANT_H
 
 #include <stdlib.h>
 
-// Arguments of other types that are swapped are no mutant.
+// Swapped arguments of different types are no mutant.
 #pragma GCC diagnostic error "-Wincompatible-pointer-types"
 #pragma GCC diagnostic error "-Wint-conversion"
 #pragma GCC diagnostic error "-Wdiscarded-qualifiers"

@@ -1,22 +1,19 @@
-"""Mutants of lockstep's own sources: which do the tests not notice?
+"""Mutants of lockstep's own sources that the tests do not kill.
 
-mutants.py [--only PATTERN] [--count N] [--seed N] [--jobs N] [--work DIR] [--list FILE] [--again]
-           [--beside BUILD]
+mutants.py [--only PATTERN] [--count N] [--seed N] [--jobs N] [--work DIR] [--list FILE] [--again] [--beside BUILD]
 
-Takes N mutants of each room (0: all there are), the same ones for a seed; with --only, of a room or
-of files that fit PATTERN. All are built into one copy of the tree under DIR, and each runs against
-the tests that rooms.py names, nearest first, up to the first that fails. What is known is kept in
-DIR/results.jsonl, so that a run that was stopped goes on; --again tries those that survived once
-more. --list takes mutants from a file of Python instead: MUTANTS = [(file, old text, new text[, which
-of several])].
+Takes N mutants of each room (0: all), the same ones for a seed; with --only, of a room or of files that match PATTERN. All are built into
+one copy of the tree under DIR. Each runs against the tests that rooms.py names, nearest first, up to the first failure. DIR/results.jsonl
+keeps the results, so a stopped run continues; --again tries survivors once more. --list takes mutants from a Python file instead: MUTANTS =
+[(file, old text, new text[, which of several])].
 
-The table counts by room. killed: a test failed; in time: it did not come to its end; same code: the
-compiler makes the same of it; equivalent: equivalent.txt says why no test can notice it. What is the
-same, equivalent or not built is not in the share. A survivor is code 1.
+The table counts by room. killed: a test failed; in time: it exceeded its limit; same code: the compiler's output is equal; equivalent:
+equivalent.txt gives the reason why no test can kill it. The share leaves out equal code, equivalent mutants and those that do not compile.
+Exit code 1: a mutant survived.
 
---beside BUILD copies no tree: what changes is compiled and linked, under DIR, to the unit tests among a
-file's (--tiers 0: the nearest alone), from what is built in BUILD. It is for files of liblockstep, keeps
-nothing, and is code 0 where every mutant is killed."""
+--beside BUILD copies no tree: it compiles the changed files and links them, under DIR, to the unit tests among a file's (--tiers 0: only
+the nearest), with the objects of BUILD. It is for files of liblockstep, stores nothing, and exits 0 if every mutant is killed.
+"""
 import argparse
 import collections
 import concurrent.futures
@@ -38,8 +35,8 @@ import units
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD_ROUNDS = 6
-RUN = '"$@"; code=$?; times; exit $code'  # times tells last what the test's processes took
-KILLED = ("killed", "in time")  # how a mutant that was noticed ends
+RUN = '"$@"; code=$?; times; exit $code'  # field of `times`: the duration of the test's processes
+KILLED = ("killed", "in time")  # the end of a killed mutant
 
 
 def shell(command, folder, **more):
@@ -47,7 +44,7 @@ def shell(command, folder, **more):
 
 
 def write_if_new(path, data):
-    """Leaves the time of a file that stays as it is: nothing is built again for it."""
+    """Keeps the time of an unchanged file, so that nothing is rebuilt for it."""
     try:
         with open(path, "rb") as file:
             if file.read() == data:
@@ -77,7 +74,7 @@ def choose(options):
     if options.list:
         scope = {}
         with open(options.list, encoding="utf-8") as file:
-            exec(file.read(), scope)  # a list of the user's own
+            exec(file.read(), scope)  # the user's list
         for number, (name, *change) in enumerate(scope["MUTANTS"]):
             try:
                 chosen.append(units.of_list(name, text_of(name), *change))
@@ -90,20 +87,20 @@ def choose(options):
         for found in of.values():
             found.sort(key=lambda mutant: number_of(options.seed, mutant))
             chosen += found[:options.count] if options.count else found
-        # What is stopped early has tried some of each room.
+        # A run that is stopped early has tried some of each room.
         chosen.sort(key=lambda mutant: number_of(options.seed, mutant))
     return {mutant.file: texts[mutant.file] for mutant in chosen}, chosen
 
 
 class Built:
-    """What a build knows of its files and tests."""
+    """The files and tests of a build."""
 
     def __init__(self, options, texts, source, build=None):
         self.options, self.texts, self.source, self.commands = options, texts, source, None
         self.build = build or os.path.join(source, "build")
 
     def compiled(self):
-        """{file: the command that compiles it}, of all that this build compiles."""
+        """{file: its compile command}, for all files of this build."""
         if self.commands is None:
             listed = json.loads(shell(["ninja", "-t", "compdb"], self.build).stdout)
             self.commands = {os.path.relpath(os.path.join(entry["directory"], entry["file"]),
@@ -111,7 +108,7 @@ class Built:
         return self.commands
 
     def is_same_code(self, mutant):
-        """Whether the compiler makes the same of the mutant as of the file."""
+        """Whether the compiler's output for the mutant equals that for the file."""
         words = shlex.split(self.compiled()[mutant.file])
         words = words[1:] if os.path.basename(words[0]) == "ccache" else words
         kept = [word for before, word in zip([""] + words, words) if word not in (
@@ -162,7 +159,7 @@ class Copy(Built):
             sys.exit(done.stdout + done.stderr)
 
     def make(self, numbered, names):
-        """Builds what tests need; what cannot be compiled is left out. The mutants that are in."""
+        """Builds the needed tests and drops mutants that do not compile. Returns the others."""
         self.write(numbered)
         self.configure()
         targets = self.targets(names)
@@ -177,8 +174,9 @@ class Copy(Built):
         sys.exit("the mutants cannot be built")
 
     def targets(self, names):
-        """What is built for tests: the programs that their commands name, and what rooms.py says.
-        CTest tells no command of a program that is not there yet."""
+        """The test programs: those in the tests' commands, and those that rooms.py names. CTest has no command for a program that does not
+        exist yet.
+        """
         wanted, named = {name.split(":")[0] for name in names}, set()
         for folder, _, files in os.walk(self.build):
             for line in read_lines(os.path.join(folder, "CTestTestfile.cmake")) if (
@@ -194,12 +192,12 @@ class Copy(Built):
         return rooms.tests_of(file)[:self.options.tiers]
 
     def tests(self):
-        """{name: test}, as CTest tells them."""
+        """{name: test}, from CTest."""
         return listed_tests(self.build)
 
 
 class Beside(Built):
-    """What changes, linked with what a build has to the nearest unit test of each mutant."""
+    """The changed files, linked with a build to the nearest unit test of each mutant."""
 
     def __init__(self, options, texts):
         super().__init__(options, texts, ROOT, os.path.abspath(options.beside))
@@ -216,7 +214,7 @@ class Beside(Built):
         return done.stdout
 
     def compile(self, name, numbered):
-        """The object of a file with its mutants in it, and those: without what cannot be compiled."""
+        """The object of a file with its mutants, and these: without those that do not compile."""
         path = os.path.join(self.options.work, name)
         write_if_new(path, units.rewritten(os.path.join(ROOT, name), self.texts[name], numbered,
                                            os.path.join(HERE, "mutant.h")).encode())
@@ -252,8 +250,7 @@ class Beside(Built):
         return [one for _, kept in compiled.values() for one in kept]
 
     def link(self, target, objects):
-        """A program of the build with these objects, whose symbols are taken from nowhere else: they
-        come first, also where a whole library follows."""
+        """A program of the build with these objects. They come first, so that their symbols replace those of libraries."""
         made = os.path.join(self.options.work, os.path.basename(target))
         commands = self.command(["ninja", "-t", "commands", target]).splitlines()
         first = " ".join(["", "-Wl,--allow-multiple-definition", *map(shlex.quote, objects), ""])
@@ -266,8 +263,8 @@ class Beside(Built):
 
 
 def without_bad(numbered, output):
-    """The mutants without those that the compiler refused."""
-    # What is wrong in a macro is told there, and beneath it which mutant uses it.
+    """The mutants without those that the compiler rejects."""
+    # Errors in a macro are reported there, followed by the mutant that uses it.
     bad = set(re.findall(r"\bmutant/(\d+):\d+:\d+: error", output)) or set(
         re.findall(r"\bmutant/(\d+):", output))
     if not bad:
@@ -276,7 +273,7 @@ def without_bad(numbered, output):
 
 
 def listed_tests(build, folder=None):
-    """{name: test} of a build, as CTest tells them. It notes in `folder` that it was asked."""
+    """{name: test} of a build, from CTest. Records in `folder` that it was queried."""
     if folder is not None:
         write_if_new(os.path.join(folder, "CTestTestfile.cmake"), f"subdirs([[{build}]])\n".encode())
     told = shell(["ctest", "--test-dir", folder or build, "--show-only=json-v1"], build).stdout
@@ -295,7 +292,7 @@ class Tests:
             sys.exit(f"not built here: {', '.join(missing)}")
 
     def run(self, name, number):
-        """(end, what went wrong), or None."""
+        """(end, error), or None."""
         about, _, cases = name.partition(":")
         test = self.known[about]
         properties = {p["name"]: p["value"] for p in test.get("properties", ())}
@@ -305,8 +302,7 @@ class Tests:
             command += ["--filter", f"@({cases.strip()})/*"] if cases else []
         environment = dict(os.environ, LOCKSTEP_MUTANT=str(number))
         environment.update(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", ()))
-        # A loop without an end is told by the processor's time, which no other load takes away; what
-        # waits for ever, by the clock.
+        # Processor time limits an endless loop, independently of the load; the clock limits a hang.
         grace = self.copy.options.grace
         took, spent = self.took.get(name, (600, 150))
         busy, start = int(grace + 4 * spent), time.monotonic()
@@ -332,7 +328,7 @@ class Tests:
         if number == 0:
             self.took[name] = (time.monotonic() - start, spent)
         if process.returncode != 0:
-            if spent >= busy / 2:  # a limit is kept more finely than what is told
+            if spent >= busy / 2:  # the limit is finer than the reported time
                 return "in time", "no end in the time of its processor"
             told = re.search(r"^.*(?:FAIL|CRASH|Assertion|differs|rror:).*$", output, re.M)
             return "killed", told[0].strip()[:120] if told else f"exit code {process.returncode}"
@@ -341,21 +337,21 @@ class Tests:
         return None
 
     def stop(self):
-        """Ends what runs; nothing is started any more."""
+        """Ends running tests; none is started any more."""
         with self.starting:
             self.stopped = True
             for process in self.running:
                 end(process)
 
     def prove(self, name):
-        """Runs a test without a mutant, before the first one that it is to kill: whether it can."""
+        """Runs a test without a mutant, before its first one: whether it passes."""
         with self.proving[name]:
             if name not in self.took and name not in self.unfit:
                 found = self.run(name, 0)
                 if found is not None:
                     self.unfit.add(name)
                     print(f"{name} fails without any mutant, and is left out: {found[1]}", flush=True)
-                # A unit test need not have the rewritten files in it.
+                # A unit test may not contain the rewritten files.
                 elif not name.startswith("unit/") and self.run(name, -1) is None:
                     sys.exit(f"{name} does not hand LOCKSTEP_MUTANT on to what it runs")
             return name not in self.unfit
@@ -363,7 +359,7 @@ class Tests:
     def try_mutant(self, number, mutant):
         tried = set()
         for tier in self.copy.tiers_of(mutant.file):
-            # Those that have not run yet come last, in their order.
+            # Tests that have not run yet come last, in order.
             for name in sorted((name for name in tier if name not in tried),
                                key=lambda name: self.took.get(name, (1e9,))):
                 found = self.run(name, number) if self.prove(name) else None
@@ -376,8 +372,8 @@ class Tests:
 
 
 def end(process):
-    """Ends a test with all that it started."""
-    for number in (signal.SIGTERM, signal.SIGKILL):  # the first, so that mpiexec ends its ranks
+    """Ends a test with all its processes."""
+    for number in (signal.SIGTERM, signal.SIGKILL):  # this one first, so that mpiexec ends its ranks
         try:
             os.killpg(process.pid, number)
             process.wait(5)
@@ -393,7 +389,7 @@ def read_lines(path):
 
 
 def equivalents():
-    """{key: why}: a line that begins with spaces gives the reason for those above it."""
+    """{key: reason}: an indented line is the reason for the lines above it."""
     known, waiting = {}, []
     for line in read_lines(os.path.join(HERE, "equivalent.txt")):
         if line.startswith(" "):

@@ -1,13 +1,12 @@
-"""Does `lockstep fuzz` find defects of lockstep's own sources, and how small does it make them?
+"""Whether `lockstep fuzz` finds defects of lockstep's own sources, and how far it minimises them.
 
 planted.py [--build DIR] [--only PATTERN] [--count N] [--seed N] [--cases N] [--jobs N] [--work DIR]
 
-Each of PLANTED is one defect of one room that scenarios reach; with --count, N mutants of each of these
-rooms (or of files that fit --only) instead, of which some change nothing that any scenario shows. All
-are linked with what a build has (mutants.py), and `lockstep fuzz` looks for each on its own: so many
-cases, then the first failures again, shrunk, until one has at most RANKS ranks and LINES lines or a
-minute of the processor's time has gone. A line is one of the file that says something beside its name,
-seed and mesh. A defect of PLANTED that is not found, or not made so small, is code 1."""
+Each of `PLANTED` is one defect of one room that scenarios reach. With --count, N mutants of each of these rooms (or of files that match
+--only) instead, some of which no scenario can show. All are linked with a build (mutants.py), and `lockstep fuzz` searches for each
+separately: a number of cases, then the first failures again, minimised, until one has at most RANKS ranks and LINES lines or a minute of
+processor time is used. Lines count without the name, seed and mesh. Exit code 1: a defect of `PLANTED` was not found or not minimised.
+"""
 import argparse
 import collections
 import concurrent.futures
@@ -77,7 +76,7 @@ class Search:
         self.program, self.options = program, options
 
     def fuzz(self, number, *arguments):
-        """(cases that failed, seconds of the processor)"""
+        """(failed cases, seconds of processor time)"""
         words = ["fuzz", "--seed", str(self.options.seed), "--quiet", "--json", "-", *map(str, arguments)]
         process = subprocess.Popen([self.program, *words], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL,

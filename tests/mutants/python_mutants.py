@@ -1,10 +1,11 @@
-"""Mutants of python/lockstep: which do the tests not notice?
+"""Mutants of python/lockstep that the tests do not kill.
 
 python_mutants.py [--only PATTERN] [--count N] [--seed N] [--jobs N] [--tiers N] [--work DIR] [--build BUILD]
 
-Each mutant is a copy of the package under DIR with one change. It runs against the tests that rooms.py
-names for its file, in their order, up to the first failure. A test must take the package's folder as an
-argument. The choice by seed, the table and equivalent.txt are those of mutants.py. A survivor is code 1."""
+Each mutant is a copy of the package under DIR with one change. It runs against the tests that rooms.py names for its file, in order, up to
+the first failure. A test must take the package's folder as an argument. The choice by seed, the table and equivalent.txt are those of
+mutants.py. Exit code 1: a mutant survived.
+"""
 import argparse
 import ast
 import collections
@@ -34,7 +35,7 @@ def copied(node, **fields):
 
 
 def changes(node):
-    """What a node becomes; None: the statement is removed."""
+    """The replacement of a node; None: the statement is removed."""
     if isinstance(node, ast.Compare):
         for at, op in enumerate(node.ops):
             yield copied(node, ops=[*node.ops[:at], COMPARED[type(op)](), *node.ops[at + 1:]])
@@ -60,7 +61,7 @@ def changes(node):
 
 
 def nodes(tree):
-    """All nodes, in order, but those in f-strings, whose places Python does not know."""
+    """All nodes, in order, except those in f-strings, whose positions Python does not provide."""
     for child in ast.iter_child_nodes(tree):
         if not isinstance(child, ast.JoinedStr):
             yield child
@@ -118,7 +119,7 @@ class Tests:
         return os.path.join(to, PACKAGE)
 
     def run(self, test, package):
-        """How a test ends that fails, or None."""
+        """The failure of a test, or None."""
         name, command, environment, folder = test
         environment = {**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": "1"}
         start = time.monotonic()
@@ -134,7 +135,7 @@ class Tests:
         return "killed" if process.returncode != 0 else None
 
     def prove(self, file):
-        """Each test passes with the package as it is, and fails where the file cannot be imported."""
+        """Each test passes with the package unchanged, and fails if the file cannot be imported."""
         whole, broken = self.package("whole"), self.package("broken", file, BROKEN.encode())
         for test, other in zip(self.tests_of(file, whole), self.tests_of(file, broken)):
             if self.run(test, whole) is not None:

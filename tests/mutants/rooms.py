@@ -1,7 +1,7 @@
-"""The rooms of the house, the files in each, and which tests a mutant of a file must get past: those
-of the room, what is built on it, and at last what everything is built on. Within a tier the quickest
-is run first. A name may select from a Criterion program: "unit/runner: compare|expect". The first
-row whose pattern fits a file counts; a file that fits none has no mutants: it needs a GPU."""
+"""The rooms, their files, and the tests that must kill a mutant of a file: those of the room, of rooms that use it, and of the last tier,
+which everything uses. Within a tier the quickest runs first. A name may select from a Criterion program: "unit/runner: compare|expect". The
+first row whose pattern matches a file counts. A file without a match has no mutants: it needs a GPU.
+"""
 import re
 
 COMPARE = ("unit/runner: cells|compare|difference|expect|order_search|outputs|program_oracle|reason|recorded|"
@@ -32,12 +32,12 @@ EXEC = ("exec/none", "exec/op", "exec/count", "exec/p2p", "exec/groups", "exec/o
 CLI = ("unit/cli", "cli/usage", "cli/run", "cli/show", "cli/spmd", "cli/plan", "cli/outputs",
        "cli/mutate", "cli/fuzz", "cli/recordings", "cli/reshard", "cli/everywhere", "cli/unusable")
 
-# What everything is built on: the last tier of every room.
+# The last tier of every room.
 ALL = ("unit/runner", "unit/ranks", "unit/collectives", "unit/reports", "unit/recording", "cli/usage",
        "cli/run", "cli/show", "cli/outputs", "cli/plan", "cli/recordings", "cli/false_passes",
        "scenario/bugs", "scenario/models", "scenario/recordings", "mpi/planted", "mpi/training")
 
-# The room, the files, the nearest tests, and those of what is built on them.
+# The room, the files, the nearest tests, and those of rooms that use it.
 ROOMS = (
     ("judge", "runner/compare/order_search", (COMPARE, "cli/orders"), JUDGED),
     ("judge", "runner/compare/recorded", (COMPARE, "cli/recordings", "cli/false_passes"), JUDGED),
@@ -115,12 +115,12 @@ ROOMS = (
     ("cli", "cli/(cmd_gdb|debugger)", ("unit/cli", "cli/gdb", "gdb/stop_at"), CLI),
     ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "exec/op")),
-    # python_mutants.py alone: of tests that take the package's folder.
+    # only for python_mutants.py: tests that take the package's folder
     ("python", "python/lockstep/(__init__|capturing|tensor_files)\\.py", ("python/units",)),
     ("python", "python/lockstep/(names|torch_(arguments|backend|client|work)|watch(_reductions)?)\\.py", ("python/recorded", "python/units")),
 )
 
-# Suites of larger programs that are about one file: seconds are saved where they notice a mutant.
+# Suites of larger programs that test one file: they kill its mutants faster.
 NEAREST = (
     ("runner/compare/difference", "unit/runner: difference"),
     ("runner/compare/expect", "unit/runner: expect"),
@@ -138,7 +138,7 @@ NEAREST = (
     ("embedding/oracle", "unit/embedding: oracle|judge|means"),
 )
 
-# What tests need built beside the programs that their commands name: always, and by their label.
+# Targets that tests need beside the programs in their commands: always, and by label.
 ALWAYS = ("lockstep", "lockstep-mpi")
 TARGETS = {
     "cli": ("spmd_program",),

@@ -1,5 +1,6 @@
-"""A mutant or two of each judge and core room, for every test run: the nearest unit test must notice
-each (`mutants/sample`). Where a change takes away what one of them changes, it takes another."""
+"""A mutant or two of each judge and core room, for every test run: the nearest unit test must kill each (`mutants/sample`). If a change
+removes the text of one, replace it by another.
+"""
 MUTANTS = [
     ("runner/compare/difference.c", "ulps > out->max_ulps", "ulps <= out->max_ulps"),
     ("runner/compare/expect.c", "i < comparison->stage_count", "0"),

@@ -1,4 +1,4 @@
-"""Mutants of a small Python package: one that a test notices is killed, one that no test can notice survives."""
+"""Mutants of a small Python package: one that a test kills, and one that survives."""
 import os
 import sys
 import tempfile
@@ -41,7 +41,7 @@ def main():
             return [("small", [sys.executable, "-c", limit, package], {}, root)]
         results = python_mutants.Tests(root, os.path.join(root, "work"), tests_of).try_all(chosen, 1)
     ends = {one.what: results[one.key]["end"] for one in chosen}
-    # The loop without an end is ended by the limit on its processor's time, as a failure.
+    # The limit on processor time ends the endless loop, as a failure.
     assert ends == {**ENDS, "x -= 3 -> (left out)": "killed"}, ends
 
 

@@ -1,7 +1,8 @@
-"""Mutants of a small program: found where they should be, in one build, each with its number; and
-the whole command on a small tree, whose mutants end as they must, once.
+"""Mutants of a small program: found in the expected places, in one build, each with its number; and the whole command on a small tree, with
+the expected end of each mutant, once.
 
-test_units.py CC"""
+test_units.py CC
+"""
 import os
 import re
 import shutil
@@ -55,7 +56,7 @@ int main(void) {
     return right ? 0 : 1;
 }
 """
-# What these change shows nowhere: a bound itself, or nothing is added where nothing is.
+# These change nothing observable: a bound itself, or adding 0.
 UNNOTICED = {
     "value < of.low -> value <= of.low", "value > of.high && of.high >= of.low -> "
     "value >= of.high && of.high >= of.low", "value > of.high && of.high >= of.low -> "
@@ -69,7 +70,7 @@ MUST_BE = UNNOTICED | {
 MUST_NOT_BE = ("a comment", "puts(right ? \"a <= b\"", "table[] = {2")
 
 
-# A tree of one file and one test. What its six mutants are, and how each ends.
+# A tree of one file and one test, with its six mutants and the end of each.
 TREE = {
     "base/count.c": """\
 #include "count.h"
@@ -159,13 +160,13 @@ def try_tree(tree):
         assert ENDS in done.stdout, done.stdout + done.stderr
         assert "SURVIVED: base/count.c:11\n  - left - right.steps\n  + left + right.steps" in done.stdout
         assert len(re.findall("SURVIVED", done.stdout)) == 1, done.stdout
-    # The second run knows all, and tries nothing.
+    # The second run has all results, and runs nothing.
     assert "killed    base/count.c:6" in outputs[0] and "killed    base" not in outputs[1], outputs
     try_ended(tree, command)
 
 
 def try_ended(tree, command):
-    """Who ends the command ends the test that it runs: here the loop, whose first try is forgotten."""
+    """Ending the command ends its test: here the loop, whose first try is forgotten."""
     path = os.path.join(tree, "work", "results.jsonl")
     with open(path, encoding="utf-8") as file:
         kept = [line for line in file if "in time" not in line]
@@ -189,7 +190,7 @@ def looping(tree):
                     os.path.realpath(tree)):
                 return True
         except OSError:
-            pass  # it has ended, or is another user's
+            pass  # it has ended, or belongs to another user
     return False
 
 
@@ -198,7 +199,7 @@ def try_units():
     whats = {mutant.what for mutant in found}
     assert MUST_BE <= whats, MUST_BE - whats
     assert not [what for what in whats for part in MUST_NOT_BE if part in what]
-    # Of what is tested, not of what tests it.
+    # Of the tested file, not of its test.
     found = [mutant for mutant in found if mutant.line < SOURCE[:SOURCE.index("int main")].count(
         "\n") + 1]
     numbered = list(enumerate(found, 1))
@@ -216,9 +217,9 @@ def try_units():
             if done.returncode == 0:
                 alive.add(mutant.what if mutant else None)
     tested = {mutant.what for mutant in found}
-    maybe = {"i < count -> i <= count"}  # reads what follows the array
+    maybe = {"i < count -> i <= count"}  # reads memory after the array
     assert None in alive and alive - {None} - maybe == UNNOTICED, alive
-    # A list names the same mutants by the text that it changes.
+    # A list names the same mutants by the changed text.
     listed = units.of_list("sample.c", SOURCE, "if (value < of.low) {", "if (value <= of.low) {")
     assert listed.key == "sample.c: value < of.low -> value <= of.low", listed
     gone = units.of_list("sample.c", SOURCE, "sum += values[i];", "")

@@ -6,14 +6,14 @@ import collections
 import functools
 import re
 
-# kind: value, condition, loop (its condition) or statement. text[start:end] is what mutants replace.
+# kind: value, condition, loop (its condition) or statement. Mutants replace text[start:end].
 Unit = collections.namedtuple("Unit", "kind start end line")
-# What the unit becomes; `what` tells of it, `key` outlives changes elsewhere in the file.
+# The replacement of the unit; `what` describes it, `key` survives changes elsewhere in the file.
 Mutant = collections.namedtuple("Mutant", "file line key what start end unit text")
 
 DECLARATION = re.compile(r"(?:const |unsigned |struct |enum )*[A-Za-z_]\w*[ *]+(?:const )?\**\w+ =\s", re.A)
 WORDS = ("return", "goto", "break", "continue", "else", "do", "case", "default")
-# What only passes errors on, tells of them or gives memory back: no verdict hangs on it.
+# Code that only passes errors on, reports them or frees memory: it affects no verdict.
 PLUMBING = re.compile(r"LS_FAIL|LS_ASSERT|_free\(|\bfree\(|ls_error_|va_|\bassert|LS_ERR_MEMORY|\(void\)|ls_text_")
 SWAPS = {"<": ["<=", ">="], "<=": ["<"], ">": [">=", "<="], ">=": [">"], "==": ["!="], "!=": ["=="],
          "&&": ["||"], "||": ["&&"], "+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "%": ["/"],
@@ -25,7 +25,7 @@ NAMES = {"true": "false", "false": "true", "fmax": "fmin", "fmin": "fmax", "cont
 
 @functools.lru_cache(maxsize=8)
 def masked(text):
-    """The text with comments, literals and directives blanked, and as long."""
+    """The text with comments, literals and directives blanked, at the same length."""
     def blank(match):
         found = match[0]
         keep = found[0] if found[0] in "\"'" else " "
@@ -43,7 +43,7 @@ def flat(text):
 
 
 def closing(mask, at):
-    """Where the bracket at `at` closes."""
+    """The position that closes the bracket at `at`."""
     pairs, depth = {"(": ")", "{": "}", "[": "]"}, 0
     opens, closes = mask[at], pairs[mask[at]]
     for i in range(at, len(mask)):
@@ -54,7 +54,7 @@ def closing(mask, at):
 
 
 def bodies(mask):
-    """(start, end) of the insides of the functions: what follows a `)` at the left edge's depth."""
+    """(start, end) of function bodies: the text after a `)` at the left edge."""
     at = 0
     while (at := mask.find("{", at)) >= 0:
         end = closing(mask, at)
@@ -133,7 +133,7 @@ def units(text):
                 elif mask[end] == ")":
                     break
                 end += 1
-                # A compound literal goes on; a block's head ends.
+                # A compound literal continues; a block's head ends.
                 if end < last and mask[end] == "{" and mask[end - 1] == ")":
                     end = closing(mask, end) + 1
             if end >= last:
@@ -148,7 +148,7 @@ def units(text):
     return found
 
 
-# A swap of their arguments, of a count and a size, changes nothing or not what is asked of them.
+# Swapping a count and a size in a call changes nothing or only the request.
 COMMUTES = re.compile(r".*(?:alloc|size_mul|size_add|add_overflow|__count|fmax|fmin|strcmp)\($")
 
 
@@ -221,8 +221,7 @@ def mutants(file, text):
 
 
 def of_list(file, text, old, new, nth=0):
-    """The mutant that a list names by the text that it changes. LookupError: it is not there, or
-    not inside one unit."""
+    """The mutant that a list names by the changed text. LookupError: missing, or not inside of one unit."""
     at = -1
     for _ in range(nth + 1):
         at = text.find(old, at + 1)
@@ -248,8 +247,9 @@ def of_list(file, text, old, new, nth=0):
 
 
 def rewritten(name, text, numbered, header):
-    """The file with all of its mutants in it. numbered: (number, mutant). A mutant is a line of a file
-    of its own, mutant/NUMBER, to the compiler; all else keeps its place."""
+    """The file with all of its mutants. numbered: (number, mutant). To the compiler a mutant is a line of a separate file, mutant/NUMBER;
+    other lines keep their numbers.
+    """
     of = collections.defaultdict(list)
     for number, mutant in numbered:
         of[mutant.unit].append((number, flat(mutant.text)))
@@ -263,7 +263,7 @@ def rewritten(name, text, numbered, header):
         head += f'\n#line {unit.line} "{name}"\n'
         own = f"{{ {own};}}" if unit.kind == "statement" else f"{cast}({own.strip()})"
         text = text[:unit.start] + head + own + text[unit.end:]
-    # What the file asks of the system's headers comes before the first of them.
+    # The file's feature macros must precede the first system header.
     asked = [found.end() for found in re.finditer(r"^#define _\w+_SOURCE\b.*\n", text, re.M)]
     at = asked[-1] if asked else 0
     line = text.count("\n", 0, at) + 1

@@ -1,4 +1,4 @@
-// Exact inputs. exact.h says what they are; docs/bounds.md why they are exact.
+// Exact inputs. See exact.h; docs/bounds.md explains why they are exact.
 #include "exact.h"
 
 #include <math.h>
@@ -7,12 +7,12 @@
 #include "base/random.h"
 #include "kernels/kernels.h"
 
-#define STREAM_ELEMENT 0x45584131u  // what all ranks know about an element
+#define STREAM_ELEMENT 0x45584131u  // properties of an element that are equal on all ranks
 #define STREAM_RANK    0x45584132u  // a rank's own bits
 #define STREAM_FACTOR  0x45584133u
 
-// The exponents that an element's unit may have: from low to high, such that 2^precision units
-// neither overflow nor fall below the subnormals, a factor of four apart.
+// The possible exponents of an element's unit: from low to high, so that 2^precision units neither
+// overflow nor become subnormal, by a factor of four.
 typedef struct window {
     int low;
     int high;
@@ -23,7 +23,7 @@ static const window windows[LS_DTYPE_COUNT] = {
     [LS_F64] = {-100, 100}, [LS_F8E4M3] = {-6, 2}, [LS_F8E5M2] = {-9, 6},
 };
 
-// What all ranks know about element i.
+// The properties of element i, equal on all ranks.
 typedef struct element {
     uint64_t bits;
     int exponent;
@@ -47,7 +47,7 @@ static bool power_of_two(int n) {
     return (n & (n - 1)) == 0;
 }
 
-// Whether a rank is one of the at most `chosen` that matter for this element.
+// Whether a rank is one of the at most `chosen` ranks of this element.
 static bool is_chosen(const element *e, int rank, uint64_t chosen) {
     uint64_t ranks = (uint64_t)e->ranks;
     uint64_t step = (ranks + chosen - 1) / chosen;
@@ -65,8 +65,8 @@ static int64_t share(const element *e, int rank, int precision) {
     return (int64_t)(bits % (2 * most + 1)) - (int64_t)most;
 }
 
-// avg where 1/ranks is no power of two: one rank has this, the others 0. Zero where the reciprocal
-// is no normal number of the type.
+// avg if 1/ranks is no power of two: one rank has this, the others 0. Zero if the reciprocal is no
+// normal number of the type.
 static double lone_value(const element *e, ls_dtype dtype, int rank) {
     ls_float_format format = ls_dtype_format(dtype);
     int normal = format.subnormal_exponent + format.precision - 1;
@@ -104,7 +104,7 @@ static double float_value(const element *e, ls_dtype dtype, ls_op op, int rank) 
                ls_exact_premul(dtype, e->seed, rank);
     case LS_MAX:
     case LS_MIN:
-        // As large as a share of one rank alone.
+        // As large as the share of a single rank.
         return ldexp((double)((int64_t)(rank_bits(e, rank) >> 11) >> (53 - precision)) -
                          ldexp(0.5, precision),
                      e->exponent);
@@ -185,7 +185,7 @@ static uint64_t low_bits(uint64_t bits, size_t bytes) {
     return bytes == 8 ? bits : bits & (((uint64_t)1 << (8 * bytes)) - 1);
 }
 
-// The bits as the number they stand for, in 64 bits.
+// The bits as the number that they represent, in 64 bits.
 static uint64_t extended(uint64_t bits, size_t bytes, bool is_signed) {
     bits = low_bits(bits, bytes);
     uint64_t sign = (uint64_t)1 << (8 * bytes - 1);

@@ -1,12 +1,12 @@
 // Exact inputs: values whose reduction has no rounding in any order, tree shape, protocol or
-// accumulator width, for every dtype and operation. Any difference at all between two results is
-// then a bug. A pure function of (seed, rank, index), so that no rank needs another's data.
+// accumulator width, for every dtype and operation. Any difference between two results is then a
+// bug. A pure function of (seed, rank, index), so no rank needs another's data.
 //
-// sum, premul_sum and avg over 2^k ranks: integer multiples of a power of two per element, with
-// mixed signs, whose magnitudes add up to at most 2^precision. avg over other numbers of ranks: one
-// rank holds a power of two, the others zero, because 1/ranks is itself rounded. prod: one rank
-// holds all the bits of a mantissa, few others a power of two, the rest 1 or -1. max, min: anything
-// finite. Integers: any bits; they wrap alike in every order.
+// sum, premul_sum and avg over 2^k ranks: integer multiples of a power of two for each element,
+// with mixed signs, whose magnitudes add up to at most 2^precision. avg over other numbers of
+// ranks: one rank holds a power of two, the others zero, because 1/ranks is rounded. prod: one rank
+// holds all the bits of a mantissa, few others a power of two, the rest 1 or -1. max, min: any
+// finite value. Integers: any bits, which wrap equally in every order.
 #ifndef LS_TESTS_ORDER_EXACT_H
 #define LS_TESTS_ORDER_EXACT_H
 

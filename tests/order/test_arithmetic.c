@@ -1,5 +1,4 @@
-// Tests of the folds' arithmetic against plain code, element by element, that shares nothing with
-// it.
+// Tests of the folds' arithmetic against independent plain code, element by element.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,8 +78,8 @@ static void factor_of(void *out, ls_dtype dtype, double value) {
     ls_element_from_f64(out, dtype, dtype == LS_F64 ? value : (double)(float)value);
 }
 
-// LL128's fused words, from the description of a warp's registers: for each 8-byte word of a slice,
-// which thread holds it and whether as the even or the odd word of a pair.
+// LL128's fused words, by the description of a warp's registers: for each 8-byte word of a slice,
+// the thread that holds it and whether it is the even or the odd word of a pair.
 static bool fused_word(size_t word) {
     // Walk a slice of 240 words as the threads load it.
     word %= 240;
@@ -220,8 +219,8 @@ Test(arithmetic, branching_tree_agrees_with_plain_code) {
     }
 }
 
-// The same for sums and products of every float type, over trees with leaves, branches below
-// branches and more terms in a row than one pass takes; in place too.
+// The same for sums and products of every float type, over trees with leaves, nested branches and
+// more consecutive terms than one pass takes; in place too.
 Test(arithmetic, plain_trees_agree_with_plain_code) {
     enum { MANY = 80, FEW = 300 };
     for (size_t t = 0; t < 6; t++) {
@@ -281,7 +280,7 @@ Test(arithmetic, plain_trees_agree_with_plain_code) {
     }
 }
 
-// Symmetric kernels add narrow floats in f32 and round once; NCCL has them for sums alone.
+// Symmetric kernels add narrow floats in f32 and round once; NCCL has them only for sums.
 Test(arithmetic, symmetric_kernels_accumulate_in_f32) {
     for (size_t t = 2; t < 6; t++) {
         ls_dtype dtype = floats[t];
@@ -344,7 +343,7 @@ Test(arithmetic, order_free_operations_agree_with_rank_order) {
     }
 }
 
-// Infinities, signed zeros, denormals and NaN go through a ring as hardware has them.
+// Infinities, signed zeros, denormals and NaN go through a ring as on hardware.
 Test(arithmetic, special_values) {
     const float inf = INFINITY, denormal = 0x1p-149f;
     const float in[3][6] = {{inf, -0.0f, denormal, NAN, inf, 0.0f},

@@ -44,7 +44,7 @@ static data *make(ls_dtype dtype, int ranks, uint64_t seed, int shape) {
     return d;
 }
 
-// A random tree over the ranks: each is attached below a random earlier one of a random sequence.
+// A random tree over the ranks: each is attached to a random earlier one of a random sequence.
 static void random_tree(ls_text *out, int ranks, uint64_t seed) {
     int order[RANKS_MAX], parent[RANKS_MAX];
     for (int i = 0; i < ranks; i++) {
@@ -89,8 +89,8 @@ static double worst_ratio(data *d, ls_dtype dtype) {
 }
 
 // No order exceeds the bound: rank order and random trees, fused and not, f32 accumulators, sums,
-// averages both ways, products, every float type and value shape; and of 4 ranks and more some
-// order comes close to it.
+// averages both ways, products, every float type and value shape. With 4 ranks and more some order
+// comes close to it.
 Test(bound, no_correct_order_exceeds_it) {
     static const ls_op ops[] = {LS_SUM, LS_AVG, LS_PREMUL_SUM, LS_PROD};
     double largest[6][4] = {0};  // by type and operation
@@ -140,7 +140,7 @@ Test(bound, no_correct_order_exceeds_it) {
     }
 }
 
-// What a bug does to the inputs of one rank.
+// The effect of a bug on the inputs of one rank.
 typedef enum bug { OFF_BY_ONE, DROPPED, DOUBLED, SWAPPED, BUG_COUNT } bug;
 static const char *const bug_names[] = {"off by one", "dropped rank", "doubled rank",
                                         "swapped element"};
@@ -205,7 +205,7 @@ Test(bound, bugs_exceed_it) {
     }
 }
 
-// The general form for sums of known size holds for sums in any order, products included.
+// The general form for sums of known size holds for sums in any order, including products.
 Test(bound, sums_of_known_size) {
     for (uint64_t seed = 0; seed < 2000; seed++) {
         size_t terms = 1 + ls_random_below(60, seed, 1, 0, 0);
@@ -227,7 +227,7 @@ Test(bound, sums_of_known_size) {
     }
     cr_expect(ls_bound_sum(LS_F32, 1, 5.0) == 0.0 && ls_bound_sum(LS_F32, 0, 0.0) == 0.0);
     cr_expect(ls_bound_sum(LS_I32, 5, 5.0) == 0.0);
-    // Products that underflow are worth nothing; a rounded product is rounded again in the sum.
+    // Products that underflow contribute nothing; a rounded product is rounded again in the sum.
     cr_expect(ls_bound_sum_of_products(LS_F32, 2, 0x1p-159) >= 0x1p-159);
     cr_expect(ls_bound_sum_of_products(LS_BF16, 3, 1.0) >= 3 * 0x1p-8 + 2 * 0x1p-16);
     cr_expect(ls_bound_roundoff(LS_F8E4M3) >= 0x1p-4 + 0x1p-11);  // by way of f16
@@ -277,7 +277,7 @@ Test(bound, special_values_and_exact_operations) {
               isinf(ls_bound_ratio(&e[1], LS_U64, &wrong)));
 }
 
-// What a sum, a product or an average of a few given terms may be off by.
+// The bound of a sum, a product or an average of a few given terms.
 static double bound_of(ls_dtype dtype, ls_op op, int ranks, const double *terms,
                        const double *factors) {
     unsigned char in[4][8];
@@ -296,10 +296,10 @@ static double bound_of(ls_dtype dtype, ls_op op, int ranks, const double *terms,
 
 // Figures worked out by hand from the rules of docs/bounds.md; h(1) is 2^-24 in f32.
 Test(bound, as_derived) {
-    // The whole sum is known: what cancels leaves the step of what is left, not that of the terms.
+    // The whole sum is known: cancellation leaves the step of the result, not that of the terms.
     IS(bound_of(LS_F32, LS_SUM, 2, (double[]){4, -3.5}, NULL), 0x1p-25);
     IS(bound_of(LS_F32, LS_SUM, 3, (double[]){4, -3.5, 0.25}, NULL), 0x1p-22 + 0x1p-25);
-    // Each rounded product may lift the sum by one step, here beyond 2.
+    // Each rounded product may raise the sum by one step, here beyond 2.
     IS(bound_of(LS_F32, LS_PREMUL_SUM, 2, (double[]){1, 1 - 0x1p-24}, (double[]){1, 1}),
        0x1p-24 + 0x1p-25 + 0x1p-23);
     // Divided at the end: 2 + 4 + 4 steps of a quarter of the sum, and 4 of the quotient;
@@ -313,8 +313,8 @@ Test(bound, as_derived) {
     IS(bound_of(LS_F32, LS_AVG, 3, (double[]){1, 1, 1}, NULL), 2.75 * 0x1p-24);
 }
 
-// What passes the largest finite value saturates, is infinite on that side alone, or was infinite
-// on the way; a bound that is infinite itself lets nothing but the exact value pass.
+// A value beyond the largest finite one saturates, is infinite on that side only, or was infinite
+// on the way. Under an infinite bound only the exact value passes.
 Test(bound, beyond_the_largest) {
     unsigned char most[8], in[2][8];
     ls_element_from_f64(in[0], LS_F8E4M3, 288);
@@ -333,7 +333,8 @@ Test(bound, beyond_the_largest) {
     cr_expect(ls_bound_ratio_of(60000, 60000, INFINITY, LS_OVERFLOW_UP) == 0);
     cr_expect(isinf(ls_bound_ratio_of(1, INFINITY, 1, LS_OVERFLOW_UP)));
     cr_expect(ls_bound_ratio_of(3, 1, 4, LS_OVERFLOW_NONE) == 0.5);
-    // What passed both ends can be their sum; with one of them nothing was subtracted.
+    // A sum of overflows on both sides may be their difference; with one side nothing was
+    // subtracted.
     cr_expect(ls_bound_ratio_of(NAN, 1, 1, LS_OVERFLOW_UP | LS_OVERFLOW_DOWN) <= 1);
     cr_expect(isinf(ls_bound_ratio_of(NAN, 1, 1, LS_OVERFLOW_UP)));
     cr_expect(ls_bound_overflow(LS_F16, 1e9, 0) == LS_OVERFLOW_UP);
@@ -363,7 +364,7 @@ Test(bound, products_near_the_largest) {
 }
 
 // A bound that lets zero pass for most elements proves nothing; one that does so for the small
-// elements of a tensor still proves the rest. Elements without a bound are exact.
+// elements of a tensor proves the others. Elements without a bound are exact.
 Test(bound, vacuous_where_zero_would_pass_for_most) {
     const double exact[4] = {1, -2, 4, 0};
     cr_expect(!ls_bound_is_vacuous(exact, (double[]){0.5, 1, 2, 0}, 4));
@@ -410,7 +411,7 @@ static void free_crowd(crowd *c) {
     free(c);
 }
 
-// A wrong result of an element, as a program gives it.
+// A wrong result of an element.
 static double wrong_result(const crowd *c, int defect, size_t i) {
     ls_dtype dtype = c->reduction.dtype;
     size_t at = i * ls_dtype_bytes(dtype);
@@ -423,8 +424,8 @@ static double wrong_result(const crowd *c, int defect, size_t i) {
                          : own;         // rank 1's own values
 }
 
-// A wrong sum is found, or nothing is said of it: no element of it counts as judged. That holds for
-// every type and for any number of ranks; where they are few, every element is judged.
+// A wrong sum is found, or its elements are not judged. That holds for every type and number of
+// ranks; with few ranks every element is judged.
 Test(bound, a_wrong_sum_is_found_or_unjudged) {
     static const int sizes[] = {2, 4, 8, 16, 24, 32, 64, 128, 512, 4096};
     for (size_t t = 1; t < 6; t++) {
@@ -454,8 +455,8 @@ Test(bound, a_wrong_sum_is_found_or_unjudged) {
     }
 }
 
-// A sum whose terms cancel has a bound beyond its own size, and yet it proves something. One that
-// is exact proves everything; an average and a product are judged as a sum is.
+// A sum with cancellation has a bound beyond its own size, and is still proved. An exact one proves
+// everything; an average and a product are judged like a sum.
 Test(bound, what_cancels_is_judged) {
     const float up[3] = {1, 1, 1e-20f}, down[3] = {-1, -0.9999999f, -1e-20f}, rest[3] = {1e-8f};
     const void *in[3] = {up, down, rest};

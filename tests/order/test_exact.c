@@ -1,4 +1,4 @@
-// Tests of exact inputs: every order gives the same bits, and those that integer arithmetic gives.
+// Tests of exact inputs: every order gives the bits of integer arithmetic.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ Test(exact, the_same_bits_in_every_order) {
     }
 }
 
-// A value depends on (seed, rank, index) and nothing else: any range gives the same elements.
+// A value depends only on (seed, rank, index): any range gives the same elements.
 Test(exact, a_pure_function_of_seed_rank_and_index) {
     float whole[100], part[10], other[100];
     ls_exact_fill(whole, LS_F32, LS_SUM, 1, 2, 4, 0, 100);
@@ -83,8 +83,7 @@ Test(exact, a_pure_function_of_seed_rank_and_index) {
     cr_expect(memcmp(whole, other, sizeof other) != 0);
 }
 
-// The inputs are worth having: a dropped rank changes results in every dtype and operation that
-// sums.
+// The inputs are effective: a dropped rank changes results in every dtype and operation that sums.
 Test(exact, a_dropped_rank_shows) {
     for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
         size_t bytes = ls_dtype_bytes((ls_dtype)dtype);

@@ -1,4 +1,4 @@
-// Tests of the explanation search: a result made under another order is explained by naming it.
+// Tests of the search for an order: a result of another order is explained by its name.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static ls_order_explanation explain(data *d, const char *stated) {
     cr_assert(ls_order_explain(&e, order, &d->observation, NULL) == LS_OK);
     ls_order_free(order);
     if (e.found) {
-        // What is named really gives these bits.
+        // The named order reproduces these bits.
         size_t differing = 1, first = 0;
         cr_expect(ls_order_differing(&differing, &first, e.order, &d->observation, 1) == LS_OK);
         cr_expect(differing == 0);
@@ -115,8 +115,8 @@ Test(explain, one_hop_and_one_boundary_are_named) {
     }
 }
 
-// One small change comes before other whole orders, two come after: 24 elements of which two chunks
-// differ came by another ring.
+// One small change is tried before other whole orders, two changes after: 24 elements of which two
+// chunks differ came by another ring.
 Test(explain, a_whole_order_comes_before_two_changes) {
     data *d = make("ring:proto=ll,channels=1,rings=0-2-1-3", 24);
     ls_order_explanation e = explain(d, "ring:proto=ll,channels=1");
@@ -125,7 +125,7 @@ Test(explain, a_whole_order_comes_before_two_changes) {
     free(d);
 }
 
-// Of more ranks than can be tried in every order: two that were exchanged, whichever they are.
+// More ranks than can be tried in every order: two exchanged ranks, whichever they are.
 Test(explain, two_ranks_exchanged_among_many) {
     enum { EACH = COUNT / MANY };
     for (int pair = 0; pair < 28; pair++) {
@@ -150,7 +150,7 @@ Test(explain, two_ranks_exchanged_among_many) {
     }
 }
 
-// A reduce_scatter whose one block took another way is explained for that block.
+// A reduce_scatter with another order in one block is explained for that block.
 Test(explain, one_block_of_a_reduce_scatter) {
     enum { EACH = 5000 };
     data *d = make("ring", COUNT);
@@ -176,7 +176,7 @@ Test(explain, one_block_of_a_reduce_scatter) {
     free(d);
 }
 
-// Of so many ranks no chain is tried.
+// With so many ranks no chain is tried.
 Test(explain, a_crowd_is_not_explained_by_chains) {
     enum { CROWD = 300 };
     data *d = make("rank", 64);
@@ -192,7 +192,7 @@ Test(explain, a_crowd_is_not_explained_by_chains) {
     free(d);
 }
 
-// A damaged element is not explained away, and it is the one that is reported.
+// A damaged element is not explained, and is the reported one.
 Test(explain, a_damaged_element_is_not_explained) {
     for (uint64_t seed = 0; seed < 40; seed++) {
         data *d = make("ring:proto=ll", 5000);
@@ -210,7 +210,7 @@ Test(explain, a_damaged_element_is_not_explained) {
     }
 }
 
-// Elements that every order sums to the same bits prove no order; others do.
+// Elements with equal bits under every order prove no order; others do.
 Test(explain, only_elements_that_tell_orders_apart_prove_one) {
     for (int whole = 0; whole < 2; whole++) {
         data *d = make("rank", 5000);
@@ -230,7 +230,7 @@ Test(explain, only_elements_that_tell_orders_apart_prove_one) {
     }
 }
 
-// A search stops where its budget ends: enough for two orders finds the stated one, not the tenth.
+// A search stops at its budget: a budget for two orders finds the stated one, not the tenth.
 Test(explain, a_budget_ends_the_search) {
     const uint64_t two = 2 * 5000 * RANKS;
     data *d = make("tree:proto=simple", 5000);
@@ -254,7 +254,7 @@ Test(explain, a_budget_ends_the_search) {
     free(d);
 }
 
-// Where memory is lacking, the search says so: it does not end with less than it would have found.
+// Out of memory, the search says so: it does not return less than it would have found.
 Test(explain, lack_of_memory_is_told) {
     data *d = make("tree:proto=simple,trees=2(0(3(1)))", 24);
     ls_order *stated = NULL;

@@ -14,7 +14,7 @@ static ls_order *order_of(const char *text) {
     return order;
 }
 
-// An order's canonical text is stable and reading it gives the same order again.
+// An order's canonical text is stable, and parsing it gives the same order.
 Test(text, canonical_text_round_trips) {
     static const char *const cases[][2] = {
         {"rank", "rank"},
@@ -44,7 +44,7 @@ Test(text, canonical_text_round_trips) {
     cr_expect_str_eq(ls_order_text(NULL), "rank");
 }
 
-// What is no order is refused with the part that is wrong, and leaves nothing behind.
+// Invalid orders are refused with the wrong part, and nothing remains allocated.
 Test(text, malformed_orders_are_refused) {
     static const char *const cases[] = {
         "",
@@ -144,8 +144,8 @@ static seen runs_of(const char *text, ls_order_range range) {
     return s;
 }
 
-// The split over channels is that of NCCL 2.28.9, by vectors from a separate implementation that
-// reproduced every result measured.
+// The split over channels equals that of NCCL 2.28.9, by vectors of a separate implementation that
+// reproduced every measured result.
 Test(partition, channel_vectors_of_2_28_9) {
     static const struct {
         const char *order;
@@ -226,7 +226,7 @@ Test(runs, double_binary_trees_over_hosts) {
     cr_assert(s.runs == 4);
     cr_expect_str_eq(s.folds[0], s.folds[1]);
     cr_expect_str_neq(s.folds[1], s.folds[2]);
-    // Host 0 is the root and has host 2 alone below it, which has hosts 1 and 3.
+    // Host 0 is the root with only host 2 below it, which has hosts 1 and 3.
     cr_expect_str_eq(s.folds[0], "0(1+4(5(2(3))+6(7)))");
     // The mirror: host 3, then 1, then 2 and 0.
     cr_expect_str_eq(s.folds[2], "6(7+2(3(4(5))+0(1)))");

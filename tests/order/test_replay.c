@@ -1,5 +1,5 @@
-// Tests of the replay of NCCL's recorded results: those of tests/data too, damaged and hostile
-// copies.
+// Tests of the replay of NCCL's recorded results, including those of tests/data, and of damaged and
+// hostile copies.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void expect_all_bit_exact(const char *dir, int at_least) {
     ls_results_free(results);
 }
 
-// Results of four and three H200s kept beside this test: rings, trees, every protocol, averages.
+// Results of four and three H200s, stored beside this test: rings, trees, every protocol, averages.
 Test(replay, kept_results_are_bit_exact) {
     expect_all_bit_exact(in_source("tests/order/nccl_truth"), 30);
 }
@@ -58,7 +58,7 @@ Test(replay, f8_factors_and_symmetric_kernels_are_bit_exact) {
     expect_all_bit_exact(in_source("tests/order/nccl_more"), 38);
 }
 
-// Two hundred more of them, of every combination.
+// Two hundred more results, of every combination.
 Test(replay, more_measured_results_are_bit_exact) {
     expect_all_bit_exact(in_source("tests/data/nccl_truth"), 237);
 }
@@ -111,7 +111,7 @@ static void flip(const copy *c, size_t element, uint32_t mask) {
     cr_assert(fwrite(&bits, 4, 1, file) == 1 && fclose(file) == 0);
 }
 
-// One damaged element is wrong at that element, be it by its top bit or by its last.
+// One damaged element is wrong at that element, whether its top or its last bit differs.
 Test(replay, a_damaged_element_is_wrong_at_that_element) {
     static const uint32_t masks[] = {0x80000000u, 0x40000000u, 0x00400000u, 0x00000001u,
                                      0x7f800000u};
@@ -133,7 +133,7 @@ Test(replay, a_damaged_element_is_wrong_at_that_element) {
     }
 }
 
-// The wrong protocol in the manifest is found out: the bits are those of another order, named.
+// A wrong protocol in the manifest is detected: the bits have another order, which is named.
 Test(replay, another_protocol_is_named) {
     char manifest[sizeof kept_entry];
     memcpy(manifest, kept_entry, sizeof manifest);
@@ -148,7 +148,7 @@ Test(replay, another_protocol_is_named) {
     remove_copy(&c);
 }
 
-// What is not supported is skipped with a reason, never passed.
+// Unsupported results are skipped with a reason, never passed.
 Test(replay, unsupported_is_skipped) {
     static const char *const changes[][2] = {{"\"ring\"", "\"nvls\""},
                                              {"\"f32\"", "\"q32\""},
@@ -167,7 +167,7 @@ Test(replay, unsupported_is_skipped) {
     }
 }
 
-// Files that are missing, short or lie about their size are errors; names cannot leave the folder.
+// Missing, short and mismeasured files are errors; names cannot leave the folder.
 Test(replay, hostile_entries_are_errors) {
     static const char *const changes[][2] = {{"2074", "2075"},     {"2074", "9e99"},
                                              {"2074", "  -1"},     {": 3,", ": 0,"},
@@ -202,8 +202,8 @@ Test(replay, hostile_entries_are_errors) {
     }
 }
 
-// A result that lies outside the folder is not read, although it is there and right; the error
-// names the manifest and the entry.
+// A result outside of the folder is not read, although it exists and is correct; the error names
+// the manifest and the entry.
 Test(replay, results_outside_the_folder_are_not_read) {
     static const char *const names[] = {"../result.bin", "deeper/../../result.bin", ".result.bin"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -249,7 +249,7 @@ Test(replay, few_may_be_damaged) {
     }
 }
 
-// A key that nothing reads is reported as skipped; the result itself is replayed.
+// An unused key is reported as skipped; the result itself is replayed.
 Test(replay, unknown_keys_are_told) {
     char manifest[sizeof kept_entry + 32];
     (void)snprintf(manifest, sizeof manifest, "[{\"split\": [1, 2], %s", kept_entry + 2);
@@ -304,8 +304,8 @@ static copy make_result(const char *op, const char *order_text, size_t count, in
     return c;
 }
 
-// A stored result made with one hop, one chunk boundary or one channel count changed: the replay
-// names the change, and its order gives the bits.
+// A stored result with one changed hop, chunk boundary or channel count: the replay names the
+// change, and its order gives the bits.
 Test(replay, a_changed_order_is_named) {
     static const char *const cases[][3] = {
         {"all_reduce", "ring:proto=ll,allowed=4", "another number of channels"},
@@ -335,8 +335,8 @@ static int last_channel(void *arg, const ls_order_run *run) {
     return LS_OK;
 }
 
-// A log says how many channels a call used, not how many the tuner allowed: whatever that was, the
-// result is in the order that was recorded.
+// A log contains the number of channels that a call used, not the tuner's limit: for any limit, the
+// result has the recorded order.
 Test(replay, whatever_the_tuner_allowed_is_bit_exact) {
     const size_t count = 30198;
     for (int allowed = 1; allowed <= 24; allowed++) {

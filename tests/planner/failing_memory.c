@@ -1,8 +1,8 @@
-// Every allocation of the planner fails once, one after another: each time the answer is
-// LS_ERR_MEMORY (or the result, where the allocation could be done without), nothing is kept, and
-// nothing crashes. The process's own malloc is replaced, so that the YAML library is under it, too;
-// the JSON library is not, since it takes a missing piece of memory for a broken file, and keeps
-// some. A program by itself: sanitizers and Criterion have a malloc of their own.
+// Every allocation of the planner fails once, in turn. Each time the result is LS_ERR_MEMORY (or
+// success, if the allocation is optional), nothing leaks, and nothing crashes. The process's malloc
+// is replaced, so the YAML library is included. The JSON library is not, since it reports missing
+// memory as a broken file and leaks. A separate program: sanitizers and Criterion have their own
+// malloc.
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -84,7 +84,7 @@ void free(void *pointer) {
 
 #pragma GCC visibility pop
 
-// ---- What is tried ------------------------------------------------------------------------------
+// ---- The calls ----------------------------------------------------------------------------------
 static const ls_planner_feature ids = {.pooling = 4.0, .poolings = 1.0, .batch = 64.0};
 
 static ls_planner_table table_of(const char *name, int64_t rows) {
@@ -206,7 +206,7 @@ static int plan_files(void) {
     return status;
 }
 
-// A plan file with several errors: LS_ERR_FORMAT is the answer when there is memory to give it.
+// A plan file with several errors: LS_ERR_FORMAT if there is memory for it.
 static int broken_plan_file(void) {
     static const char text[] = "lockstep_plan: 1\nranks: 2\nranks_per_host: 2\ntables:\n"
                                "  - {name: a, rows: 8, columns: 4, shardin: row_wise}\n"
@@ -216,7 +216,7 @@ static int broken_plan_file(void) {
     ls_text errors = {0};
     LS_TRY(ls_arena_create(&arena));
     int status = ls_plan_read(&read, arena, &errors, "plan", text, strlen(text));
-    // The errors are complete, or it is not LS_ERR_FORMAT that is said.
+    // The errors are complete, or the status is not LS_ERR_FORMAT.
     const char *last = strstr(ls_text_string(&errors), "data_paralel");
     bool told = !errors.failed && last != NULL && strchr(last, '^') != NULL;
     ls_text_free(&errors);
@@ -317,7 +317,7 @@ static void complain(const char *name, long number, const char *what, int status
 
 static void try_all(const char *name, int (*operation)(void)) {
     ls_error_clear();
-    int status = operation();  // whatever is allocated once and kept is there after this
+    int status = operation();  // one-time allocations exist after this
     if (status != LS_OK) {
         complain(name, 0, "fails by itself", status);
         return;

@@ -1,4 +1,4 @@
-// Helpers of the planner's tests: tables and problems with few words.
+// Helpers of the planner's tests: short notations for tables and problems.
 #ifndef LS_TESTS_PLANNER_GOLDEN_H
 #define LS_TESTS_PLANNER_GOLDEN_H
 

@@ -1,5 +1,5 @@
 // Planning problems that a search does not finish: many tables, and memory for little more than
-// them. Random shapes fit badly, so most ways to go on end nowhere, deep in the tree.
+// them. Random shapes pack badly, so most branches fail deep in the tree.
 #ifndef LS_TESTS_PLANNER_HARD_H
 #define LS_TESTS_PLANNER_HARD_H
 
@@ -15,7 +15,7 @@ typedef struct hard {
     ls_planner_options options;
 } hard;
 
-// hbm, ddr: all device and host memory, in multiples of what the weights take.
+// hbm, ddr: all device and host memory, in multiples of the weights' size.
 static inline void hard_make(hard *out, int tables, int ranks, double hbm, double ddr,
                              ls_planner_model model) {
     *out = (hard){.count = tables,
@@ -33,8 +33,8 @@ static inline void hard_make(hard *out, int tables, int ranks, double hbm, doubl
     out->topology.ddr_bytes = (int64_t)(bytes * ddr / ranks);
 }
 
-// The caller frees the problem; the result lives in it. However slow the machine is, the clock cuts
-// the search alone.
+// The caller frees the problem and the result in it. On a slow machine the clock cuts only the
+// search.
 static inline ls_planner_problem *hard_solve(ls_planner_result *result, const hard *of) {
     ls_planner_problem *problem;
     ls_planner_options options = of->options;

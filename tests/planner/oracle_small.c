@@ -1,5 +1,5 @@
 // Random small planning problems: the exact search against an independent solver (glpsol or cbc) on
-// the program that ls_planner_write_lp writes. Exit 0: all equal; 77: no solver on this machine.
+// the program of ls_planner_write_lp. Exit 0: all equal; 77: no solver on this machine.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define INSTANCES 200
 
-// The solver's optimum in ms; INFINITY: infeasible; NAN: it did not say.
+// The solver's optimum in ms; INFINITY: infeasible; NAN: none reported.
 static double solve(const char *lp, bool cbc) {
     char command[256];
     if (cbc) {
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
     int bad = 0;
     int infeasible = 0;
     int unsure = 0;
-    int fixed = 0;  // tables whose blocks are given
+    int fixed = 0;  // tables with given blocks
     for (uint64_t seed = first; seed < first + count; seed++) {
         bad += compare(seed, lp, cbc && (!glpsol || seed % 2), &infeasible, &unsure, &fixed);
     }

@@ -1,4 +1,4 @@
-// Random small planning problems that use every kind of constraint, for what judges whole plans.
+// Random small planning problems that use every kind of constraint, for judges of whole plans.
 #ifndef LS_TESTS_PLANNER_SMALL_H
 #define LS_TESTS_PLANNER_SMALL_H
 
@@ -25,8 +25,8 @@ static inline uint64_t draw(uint64_t seed, uint32_t what, uint64_t bound) {
     return ls_random_below(bound, seed, what, 0, 0);
 }
 
-// A table cut as its user says: two or three uneven blocks of columns, or of rows where there is
-// one on each rank; on given ranks, or wherever the search puts the columns.
+// A table with given blocks: two or three uneven blocks of columns, or of rows if there is one on
+// each rank; on given ranks, or with columns that the search places.
 static inline void fix_layout(instance *in, int table, uint64_t seed) {
     ls_planner_table *of = &in->tables[table];
     int world = in->topology.ranks;

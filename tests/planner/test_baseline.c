@@ -12,7 +12,8 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// TorchRec's best over ours for one made-up model; both must find a plan within memory.
+// TorchRec's best cost divided by lockstep's for one generated model; both must find a plan within
+// memory.
 static double ratio_of(ls_instance_kind kind, int tables, int ranks, uint64_t seed, int64_t nodes) {
     ls_arena *arena;
     ls_planner_table *made;
@@ -56,7 +57,7 @@ Test(baseline, never_worse_than_torchrec) {
     cr_expect(ratios[25] > 1.0);
 }
 
-// One model with sizes and pooling like those of production.
+// One model with production-like sizes and pooling.
 Test(baseline, never_worse_on_production_like_tables) {
     double ratio = ratio_of(LS_INSTANCE_PRODUCTION, 60, 8, 3, 400000);
     cr_log_info("TorchRec's cost over ours: %.3f", ratio);
@@ -92,7 +93,7 @@ Test(baseline, every_proposer_and_partitioner_plans) {
     ls_planner_problem_free(problem);
 }
 
-// Each of four equal tables comes to the rank, or the host, that has least so far.
+// Each of four equal tables goes to the least loaded rank or host.
 Test(baseline, equal_tables_are_spread) {
     static const ls_planner_feature ids = {.pooling = 8.0, .poolings = 1.0, .batch = 256.0};
     static const ls_sharding types[] = {LS_TABLE_WISE, LS_TABLE_ROW_WISE};
@@ -124,7 +125,7 @@ Test(baseline, equal_tables_are_spread) {
     }
 }
 
-// The largest is placed first: the two small ones come together on the other rank.
+// The largest is placed first: the two small ones share the other rank.
 Test(baseline, the_largest_come_first) {
     static const ls_planner_feature ids = {.pooling = 8.0, .poolings = 1.0, .batch = 256.0};
     ls_topology topology;

@@ -1,5 +1,5 @@
-// Tests of what the proof of a plan rests on, each against its definition: the lower bounds, and
-// which choices and places the first plans take.
+// Tests of a plan's proof, each part against its definition: the lower bounds, and the choices and
+// places of the first plans.
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ static int compare_loads(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The least level at which there is room for the work, found by trying all of them upwards.
+// The least level with room for the work, by trying all of them upwards.
 Test(bound, level_is_the_least_with_room) {
     for (uint64_t seed = 1; seed <= 2000; seed++) {
         int64_t loads[6];
@@ -42,7 +42,7 @@ Test(bound, level_is_the_least_with_room) {
 
 // ---- The bound at the root ----------------------------------------------------------------------
 
-// What every plan of cost C or less, with these types alone, must satisfy without a look at memory.
+// A necessary condition of every plan of cost C or less with these types, ignoring memory.
 static bool may_cost(const ls_planner_problem *problem, unsigned types, int64_t level) {
     int64_t work = 0;
     int64_t large = 0;
@@ -74,7 +74,7 @@ static bool may_cost(const ls_planner_problem *problem, unsigned types, int64_t 
     return large <= problem->ranks && (double)work <= (double)level * problem->ranks;
 }
 
-// The least cost with which no set of types rules every plan out, to a millionth.
+// The least cost at which some set of types satisfies the condition, to a millionth.
 static double least_cost(const ls_planner_problem *problem) {
     double best = INFINITY;
     for (unsigned types = 1; types < 1u << LS_SHARDING_COUNT; types++) {
@@ -96,9 +96,8 @@ static double least_cost(const ls_planner_problem *problem) {
     return best;
 }
 
-// The bound is at least the one that its definition gives without a price on memory, and none says
-// that there is no plan where memory does not. (That it is not too high is what the exhaustive
-// search holds.)
+// The bound is at least the one of its definition without a price on memory, and none reports
+// infeasibility if memory suffices. (The exhaustive search tests that it is not too high.)
 Test(bound, the_root_is_no_weaker_than_its_definition) {
     int stronger = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
@@ -145,8 +144,8 @@ Test(bound, the_root_is_the_optimum_of_equal_tables) {
     }
 }
 
-// Tables that may lie in device or in host memory, each of which would hold them alone but for a
-// little, and both together not: ruled out by adding up, without a node.
+// Tables for device or host memory, each of which nearly fits alone, and both together not: ruled
+// out by their sum, without a node.
 Test(bound, both_memories_together_are_too_little) {
     static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 16.0};
     const int64_t table_bytes = INT64_C(64) << 20;
@@ -175,8 +174,8 @@ Test(bound, both_memories_together_are_too_little) {
     }
 }
 
-// Ranks of equal load are not alike when their device memory, their host memory (of the rank, or of
-// the host) or the tables kept apart differ: c fits beside b alone, and a and b not together.
+// Ranks of equal load are not equivalent if their device memory, their host memory (of the rank, or
+// of the host) or separated tables differ: c fits beside b alone, and a and b not together.
 Test(bound, ranks_that_differ_in_anything_are_tried) {
     static const ls_planner_feature often = {.pooling = 20.0, .poolings = 1.0, .batch = 64.0};
     static const ls_planner_feature seldom = {.pooling = 2.0, .poolings = 1.0, .batch = 64.0};
@@ -220,7 +219,7 @@ Test(bound, ranks_that_differ_in_anything_are_tried) {
     }
 }
 
-// A choice is left out only for one as good in time and in both memories, of its own type where
+// A choice is dropped only for one that is as good in time and in both memories, and of its type if
 // types have start-ups; of two equal ones one stays.
 Test(bound, only_the_worse_choice_is_left_out) {
     static const struct {
@@ -291,8 +290,8 @@ Test(bound, the_last_byte_is_used) {
 
 // ---- Where blocks are put -----------------------------------------------------------------------
 
-// A table cut by rows over a host goes where the host's most loaded rank stays least loaded, not
-// where another rank is.
+// A row block table of a host goes where the host's most loaded rank stays least loaded, not to the
+// host of another rank.
 Test(place, the_host_whose_most_loaded_rank_is_least) {
     static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 16.0};
     ls_topology topology;
@@ -322,8 +321,8 @@ Test(place, the_host_whose_most_loaded_rank_is_least) {
     ls_planner_problem_free(problem);
 }
 
-// Where tables of one choice each all began on one rank, no move of one and no exchange of two is
-// left that would unload the most loaded rank.
+// If one-option tables all started on one rank, no move and no swap remains that would unload the
+// most loaded rank.
 Test(place, no_exchange_is_left) {
     enum { TABLE_COUNT = 11, RANK_COUNT = 3 };
     static const char *const names[TABLE_COUNT] = {"a", "b", "c", "d", "e", "f",
@@ -380,8 +379,8 @@ Test(place, no_exchange_is_left) {
 
 // ---- Machines -----------------------------------------------------------------------------------
 
-// The presets are their data sheets': memory of a GPU, 2 TB of a host's for 8 GPUs, and what is
-// moved in a second.
+// The presets equal their data sheets: memory of a GPU, 2 TB of a host's for 8 GPUs, and
+// bandwidths.
 Test(machines, are_their_data_sheets) {
     static const struct {
         const char *name;

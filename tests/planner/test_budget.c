@@ -1,5 +1,5 @@
-// Tests of what limits a search: nodes, which every phase counts and on which alone the plan
-// depends; and the clock, which only cuts and says so. No test looks at the time.
+// Tests of the limits of a search: nodes, which every phase counts and which alone determine the
+// plan; and the clock, which only cuts, with a report. No test measures time.
 #include <math.h>
 #include <string.h>
 
@@ -20,13 +20,13 @@ static void make(hard *out, int shape, int model) {
               model == 0 ? LS_PLANNER_LOCKSTEP : LS_PLANNER_TORCHREC);
 }
 
-// Bytes over which two plans differ in nothing.
+// The bytes of a plan, equal for equal plans.
 static void write_places(ls_text *out, const ls_planner_result *result) {
     cr_assert(result->found && ls_plan_write(out, &result->plan) == LS_OK);
 }
 
-// No phase spends more than there is, whatever the size: one step of any takes at most some hundred
-// nodes. And what there is is spent: a phase that does not count would go on without end.
+// No phase exceeds the budget, whatever the size: one step takes at most some hundred nodes. The
+// budget is used up: a phase that does not count would run without end.
 Test(budget, nodes_are_kept_by_every_phase) {
     static const int64_t limits[] = {1, 700, 20000, 200000};
     for (int shape = 0; shape < SHAPES; shape++) {
@@ -37,7 +37,7 @@ Test(budget, nodes_are_kept_by_every_phase) {
                 make(&of, shape, model);
                 of.options.nodes_max = limits[n];
                 ls_planner_problem *problem = hard_solve(&result, &of);
-                // The first plan is looked for with any budget.
+                // The first plan is searched under any budget.
                 int64_t first = n == 0 ? 20000 : 1000;
                 cr_expect(result.nodes >= limits[n] && result.nodes <= limits[n] + first,
                           "shape %d, model %d: %lld of %lld nodes", shape, model,
@@ -51,7 +51,7 @@ Test(budget, nodes_are_kept_by_every_phase) {
     }
 }
 
-// The exact search alone, without a plan to start from: blocks that fit nowhere count, too.
+// Only the exact search, without an initial plan: blocks that fit nowhere count, too.
 Test(budget, nodes_are_kept_by_the_exact_search) {
     for (int model = 0; model < 2; model++) {
         hard of;
@@ -68,7 +68,7 @@ Test(budget, nodes_are_kept_by_the_exact_search) {
     }
 }
 
-// A clock that does not cut changes nothing, not even what is counted.
+// A clock that does not cut changes nothing, including the counts.
 Test(budget, the_plan_depends_on_the_nodes_alone) {
     for (int model = 0; model < 2; model++) {
         ls_text plans[2] = {{0}, {0}};
@@ -105,8 +105,8 @@ static int write_json(ls_text *out, const ls_planner_problem *problem,
     return ls_planner_write_json(out, problem, result, "why");
 }
 
-// Where the clock cut, both reports say so, and the bound still holds; where it did not, neither
-// does. The nodes here would take hours.
+// If the clock cut, both reports say so, and the bound still holds; otherwise neither does. The
+// nodes here would take hours.
 Test(budget, what_the_clock_cut_is_told) {
     hard of;
     ls_planner_result result;
@@ -136,7 +136,7 @@ Test(budget, what_the_clock_cut_is_told) {
     ls_arena_free(of.arena);
 }
 
-// No time at all gives a weaker bound, never one that is too high or says "impossible".
+// Without time the bound is weaker, never too high and never "impossible".
 Test(budget, a_bound_without_time_is_weaker) {
     for (int shape = 0; shape < SHAPES; shape++) {
         hard of;
@@ -156,7 +156,7 @@ Test(budget, a_bound_without_time_is_weaker) {
     }
 }
 
-// Tables of 60 % of a rank, one more than ranks: each change tried has a search of its own.
+// Tables of 60 % of a rank, one more than ranks: each tried change has its own search.
 static ls_planner_problem *make_unfit(ls_arena *arena, int64_t nodes) {
     static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 64.0};
     enum { RANKS = 12 };
@@ -176,8 +176,8 @@ static ls_planner_problem *make_unfit(ls_arena *arena, int64_t nodes) {
     return problem;
 }
 
-// The changes tried when nothing fits take nodes, too: with few of them few are tried, and it is
-// said that others were not.
+// The changes that are tried if nothing fits take nodes, too: with few nodes few are tried, and the
+// report says that others were not.
 Test(budget, changes_share_one_count_of_nodes) {
     ls_arena *arena;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -201,7 +201,7 @@ Test(budget, changes_share_one_count_of_nodes) {
     ls_arena_free(arena);
 }
 
-// Without time nothing is tried again, and what is short is reported all the same.
+// Without time nothing is tried again, and the shortage is reported all the same.
 Test(budget, without_time_no_change_is_tried) {
     ls_arena *arena;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -220,7 +220,7 @@ Test(budget, without_time_no_change_is_tried) {
     ls_arena_free(arena);
 }
 
-// Looking at places counts, too: 1,024 looks are a node.
+// Examining places counts, too: 1,024 are a node.
 Test(budget, looks_are_counted) {
     ls_search_budget budget = {.deadline = INFINITY};
     ls_search__count(&budget, 2, 3 * 1024);
@@ -253,7 +253,7 @@ Test(budget, listing_is_counted) {
     ls_arena_free(of.arena);
 }
 
-// A list that is not ready in time is no plan, and no wrong bound either.
+// An unfinished list gives no plan, and no wrong bound either.
 Test(budget, listing_looks_at_the_clock) {
     hard of;
     make(&of, 0, 0);
@@ -268,7 +268,7 @@ Test(budget, listing_looks_at_the_clock) {
     ls_arena_free(of.arena);
 }
 
-// While there is no plan, the search ends before the deadline: what is left is for telling why.
+// Without a plan the search ends before the deadline: the rest is for the explanation.
 Test(budget, no_plan_ends_earlier) {
     const double later = ls_time_now() + 1e6;
     for (int found = 0; found < 2; found++) {
@@ -279,8 +279,8 @@ Test(budget, no_plan_ends_earlier) {
     }
 }
 
-// The clock runs from before the options are listed, and what nothing fits is reported as cut where
-// the ids were.
+// The clock starts before the options are listed, and a missing plan is reported as cut if the ids
+// were.
 Test(budget, what_came_before_counts) {
     hard of;
     ls_planner_result result;

@@ -1,5 +1,5 @@
-// Our own cost and storage model: numbers worked out by hand, and what must follow from skew,
-// duplicates, overlap and the optimizer. And machines: presets and files.
+// lockstep's cost and storage model: hand-computed numbers, and consequences of skew, duplicates,
+// overlap and the optimizer. Also machines: presets and files.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ Test(cost_lockstep, table_wise_by_hand) {
     double output = 400.0 * 16 * 4;
     cr_expect_float_eq(cost.forward_compute_ms, (1600 * 8 + output + 1600 * 64) / 1e9, 1e-15);
     cr_expect_float_eq(cost.backward_compute_ms, (output + 1600 * 48 + 2 * 1600 * 64) / 1e9, 1e-15);
-    // Each rank is sent a quarter: one is on this host, two are on the other, over slower links.
+    // Each rank receives a quarter: one is on this host, two are on the other, over slower links.
     double in = (1600 * 8 + 400 * 8) / 4.0 * 2 / 1e7;
     double back = output / 4.0 * 2 / 1e7;
     cr_expect_float_eq(cost.forward_comms_ms, in + back, 1e-15);
@@ -52,7 +52,7 @@ Test(cost_lockstep, table_wise_by_hand) {
     cr_expect(half.forward_compute_ms == cost.forward_compute_ms);
 }
 
-// What goes around all ranks takes the ports of a host together, or its inside where that is less.
+// A ring over all ranks shares the ports of a host, or its inner links if these are slower.
 Test(cost_lockstep, rings_by_hand) {
     ls_planner_table table = make_table("t", 100000, 16, &four_ids);
     const struct {
@@ -76,7 +76,7 @@ Test(cost_lockstep, rings_by_hand) {
     cr_expect_float_eq(cost.backward_comms_ms, output / 2 / 1e8 + output / 4 / 1e7, 1e-15);
 }
 
-// What begins: a hop for each other rank of a ring, one for an exchange; three exchanges of inputs,
+// Start-ups: a hop for each other rank of a ring, one for an exchange; three exchanges of inputs,
 // four with weights.
 Test(cost_lockstep, starts_by_hand) {
     const struct {
@@ -111,7 +111,7 @@ Test(cost_lockstep, starts_by_hand) {
     }
 }
 
-// One rank alone sends nothing, under any type.
+// A single rank sends nothing, under any type.
 Test(cost_lockstep, one_rank_does_not_communicate) {
     ls_topology topology = machine(1, 1);
     ls_planner_table table = make_table("t", 1000, 64, &four_ids);
@@ -193,7 +193,7 @@ Test(storage, optimizer_state_is_right_for_each) {
     cr_expect(strstr(ls_error_last()->text, "did you mean \"rowwise_adagrad\"?"));
 }
 
-// Every preset passes its own check and says where its numbers are from.
+// Every preset passes its own check and names the source of its numbers.
 Test(topology, presets) {
     for (int i = 0; ls_topology_preset_name(i); i++) {
         ls_topology topology;
@@ -214,7 +214,7 @@ static int parse(ls_topology *out, const char *text) {
     return status;
 }
 
-// A file changes the fields that it names and no others; errors have positions.
+// A file changes only the fields that it names; errors have positions.
 Test(topology, files) {
     ls_topology topology;
     ls_topology preset;
@@ -236,8 +236,8 @@ Test(topology, files) {
     cr_expect(parse(&topology, "ranks: 9\n") == LS_ERR_FORMAT);
 }
 
-// A file of lockstep calibrate is a machine: measured figures over the preset that it names, for
-// the ranks that are asked for, whatever it was measured with.
+// A file of lockstep calibrate is a machine: measured figures over its preset, for the requested
+// ranks, whatever it was measured with.
 Test(topology, calibrated_files) {
     const char *source = getenv("LOCKSTEP_SOURCE");
     char path[4096];

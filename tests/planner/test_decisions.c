@@ -1,5 +1,5 @@
-// What the planner decides, where more than one plan is right, is what it decided before: a plan is
-// how a checkpoint is cut, and nobody's changes unless we mean it to.
+// The planner's choice between equally good plans stays what it was: a plan determines a
+// checkpoint's shards, so it may only change on purpose.
 #include <string.h>
 
 #include "planner/plan_file.h"
@@ -107,7 +107,7 @@ static void tell_result(ls_text told[FIGURES], ls_planner_problem *problem,
     }
 }
 
-// What differs between the plan and one of the baselines' for the same tables.
+// The difference between the plan and a baseline's for the same tables.
 static void tell_difference(ls_text *out, ls_planner_problem *problem,
                             const ls_planner_result *result) {
     ls_planner_result other;
@@ -119,8 +119,8 @@ static void tell_difference(ls_text *out, ls_planner_problem *problem,
     }
 }
 
-// What make_instance leaves out: ids that fall unevenly, rows of other widths, and a machine as
-// measurements describe it.
+// Inputs that make_instance lacks: uneven ids, rows of other widths, and a machine with
+// measurements.
 static void draw_more(instance *in, uint64_t seed) {
     static const ls_row_format int8 = {.element = LS_ROW_INT8};
     static ls_planner_profile profile;
@@ -192,12 +192,12 @@ static void decide_small(ls_text told[FIGURES], uint64_t seed) {
     ls_planner_problem_free(problem);
 }
 
-// More tables than are proven, with plenty of memory and with little.
+// More tables than can be proven, with plenty of memory and with little.
 static void decide_large(ls_text told[FIGURES], int number) {
     static const struct {
         ls_instance_kind kind;
         int tables, ranks, per_host;
-        double memory;  // of what the weights take, on all devices together
+        double memory;  // of the weights' size, on all devices together
     } shapes[] = {
         {LS_INSTANCE_PRODUCTION, 40, 8, 4, 1.3},  {LS_INSTANCE_RANDOM, 60, 16, 8, 1.05},
         {LS_INSTANCE_PRODUCTION, 12, 4, 4, 4.0},  {LS_INSTANCE_RANDOM, 24, 6, 3, 0.6},

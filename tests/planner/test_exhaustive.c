@@ -1,6 +1,6 @@
-// The search against one that knows nothing: every choice of every table in every place, for random
-// small problems with every kind of constraint. It shares the options and their costs with the
-// planner, and neither items, ticks, bounds, symmetries nor what fits where.
+// The search against exhaustive enumeration: every choice of every table in every place, for random
+// small problems with every kind of constraint. It shares only the options and their costs with the
+// planner; not items, ticks, bounds, symmetries or packing.
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -14,7 +14,7 @@
 typedef struct try_all {
     const instance *in;
     const ls_planner_problem *problem;
-    double limit;  // ms: plans that cost this or more are of no interest
+    double limit;  // ms: plans of this cost or more do not matter
     double load[RANKS_MAX];
     int64_t hbm[RANKS_MAX], ddr[RANKS_MAX];  // ddr: by pool
     int uses[LS_SHARDING_COUNT];
@@ -49,8 +49,8 @@ static bool may_lie(const ls_planner_table *table, int rank) {
     return listed;
 }
 
-// Whether all that lies so far is within memory and the constraints of table `index` hold beside
-// the tables placed already. From the input alone.
+// Whether the placement so far is within memory and the constraints of table `index` hold beside
+// the placed tables. From the input only.
 static bool allowed(const try_all *t, int index) {
     const ls_topology *topology = &t->in->topology;
     const ls_planner_table *table = &t->in->tables[index];
@@ -211,7 +211,7 @@ static answer any_below(const instance *in, const ls_planner_problem *problem, d
     return t.found ? YES : t.steps > STEPS_MAX ? UNDECIDED : NO;
 }
 
-// That the plan found costs what is said and breaks nothing, from its blocks alone.
+// The found plan has the reported cost and violates nothing, computed from its blocks.
 static void expect_sound(const instance *in, const ls_planner_problem *problem,
                          const ls_planner_result *result, uint64_t seed) {
     try_all t = {.in = in, .problem = problem};
@@ -235,8 +235,8 @@ static void expect_sound(const instance *in, const ls_planner_problem *problem,
               (int)seed, result->ms, most);
 }
 
-// Solves, and holds what is claimed: the plan, "proven", and the bound. *ms: the optimum so far
-// known to be one, or 0. Returns whether it was decided.
+// Solves, and checks the claims: the plan, "proven", and the bound. *ms: the known optimum, or 0.
+// Returns whether it was decided.
 static bool judge(instance *in, uint64_t seed, int64_t nodes, bool exact_only, double *optimum) {
     in->options.nodes_max = nodes;
     in->options.exact_only = exact_only;
@@ -269,8 +269,8 @@ static bool judge(instance *in, uint64_t seed, int64_t nodes, bool exact_only, d
     return result.proven && below != UNDECIDED;
 }
 
-// Whatever is called optimal or impossible is, and no bound is above the optimum: searched to the
-// end without and with a plan to start from, and stopped at once.
+// Claims of optimality and infeasibility are true, and no bound exceeds the optimum: with a full
+// search with and without an initial plan, and with an immediate stop.
 Test(exhaustive, nothing_is_better_than_what_is_proven) {
     const int count = 300;
     int decided = 0;
@@ -285,7 +285,7 @@ Test(exhaustive, nothing_is_better_than_what_is_proven) {
         decided += whole;
         impossible += isinf(optimum);
     }
-    // Instances of both kinds, or the test says little.
+    // Instances of both kinds, or the test proves little.
     cr_expect(decided >= count * 9 / 10 && impossible >= 10, "%d decided, %d impossible", decided,
               impossible);
 }

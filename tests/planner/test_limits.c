@@ -1,5 +1,5 @@
-// The edges of what can be asked: limits of nothing, worlds too large, constraints that exclude one
-// another, numbers that are none. Every one has an answer that says what is wrong.
+// Extreme requests: zero limits, worlds that are too large, contradictory constraints, invalid
+// numbers. Each has an answer that names the problem.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static void refused(const ls_topology *topology, const ls_planner_table *tables,
     ls_planner_problem_free(problem);
 }
 
-// One node, or no time at all once the options are listed, is enough for a first plan, and the gap
-// is reported honestly.
+// One node, or no time after the options are listed, is enough for a first plan, with the correct
+// gap.
 Test(limits, one_node_and_no_time) {
     ls_planner_table *tables;
     ls_arena *arena;
@@ -58,7 +58,7 @@ Test(limits, one_node_and_no_time) {
     ls_arena_free(arena);
 }
 
-// What the search over all plans would go too deep for is left to the others.
+// A search over all plans that would recurse too deep is left to the other phases.
 Test(limits, too_many_blocks_to_try_every_plan) {
     static ls_planner_table tables[3001];
     static char names[3001][8];
@@ -76,8 +76,8 @@ Test(limits, too_many_blocks_to_try_every_plan) {
     }
 }
 
-// The time given is kept where a rank has a thousand blocks, so that looking at all exchanges
-// between two ranks takes long.
+// The time limit holds if a rank has a thousand blocks, so that examining all exchanges between two
+// ranks takes long.
 Test(limits, many_tables_on_few_ranks) {
     ls_planner_table *tables;
     ls_arena *arena;
@@ -101,7 +101,7 @@ Test(limits, many_tables_on_few_ranks) {
     ls_arena_free(arena);
 }
 
-// A and B must lie together and must not share a rank: both constraints are named.
+// A and B must be together and must not share a rank: both constraints are named.
 Test(limits, constraints_that_exclude_one_another) {
     ls_topology topology = machine(4);
     ls_planner_table tables[] = {make_table("a", 1000, 16, &ids), make_table("b", 1000, 16, &ids)};
@@ -111,7 +111,7 @@ Test(limits, constraints_that_exclude_one_another) {
             "table b is to lie both with and apart from another one (pair, far)");
 }
 
-// Tables that must lie together lie where all of them may; tables of two groups that are kept apart
+// Tables that must be together are placed where all of them may be; two groups that are kept apart
 // keep both of them off.
 Test(limits, constraints_of_several_tables) {
     ls_topology topology = machine(4);
@@ -173,7 +173,7 @@ Test(limits, blocks_that_stray_are_no_plan) {
     ls_planner_problem_free(problem);
 }
 
-// Pinned to a rank that is forbidden, to one that is not there, or to none that is left.
+// Pinned to a forbidden rank, to one that does not exist, or with no rank left.
 Test(limits, ranks_that_are_none) {
     ls_topology topology = machine(4);
     const int one[] = {1};
@@ -192,7 +192,7 @@ Test(limits, ranks_that_are_none) {
             "table a: no way to cut it satisfies its ranks");
 }
 
-// Sizes and numbers outside their range are refused with the table and the field.
+// Sizes and numbers outside of their range are refused with the table and the field.
 Test(limits, tables_that_are_none) {
     ls_topology topology = machine(4);
     ls_planner_table table = make_table("a", 0, 16, &ids);
@@ -214,7 +214,7 @@ Test(limits, tables_that_are_none) {
     refused(&topology, twice, 0, LS_ERR_INVALID, "tables");
 }
 
-// The largest table there can be has a plan or a reason, and no arithmetic that wraps.
+// The largest possible table has a plan or a reason, and no arithmetic wraps.
 Test(limits, a_million_million_rows) {
     ls_topology topology = machine(4);
     ls_planner_table table = make_table("a", INT64_C(1) << 40, 65536, &ids);
@@ -231,8 +231,8 @@ Test(limits, a_million_million_rows) {
     ls_planner_problem_free(problem);
 }
 
-// Machines that are none: no ranks, too many, hosts that do not divide, bandwidths that are no
-// numbers. The field is named.
+// Invalid machines: no ranks, too many, hosts that do not divide, bandwidths that are no numbers.
+// The field is named.
 Test(limits, machines_that_are_none) {
     ls_topology topology;
     cr_expect(ls_topology_preset(&topology, "h100", 0, 0) == LS_ERR_INVALID);
@@ -255,7 +255,7 @@ Test(limits, machines_that_are_none) {
     refused(&topology, &table, 1, LS_ERR_INVALID, "update_us");
 }
 
-// More ranks than rows: a row-wise plan has empty blocks and is sound.
+// More ranks than rows: a row-wise plan has empty blocks and is valid.
 Test(limits, more_ranks_than_rows) {
     ls_topology topology = machine(64);
     ls_planner_table table = make_table("a", 3, 16, &ids);

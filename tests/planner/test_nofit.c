@@ -1,4 +1,4 @@
-// Tests of what is said when nothing fits, and of the reports.
+// Tests of the explanation if nothing fits, and of the reports.
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -41,8 +41,8 @@ static bool offers(const ls_planner_diagnosis *why, const char *text) {
     return false;
 }
 
-// Three tables of 60 % of a rank on two ranks: enough in sum, not in pieces. Cutting one of them,
-// which the constraint forbids, is among what is offered, and each offer really gives a plan.
+// Three tables of 60 % of a rank on two ranks: memory suffices in sum, not in pieces. Cutting one
+// of them, which the constraint forbids, is among the offers, and each offer gives a plan.
 Test(nofit, fragmentation_is_told_from_shortage) {
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
@@ -68,8 +68,7 @@ Test(nofit, fragmentation_is_told_from_shortage) {
     cr_expect(offers(&why, "one rank more: 3 ranks") && !offers(&why, "twice the ranks"));
     cr_expect(!offers(&why, "a batch of"));
     expect_changes_hold(&why, 3);
-    // Where the clock has cut the ids before, that is reported, and every change is tried all the
-    // same.
+    // If the clock has cut the ids before, that is reported, and every change is still tried.
     const ls_planner_options cut = {.model = LS_PLANNER_LOCKSTEP, .cut = true};
     ls_planner_problem *again;
     ls_planner_diagnosis told;
@@ -86,8 +85,8 @@ Test(nofit, fragmentation_is_told_from_shortage) {
     ls_planner_problem_free(problem);
 }
 
-// Where memory has room and a constraint has none, the constraint is named, in the explanation of a
-// plan too; where memory lacks with every constraint dropped, it is memory.
+// If memory suffices and a constraint fails, the constraint is named, in the explanation of a plan
+// too; if memory is short with every constraint dropped, it is memory.
 Test(nofit, constraints_are_named) {
     static const int first[] = {0};
     static const struct {
@@ -152,8 +151,8 @@ Test(report, explanation_names_the_constraint) {
     }
 }
 
-// Tables that lie together are without a place together; a host more is all of its ranks; and no
-// change is tried where no time is left.
+// Tables that are kept together lack a place together; another host is all of its ranks; and
+// without time no change is tried.
 Test(nofit, tables_together_on_hosts) {
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);
@@ -191,7 +190,7 @@ Test(nofit, tables_together_on_hosts) {
     ls_planner_problem_free(problem);
 }
 
-// More bytes than all ranks have is a shortage, with the number missing.
+// More bytes than all ranks have is a shortage, with the missing number.
 Test(nofit, shortage_counts_the_missing_bytes) {
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
@@ -265,7 +264,7 @@ Test(report, json_holds_together) {
     ls_planner_problem_free(problem);
 }
 
-// An explanation starts from what the whole plan costs, start-up included.
+// An explanation starts from the whole plan's cost, including start-up.
 Test(report, explanation_tells_the_plan_s_cost) {
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);

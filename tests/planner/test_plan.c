@@ -1,4 +1,4 @@
-// Tests of planner/plan.h: the rules that cut tables, and the check that refuses a wrong plan.
+// Tests of planner/plan.h: the rules that shard tables, and the check that refuses an invalid plan.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ Test(plan, column_block_follows_torchrec) {
     cr_expect(ls_plan_column_block(64, 64) == 64);
 }
 
-// Every name parses back to its number, and a near miss is reported what was meant.
+// Every name parses back to its number, and a misspelling suggests the name.
 Test(plan, sharding_names_round_trip) {
     for (int i = 0; i < LS_SHARDING_COUNT; i++) {
         ls_sharding back;
@@ -103,7 +103,7 @@ Test(plan, check_names_what_is_wrong) {
     expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 6, 0, 4, 8}), "row 5 is on no rank");
     expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 5, 8}, {1, 4, 0, 6, 8}),
                    "row 4 is in two shards");
-    // The rows in common are named, and no others.
+    // The common rows are named, and no others.
     expect_refused(LS_ROW_WISE, 3, SHARDS({0, 0, 0, 7, 8}, {1, 2, 0, 2, 8}, {2, 7, 0, 3, 8}),
                    "rows 2 to 3 are in two shards");
     expect_refused(LS_ROW_WISE, 2, SHARDS({0, 0, 0, 10, 8}, {1, 9, 0, 0, 8}),
@@ -143,7 +143,7 @@ Test(plan, check_names_what_is_wrong) {
     cr_expect_str_eq(ls_error_last()->text, "plan: 1 tables");
 }
 
-// A table that lacks what every table has is refused, by its name where it has one.
+// A table that lacks a required field is refused, by its name if it has one.
 Test(plan, check_names_what_is_missing) {
     ls_plan_shard whole = {0, 0, 0, 10, 8};
     const ls_plan_table good = {"t", NULL, LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &whole, 1};
@@ -170,7 +170,7 @@ Test(plan, check_names_what_is_missing) {
     }
 }
 
-// Names are keys of everything later, so two tables of one name are refused.
+// Names are keys of all later stages, so two tables of one name are refused.
 Test(plan, check_refuses_equal_names) {
     ls_plan_shard shard = {0, 0, 0, 1, 1};
     ls_plan_table tables[2] = {

@@ -35,7 +35,7 @@ static void expect_equal(const ls_plan *a, const ls_plan *b) {
     ls_text_free(&text);
 }
 
-// What is written is read back as the same plan, and written again as the same bytes.
+// A plan is read back as written, and written again as the same bytes.
 Test(plan_file, round_trips) {
     ls_planner_result result;
     ls_planner_problem *problem = every_type(&result);
@@ -75,7 +75,7 @@ Test(plan_file, a_host_may_have_one_rank) {
     ls_arena_free(arena);
 }
 
-// Tables are written under the module of their collection, wherever they stand among the tables.
+// Tables are written under the module of their collection, in any order.
 Test(plan_file, torchrec_form_groups_tables_by_module) {
     ls_plan_shard shard = {0, 0, 0, 8, 4};
     ls_plan_table tables[3];
@@ -109,7 +109,7 @@ Test(plan_file, torchrec_form_groups_tables_by_module) {
     ls_arena_free(arena);
 }
 
-// TorchRec's form comes back the same, given the sizes of data-parallel tables.
+// TorchRec's form is read back as the same plan, given the sizes of data-parallel tables.
 Test(plan_file, torchrec_form_round_trips) {
     ls_planner_result result;
     ls_planner_problem *problem = every_type(&result);
@@ -158,7 +158,7 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
     ls_arena_free(arena);
 }
 
-// Shards without rows begin where others do: they stand by their ranks.
+// Shards without rows begin at the same row as others: they are ordered by rank.
 Test(plan_file, torchrec_shards_of_nothing_are_in_order) {
     static const int ranks[] = {2, 1, 3, 0};
     ls_text text = {0};
@@ -184,7 +184,7 @@ Test(plan_file, torchrec_shards_of_nothing_are_in_order) {
     ls_text_free(&text);
 }
 
-// A file that is no JSON, kernels that are none, and shards on what is no rank, are refused.
+// A file that is no JSON, invalid kernels, and shards on invalid ranks, are refused.
 Test(plan_file, torchrec_plan_of_something_else_is_refused) {
     static const char *const words[][2] = {{"fused", "rank:a/cuda:0"}, {"fused", "rank:1a/cuda:0"},
                                            {"fused", "rank:/cuda:0"},  {"fused", "rank:-1/cuda:0"},
@@ -211,7 +211,7 @@ Test(plan_file, torchrec_plan_of_something_else_is_refused) {
     ls_arena_free(arena);
 }
 
-// A plan that says two things of a table's places is refused, and one that says them once is not.
+// A plan with contradictory places of a table is refused; one with single places is not.
 Test(plan_file, torchrec_plan_that_contradicts_itself_is_refused) {
     static const struct {
         const char *type, *ranks, *error;  // NULL: accepted
@@ -267,7 +267,7 @@ static void expect_errors(const char *text, int count, ...) {
     ls_arena_free(arena);
 }
 
-// All errors of a file are reported at once, each where it stands.
+// All errors of a file are reported at once, each at its place.
 Test(plan_file, errors_have_positions) {
     expect_errors("lockstep_plan: 1\nranks: 2\ntables:\n"
                   "  - name: a\n    rows: 10\n    columns: 8\n    sharding: table_wize\n"

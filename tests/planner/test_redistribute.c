@@ -1,4 +1,4 @@
-// Tests of redistribution: the published costs, and a search that never loses against DTensor's
+// Tests of redistribution: the published costs, and a search that is never worse than DTensor's
 // order.
 #include <criterion/criterion.h>
 #include <math.h>
@@ -148,8 +148,8 @@ static void compare_all(int ndim, const int *sizes, int devices_per_host, int te
     }
 }
 
-// Every pair of placements on two- and three-dimensional meshes: never worse than DTensor's order
-// nor longer where it takes as long, and better somewhere.
+// Every pair of placements on two- and three-dimensional meshes: never worse than DTensor's order,
+// not longer at equal time, and sometimes better.
 Test(redistribute, search_never_loses_against_the_greedy_order) {
     int better = 0;
     compare_all(2, (int[]){2, 4}, 4, 2, 64e6, &better);
@@ -159,7 +159,7 @@ Test(redistribute, search_never_loses_against_the_greedy_order) {
     cr_expect(better > 0);
 }
 
-// A partial, sharded tensor is summed before it is gathered, when there is less of it.
+// A partial, sharded tensor is summed before it is gathered, if that moves less data.
 Test(redistribute, reduces_before_it_gathers) {
     ls_reshard_mesh mesh = mesh_of(2, (int[]){2, 4}, 8);
     ls_reshard_placement from[2] = {P, S(0)};

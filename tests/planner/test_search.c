@@ -1,5 +1,4 @@
-// Tests of the search: known layouts, constraints, memory limits, determinism, and the baselines it
-// must not lose against.
+// Tests of the search: known layouts, constraints, memory limits, determinism, and baselines.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,8 +86,8 @@ Test(tutorial, data_parallel) {
     ls_planner_problem_free(problem);
 }
 
-// Every variable that a written program declares stands in one of its rows, and there is one for
-// each choice of each table.
+// Every variable of a written program occurs in one of its rows, and there is one for each choice
+// of each table.
 Test(tutorial, written_variables_are_used) {
     ls_planner_result result;
     ls_planner_problem *problem = tutorial(0, &result);
@@ -157,8 +156,8 @@ static bool on_rank(const ls_plan_table *table, int rank) {
     return false;
 }
 
-// A pinned table lies on its rank, a forbidden rank stays free of the table, tables kept together
-// lie on the same ranks, and tables kept apart share none.
+// A pinned table is on its rank, a forbidden rank does not have the table, tables kept together are
+// on the same ranks, and tables kept apart share none.
 Test(constraints, are_kept) {
     many m;
     ls_planner_result result;
@@ -186,7 +185,7 @@ Test(constraints, are_kept) {
     ls_planner_problem_free(problem);
 }
 
-// The same input gives the same plan, whatever ran before.
+// The same input gives the same plan, independent of earlier runs.
 Test(constraints, plans_are_deterministic) {
     many m;
     ls_planner_result a;
@@ -206,8 +205,8 @@ Test(constraints, plans_are_deterministic) {
     ls_planner_problem_free(second);
 }
 
-// Row wise on some ranks cuts the rows for those alone; given blocks stay where they are, and what
-// the planner places beside them goes around their load.
+// Row wise on some ranks cuts the rows only for those; given blocks stay, and the planner places
+// others around their load.
 Test(constraints, row_wise_on_some_ranks_and_given_blocks) {
     many m;
     ls_planner_result result;
@@ -247,7 +246,7 @@ Test(constraints, row_wise_on_some_ranks_and_given_blocks) {
     ls_planner_problem_free(problem);
 }
 
-// Given blocks without ranks are placed as they are cut, and wrong ones are refused by name.
+// Given blocks without ranks are placed unchanged, and invalid ones are refused by name.
 Test(constraints, given_blocks_are_placed_or_refused) {
     many m;
     ls_planner_result result;
@@ -277,7 +276,7 @@ Test(constraints, given_blocks_are_placed_or_refused) {
               LS_ERR_INVALID);
 }
 
-// Contradicting constraints are reported by name, not searched.
+// Contradicting constraints are reported by name, without a search.
 Test(constraints, contradictions_are_refused) {
     many m;
     ls_planner_problem *problem;
@@ -295,7 +294,7 @@ Test(constraints, contradictions_are_refused) {
     m.tables[2].kernels = 1u << LS_PLANNER_FUSED;
     cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
               LS_ERR_NOT_FOUND);
-    for (int other = 0; other < 2; other++) {  // whatever groups there are beside
+    for (int other = 0; other < 2; other++) {  // with or without other groups
         make_many(&m, 4, 4);
         m.tables[0].apart = m.tables[1].apart = other ? "beside" : NULL;
         m.tables[2].apart = m.tables[3].apart = "apart";
@@ -312,7 +311,7 @@ Test(constraints, contradictions_are_refused) {
     cr_expect(strstr(ls_error_last()->text, "table t5: rows"));
 }
 
-// When memory is short for every type but row wise, the search finds row wise.
+// If memory is short for every type but row wise, the search finds row wise.
 Test(memory, a_table_too_large_for_a_rank_is_cut) {
     many m;
     ls_planner_result result;

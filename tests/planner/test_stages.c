@@ -1,4 +1,4 @@
-// What the model says of single stages: by hand, and the parts beside the whole.
+// The model of single stages: by hand, and the sum of the parts against the whole.
 #include <math.h>
 
 #include "tests/planner/golden.h"
@@ -54,13 +54,12 @@ Test(stages, by_hand) {
                            stages[r].output_dist_ms);
         cr_expect_float_eq(stages[r].lookup_ms, r == 1 ? a + b : b, 1e-12, "rank %d: %.9g", r,
                            stages[r].lookup_ms);
-        // Gradients go back the way of the outputs.
+        // Gradients take the reverse way of the outputs.
         cr_expect_float_eq(stages[r].gradients_ms, output, 1e-12, "rank %d: %.9g", r,
                            stages[r].gradients_ms);
     }
     ls_planner_problem_free(problem);
-    // Where nobody measured exchanges: a collective's start, and a kernel that copies the own
-    // block.
+    // Without measured exchanges: a collective's start, and a kernel that copies the own block.
     topology.exchange_us = 0.0;
     cr_assert(ls_planner_problem_create(&problem, &topology, tables, 2, &options) == LS_OK);
     cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
@@ -69,8 +68,8 @@ Test(stages, by_hand) {
     ls_planner_problem_free(problem);
 }
 
-// Of an update: the gradients of the outputs, two passes over ids and positions, the rows read and
-// written; and before that once for each shard what was measured of one, not of each feature.
+// An update: the gradients of the outputs, two passes over ids and positions, the rows read and
+// written; before that the measured cost of one shard, once for each shard, not for each feature.
 Test(stages, update_begins_once_a_shard) {
     ls_topology topology;
     round_machine(&topology);
@@ -97,7 +96,7 @@ Test(stages, update_begins_once_a_shard) {
     }
 }
 
-// Where the load is even, the stages together are the plan's cost.
+// With an even load the sum of the stages is the plan's cost.
 Test(stages, add_up_to_the_cost) {
     ls_topology topology;
     round_machine(&topology);
@@ -119,7 +118,7 @@ Test(stages, add_up_to_the_cost) {
     ls_planner_problem_free(problem);
 }
 
-// TorchRec's model has no stages: that is said, and nothing is made up.
+// TorchRec's model has no stages: the report says so.
 Test(stages, other_model) {
     ls_topology topology;
     round_machine(&topology);

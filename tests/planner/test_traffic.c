@@ -1,5 +1,5 @@
-// Planned bytes against the bytes that the simulator's collectives really move, on every rank and
-// stage, for random collections of every sharding type.
+// Planned bytes against the bytes of the simulator's collectives, on every rank and stage, for
+// random collections of every sharding type.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "planner/traffic.h"
 #include "tests/embedding/case.h"
 
-// What the calls of one rank moved, by what tells stages apart: integers go out, partial sums are
-// reduced, and everything else is weights or outputs.
+// The bytes of one rank's calls by stage: integers go out, partial sums are reduced, and all other
+// data is weights or outputs.
 typedef struct moved {
     uint64_t integers[2], reduced[2], others[2];  // sent, received
 } moved;

@@ -95,7 +95,7 @@ Test(child, ends_with_its_parent) {
     closes(ends);
 }
 
-// Who ends a killed process's children tells them from the reaper by its name.
+// A tool that ends a killed process's children recognises the reaper by its name.
 Test(reaper, has_its_name_from_the_start) {
     ls_reaper reaper;
     char path[64], name[32] = "";

@@ -6,7 +6,7 @@ import sys
 LOCKSTEP, PROGRAM = sys.argv[1:3]
 
 
-REASONS = {  # of a defect: its first wrong tensor, and what is said of it
+REASONS = {  # of a defect: its first wrong tensor, and the text about it
     "wrong not reduced": ("gradient 3.bias", "not averaged, the mean of what the ranks have is the reference"),
     "wrong table": ("input out",), "wrong bias": ("forward model", "parameter layer.bias is added 1 times too often"),
     "wrong eps": ("forward 2",), "wrong decay": ("step 0 parameter 2.weight", "of the 2 ranks only 0 has"),

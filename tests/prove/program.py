@@ -1,4 +1,4 @@
-"""Small models that train for two steps, on one rank and on many: right ones, and ones with a defect on many ranks."""
+"""Small models that train for two steps, on one rank and on many: correct ones, and ones with a defect on many ranks."""
 import os
 
 import torch
@@ -151,7 +151,7 @@ def right_zero():
 
 
 class Ring(nn.Module):
-    """Attention whose keys and values go round the ranks, merged by maxima and sums."""
+    """Attention whose keys and values travel around the ranks, merged by maxima and sums."""
 
     def __init__(self):
         super().__init__()
@@ -187,7 +187,7 @@ def right_ring():
 
 
 def right_layers():
-    """A convolution, an LSTM, and a loss over words that are cut."""
+    """A convolution, an LSTM, and a loss over sharded words."""
     torch.manual_seed(8)
     images = torch.randn(12, 2, 6, 6)
     model = nn.Sequential(nn.Conv2d(2, 4, 3, stride=2), nn.GroupNorm(2, 4), nn.SiLU(), nn.Flatten(2), nn.LSTM(4, 4, batch_first=True), Last())
@@ -200,7 +200,7 @@ class Last(nn.Module):
 
 
 class Stage(nn.Module):
-    """Layers of one rank under their names in the whole; the first takes words, the others what the layer before gives."""
+    """Layers of one rank under their names in the whole; the first takes words, the others the output of the layer before."""
 
     def __init__(self):
         super().__init__()
@@ -216,7 +216,7 @@ class Stage(nn.Module):
 
 
 def right_stages():
-    """A pipeline by hand, with micro-batches and recomputed activations: one rank goes back after each micro-batch."""
+    """A manual pipeline with micro-batches and recomputed activations: one rank runs the backward after each micro-batch."""
     model, ids = Stage(), IDS[:, 0]
 
     def forward(part):
@@ -265,7 +265,7 @@ class Summed(torch.autograd.Function):
 
 
 def right_table():
-    """A table whose rows the ranks share: a rank's bags are parts of sums."""
+    """A table whose rows the ranks share: a rank's bags are partial sums."""
     torch.manual_seed(11)
     rows = 20 // RANKS
     table, out = nn.EmbeddingBag(rows, 8, mode="sum", _weight=torch.randn(20, 8).chunk(RANKS)[RANK].clone()), nn.Linear(8, 4)
@@ -288,7 +288,7 @@ def right_table():
 
 
 def right_by_no_optimizer():
-    """The ranks reduce gradients elsewhere, and change the parameters themselves."""
+    """The ranks reduce gradients outside of the model, and change the parameters themselves."""
     model = mlp()
     with lockstep.capture(model, "right by no optimizer"):
         (model(own(INPUT)) - own(TARGET)).square().mean().backward()
@@ -314,7 +314,7 @@ def right_two_optimizers():
 
 
 def wrong_table():
-    """A module whose output is a part of a sum, which nobody adds up."""
+    """A module whose output is a partial sum that is never summed."""
     torch.manual_seed(12)
     table, out = nn.EmbeddingBag(20 // RANKS, 8, mode="sum", _weight=torch.randn(20, 8).chunk(RANKS)[RANK].clone()), nn.Linear(8, 4)
 
@@ -339,7 +339,7 @@ def wrong_eps():
 
 
 def wrong_bias():
-    """A bias that each rank adds to its part of a sum."""
+    """A bias that each rank adds to its partial sum."""
     torch.manual_seed(9)
     layer = nn.Linear(8, 4)
 
@@ -359,12 +359,12 @@ def wrong_bias():
 
 
 def wrong_scale():
-    """A loss that is off by less than f32 can show."""
+    """An error of the loss that is below f32's precision."""
     train("wrong scale", ddp(mlp()), loss=lambda out, target: (out - target).square().mean() * (1 + 1e-8 * (RANKS > 1)))
 
 
 def wrong_decay():
-    """A weight decay that one rank's norm lacks."""
+    """A weight decay that one rank's norm omits."""
     train("wrong decay", mlp(), finish=lambda model: (reduce_gradients(model), model[2].weight.data.mul_(1 - 1e-9 * RANK)))
 
 

@@ -1,5 +1,6 @@
-"""Each rule of the field beside float64 on whole numbers, or beside the operators that it is made of; and each rule with an
-error, which a case must notice: rules.py PYTHON_FOLDER CLIENT_LIBRARY."""
+"""Each rule of the field against float64 on whole numbers, or against the operators that it consists of; and each rule with an error, which
+a case must find: rules.py PYTHON_FOLDER CLIENT_LIBRARY.
+"""
 import ctypes
 import fractions
 import os
@@ -43,7 +44,7 @@ def tensors(made):
 
 
 def numeric(function, *inputs):
-    """The values of the results are the numbers that float64 gives."""
+    """The values of the results equal the float64 results."""
     def run():
         for tensor in tensors(function(*[one.clone() if isinstance(one, torch.Tensor) else one for one in inputs])):
             if not tensor.is_floating_point():
@@ -64,7 +65,7 @@ def same(one, other, *inputs):
 
 
 def changed(function):
-    """Of an operator in place: what it changes."""
+    """For an in-place operator: the tensor that it changes."""
     return lambda a, *rest: (function(a, *rest), a)[1]
 
 
@@ -88,7 +89,7 @@ def by_exp2(x):
 
 
 def grad(function):
-    """The gradients of a function's sum, weighted, by autograd."""
+    """The gradients of a function's weighted sum, by autograd."""
     def run(*inputs):
         leaves = [one.detach().clone().requires_grad_() if isinstance(one, torch.Tensor) and one.is_floating_point() else one
                   for one in inputs]
@@ -243,7 +244,7 @@ CASES = [
     numeric(lambda a: a.sum(1), A), numeric(lambda a: a.mean((0, 1)), A), numeric(lambda a: a.mean(0, keepdim=True), A), numeric(lambda a: a.cumsum(1), A),
     numeric(lambda a: torch.linalg.vector_norm(a, 1, dim=1), A), numeric(lambda a: torch.linalg.vector_norm(a, float("inf"), dim=1), A),
     numeric(torch.trace, M), numeric(torch.nansum, A),
-    # Where the floats decide.
+    # Operators where the floats decide.
     numeric(torch.abs, A), numeric(torch.sign, A), numeric(torch.floor, A / 4), numeric(torch.ceil, A / 4), numeric(torch.trunc, A / 4),
     numeric(torch.round, A / 4), numeric(lambda a, b: torch.div(a, b, rounding_mode="floor"), A, NOT0), numeric(torch.relu, A), numeric(changed(F.relu_), A),
     numeric(lambda a: F.leaky_relu(a, 0.25), A), numeric(grad(lambda a: F.leaky_relu(a, 0.25)), A), numeric(grad(torch.relu), A),
@@ -274,7 +275,7 @@ CASES = [
     numeric(lambda a, w, b: aten.linear(a, w, b), M, ints(5, 4), ints(5)),
     numeric(lambda a: torch._foreach_add([a, a], 2)[1], A), numeric(lambda a, b: torch._foreach_mul([a, a], [b, a])[0], A, B),
     numeric(lambda a: (lambda x: (torch._foreach_mul_([x], 3), x)[1])(a.clone()), A),
-    # Functions: what they are made of, or what holds of them.
+    # Functions: their decompositions, or their laws.
     same(lambda x: x.exp() * (-x).exp(), torch.ones_like, X), same(lambda x: x.exp().log().exp(), torch.exp, X), same(torch.expm1, lambda x: x.exp() - 1, X),
     same(lambda x: x.log().exp(), lambda x: x.clone(), X.abs()), same(torch.sigmoid, lambda x: 1 - torch.sigmoid(-x), X),
     same(torch.sigmoid, lambda x: x.exp() / (1 + x.exp()), X), same(F.silu, lambda x: x * torch.sigmoid(x), X), same(grad(F.silu), grad(lambda x: x * torch.sigmoid(x)), X),
@@ -384,7 +385,7 @@ try:
         (KINDS.EXACT_SGD, POOLED.SUM, False, True), (KINDS.EXACT_SGD, POOLED.MEAN, False, True))]
     CASES.append(numeric(lambda a: torch.ops.fbgemm.permute_pooled_embs_split(
         a, torch.tensor([0, 1, 4]), torch.tensor([1, 0]), torch.tensor([0, 3, 4]), torch.tensor([1, 0])), A.float()))
-except ImportError:  # its rules are not used without it
+except ImportError:  # its rules are unused without it
     for table in (rules.RULES, layers.FUSED):
         for name in [name for name in table if "embedding_codegen" in name or name.startswith("split_embedding") or name == "permute_pooled_embs_split"]:
             del table[name]
@@ -393,7 +394,7 @@ _used = set()
 
 
 def recorded(table):
-    """Notes which rules of a table run."""
+    """Records the rules of a table that run."""
     for name, function in list(table.items()):
         def noted(*arguments, of=function, called=name, **options):
             _used.add(called)
@@ -402,7 +403,7 @@ def recorded(table):
 
 
 def wrong(made):
-    """What a rule gives, with an error in its first value."""
+    """A rule's result with an error in its first value."""
     if isinstance(made, shadows.Value):
         return shadows.Value(field.add(made.value, 1), made.ratio, made.peak)
     if isinstance(made, (tuple, list)):
@@ -413,12 +414,12 @@ def wrong(made):
     return made if made is NotImplemented or made is None else field.add(made, 1)
 
 
-# A ratio that is wrong shows in exponentials; one more to the value shows in the value alone.
+# A wrong ratio appears in exponentials; a value that is off by one appears only in the value.
 RATIO = {"logsumexp", "logaddexp", "log_sigmoid_forward", "softplus", "log"}
 
 
 def survivors(uses):
-    """Rules of which no case notices an error. uses: of each rule, the cases that run it."""
+    """Rules whose error no case finds. uses: of each rule, the cases that run it."""
     left = []
     for name, cases in sorted(uses.items()):
         table = next(table for table in (rules.RULES, rules.LATE, layers.FUSED) if name in table)
@@ -452,7 +453,7 @@ def held(case):
 
 
 def kernels_are_plain():
-    """The kernels give what torch gives."""
+    """The kernels equal torch."""
     a, b = torch.randint(0, P, (3, 4, 5), generator=whole).int(), torch.randint(0, P, (5, 4), generator=whole).int()
     ways = [lambda: field.matmul(a, b), lambda: field.matmul(a, a.transpose(1, 2)), lambda: field.inv(a), lambda: field.exp(a), lambda: field.log(a),
             lambda: field.total(a, 1), lambda: field.total(a, [0, 2], True), lambda: field.total(a), lambda: field.function("x", a.transpose(0, 2)),
@@ -467,7 +468,7 @@ def kernels_are_plain():
 
 
 def content_is_by_element():
-    """A float's value does not depend on its place."""
+    """A float's value does not depend on its position."""
     mixed = torch.cat([drawn(40000), torch.arange(10, dtype=torch.float64), torch.tensor([float("inf"), float("nan"), -3, 2.0**60])])
     values = shadows.of_content(mixed)
     for at in (0, 32767, 32768, 39999, 40003, 40010, 40011, 40012, 40013):

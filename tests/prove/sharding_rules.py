@@ -1,8 +1,7 @@
 """`lockstep prove --rules dtensor`: sharding_rules.py LOCKSTEP PACKAGE PART.
 
-found: rules that torch has wrong are found and confirmed on gloo, right ones pass.
-tables: a rule that this test registers wrong is new in the table; what a table lacks is resumed.
-program: the program of a defect shows it without lockstep; a mesh of two dimensions.
+found: wrong rules of torch are found and confirmed on gloo, correct ones pass. tables: a wrong rule that this test registers is new in the
+table; an incomplete table is resumed. program: a defect's program shows it without lockstep; a mesh of two dimensions.
 """
 import contextlib
 import json
@@ -14,7 +13,7 @@ import sys
 import tempfile
 
 LOCKSTEP, PACKAGE, PART = sys.argv[1:]
-# Rules of torch 2.11. A version that mends one of them is no error of ours: take it out.
+# Wrong rules of torch 2.11. If a version fixes one, remove it here.
 WRONG = ["F.mse_loss(x, y)", "x.norm(dim=0).sum()", "x.fill_(3)", "x.bool()", "x.clone().copy_(y)"]
 RIGHT = ["x.cos()", "x.sum(0)", "x.sort(1)", "x.view(4, 12)"]
 BROKEN = """#!{python}
@@ -76,7 +75,7 @@ def check_tables(folder):
     code, cases = prove(folder, names, "--results", table)
     assert code == 1 and cases["x.cos()"]["verdict"] == "pass", cases
     found = rows(table)
-    write(table, [row for row in found if row["name"] != "x.cos()"][:-3], '{"name": "x.')  # as a run that is stopped
+    write(table, [row for row in found if row["name"] != "x.cos()"][:-3], '{"name": "x.')  # like a stopped run
     altered = next(row for row in found if row["name"] == "x.fill_(3)" and row["verdict"] == "right")
     altered["verdict"] = "wrong"
     write(before, found)
@@ -120,7 +119,7 @@ def check_program(_):
 
     said = ["".join(line or "" for line in work.lines(*child, 300)) for child in [rank(0), rank(1)]]
     def mesh(put):
-        """Two dimensions, whose groups the threads make together."""
+        """Two dimensions, whose groups the threads create together."""
         for placements in ([("S(0)", "S(1)")], [("P(sum)", "R")]):
             put(work.Threads().judge(judge.Reference(Call("cos", "x.cos()", (("x", "5x3"),)), 1), placements, (2, 2), False)[0])
 

@@ -1,4 +1,4 @@
-"""`lockstep prove --rules torchrec`: cases that TorchRec has right pass, one that it has wrong is found. torchrec_rules.py LOCKSTEP"""
+"""`lockstep prove --rules torchrec`: cases that are correct in TorchRec pass, one that is wrong is found. torchrec_rules.py LOCKSTEP"""
 import json
 import os
 import subprocess
@@ -26,7 +26,7 @@ for name, case in cases.items():
     assert case["class"] == ("wrong" if wrong else case["class"]) and (case["verdict"] == "fail") == wrong, case
     assert case["stages"][0]["elements"] == 1 + name.endswith(" table_wise"), case
 
-# Processes that do not meet, as on a busy machine, are started again, and no item hangs for it.
+# Processes that fail to connect, as on a busy machine, are restarted, and no item counts as hung.
 starts = [None, None, {7: {0: ("value", ("right", "", "", "")), 1: ("value", ("right", "", "", ""))}}]
 work._gloo_start = lambda job, items: starts.pop(0) if starts else None
 found = {}

@@ -1,4 +1,4 @@
-"""`lockstep verify`, and `exec --capture` with diff, on a program without a line of lockstep: verify.py LOCKSTEP PROGRAM."""
+"""`lockstep verify`, and `exec --capture` with diff, on an unchanged program: verify.py LOCKSTEP PROGRAM."""
 import json
 import os
 import re

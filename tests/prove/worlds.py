@@ -1,4 +1,4 @@
-"""Models of one program on one rank and on two, which no line of it captures: right ones, then ones with a defect."""
+"""Models of one program on one rank and on two, captured without a change of the program: correct ones, then ones with a defect."""
 import os
 import sys
 
@@ -30,7 +30,7 @@ def train(model, steps=2, change=None, batch=INPUT):
 
 
 class Parts(nn.Module):
-    """Its forward is not called on one rank: as a trainer's, which calls a step of training that calls the parts."""
+    """On one rank its forward is not called: like a trainer's, whose training step calls the parts."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ def trainer():
 
 
 def two_models():
-    """Neither holds the other; an evaluation between them has no gradients."""
+    """Neither contains the other; an evaluation between them has no gradients."""
     first, second = ddp(mlp()), ddp(nn.Linear(4, 4))
     with torch.no_grad():
         first(INPUT)

@@ -1,5 +1,6 @@
-"""Collectives on lists of tensors, wherever their blocks are in memory: blocks.py LOCKSTEP runs itself under
-`lockstep exec`, with lists that are right and with lists whose blocks share memory."""
+"""Collectives on lists of tensors, with blocks anywhere in memory: blocks.py LOCKSTEP runs itself under `lockstep exec`, with correct lists
+and with lists whose blocks share memory.
+"""
 import json
 import os
 import subprocess
@@ -63,7 +64,7 @@ def scattered(dist, torch, rank):
     dist.scatter(blocks[1] if rank == 0 else torch.zeros(4), blocks if rank == 0 else None, src=0)  # MARK scattered
 
 
-WRONG = {  # the ranks at fault, and what is said
+WRONG = {  # the ranks at fault, and the text
     "twice": ([1], "block 0 of what it receives shares memory with block 1 of what it receives"),
     "twice_turned": ([1], "block 0 of what it receives shares memory with block 1 of what it receives"),
     "partly": ([0, 2], "block 0 of what it receives shares memory with block 1 of what it receives"),

@@ -42,7 +42,7 @@ def program(bug):
         dist.recv(swapped, 0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 7))
     model(torch.randn(5, 20)).sum().backward()  # futures
-    dist.all_reduce(torch.randn(11), async_op=True)  # nobody waits
+    dist.all_reduce(torch.randn(11), async_op=True)  # without a wait
     dist.barrier()
     dist.destroy_process_group()
 

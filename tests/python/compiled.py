@@ -1,6 +1,7 @@
-"""Compiled programs under `lockstep exec`: Dynamo compiles the program's code, and warns of and traces none of lockstep's.
+"""Compiled programs under `lockstep exec`: Dynamo compiles the program's code, and neither traces lockstep's nor warns about it.
 
-compiled.py LOCKSTEP runs itself on two ranks."""
+compiled.py LOCKSTEP runs itself on two ranks.
+"""
 import os
 import subprocess
 import sys

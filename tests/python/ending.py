@@ -1,4 +1,4 @@
-"""How a program of torch.distributed ends: ending.py WAY. tests/python/check_ending.py tells what must be found."""
+"""Ways for a program of torch.distributed to end: ending.py WAY. tests/python/check_ending.py has the expected findings."""
 import os
 import sys
 import threading
@@ -63,7 +63,7 @@ def profiled():
 
 
 def subgroup():
-    """A group of its own is destroyed, then the world; a second world; its group goes with it."""
+    """A separate group is destroyed, then the world; a second world; its group is destroyed with it."""
     for _ in range(2):
         group = dist.new_group()
         dist.all_reduce(torch.ones(4), group=group)
@@ -78,7 +78,7 @@ def subgroup():
 
 
 def pending():
-    """Destroys the group while a call is under way that the other rank makes later."""
+    """Destroys the group while a call is in progress that the other rank makes later."""
     if dist.get_rank() == 1:
         time.sleep(1)
     value = torch.ones(4)

@@ -1,5 +1,6 @@
-"""Runs the programs of examples/python under `lockstep exec`: examples.py LOCKSTEP torch|torchrec. What they print,
-and what the report says that their calls move, is held against what is known of them."""
+"""Runs the programs of examples/python under `lockstep exec`: examples.py LOCKSTEP torch|torchrec. Compares their output, and the purposes
+of their calls in the report, with the expected ones.
+"""
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ LARGE, SMALL = ["large_table_0", "large_table_1"], ["small_table_0", "small_tabl
 
 
 def run(lockstep, ranks, name, *words):
-    """What it printed, without the spaces of its tables, and the purposes of its calls."""
+    """Its output without the spaces of its tables, and the purposes of its calls."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
         done = subprocess.run([lockstep, "exec", "-n", str(ranks), "--start", "fork", "--json", report, "--", sys.executable,
@@ -86,7 +87,7 @@ def plans(lockstep):
 
 
 def defects(lockstep):
-    """As TorchRec 1.6 has them: where a later one has mended them, these say so."""
+    """Those of TorchRec 1.6; a later version that fixes them shows here."""
     lines, _ = run(lockstep, 2, "row_wise_defects", "mean")
     holds(lines, ["rows [1.0, 1.0] unsharded [1.0, 1.0]", "whole [1.0, 1.0] unsharded [2.0, 4.0]"], "mean")
     done = subprocess.run([lockstep, "exec", "-n", "4", "--start", "fork", "--", sys.executable,

@@ -1,4 +1,4 @@
-"""What calls of frameworks move, and where the program makes them: frameworks.py LOCKSTEP FRAMEWORK runs it on two ranks."""
+"""The purposes and places of frameworks' calls: frameworks.py LOCKSTEP FRAMEWORK runs it on two ranks."""
 import json
 import os
 import subprocess
@@ -132,7 +132,7 @@ def of_pytorch_lightning():
 
 
 def main(lockstep, framework):
-    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"  # DeepSpeed compiles, with the ninja beside it
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"  # DeepSpeed compiles with the ninja in that folder
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
         done = subprocess.run([lockstep, "exec", "-n", "2", "--json", report, "--", sys.executable, HERE, "--program",

@@ -70,7 +70,7 @@ def bad(lockstep, words=()):
 
 
 def options(lockstep):
-    """-x, -k, what selects no test on ranks, lockstep's own options, and the reports."""
+    """-x, -k, selections without tests on ranks, lockstep's own options, and the reports."""
     _, counts, _ = run(lockstep, ["-x", "test_bad.py"], 1)
     assert counts == {"failed": 1}, counts
     _, counts, _ = run(lockstep, ["-k", "test_before or test_after", "."], 0)
@@ -91,7 +91,7 @@ def options(lockstep):
 
 
 def started(lockstep):
-    """The same where each rank of a test is started."""
+    """The same if each rank of a test is started."""
     words = ["--lockstep=--start exec", "--lockstep-report", "reports", "-k"]
     output, counts, _ = run(lockstep, [*words, "default or skipped", "test_good.py"], 0)
     assert counts == {"passed": 1, "skipped": 1}, output

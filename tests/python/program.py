@@ -1,4 +1,4 @@
-"""What check.py runs under `lockstep exec`, on any number of ranks: program.py [BUG]. Its mistakes are marked."""
+"""The program of check.py under `lockstep exec`, on any number of ranks: program.py [BUG]. Its mistakes are marked."""
 import os
 import sys
 import time
@@ -17,14 +17,14 @@ def same(value, expected):
 
 
 def refuses(group, rank, ranks):
-    """What cannot be called, in words that gloo has as well; nothing is sent for it."""
+    """Invalid calls, with gloo's own words in the message; nothing is sent for them."""
     one, double, two = torch.ones(1), torch.ones(1, dtype=torch.float64), torch.ones(2)
     at = torch.distributed.GatherOptions()
     at.rootRank = rank
     nowhere = torch.distributed.ReduceOptions()
     nowhere.rootRank = ranks
     for words, call in {
-            # which gloo would add up, and nothing else does
+            # gloo would sum it; no other backend does
             "requires a single-element tensor list": lambda: group.allreduce([one, one]),
             "requires non-empty tensor list": lambda: group.allreduce([]),
             "invalid root rank": lambda: group.reduce([one], nowhere),
@@ -103,7 +103,7 @@ def collectives(rank, ranks):
     group = dist.distributed_c10d._get_default_group()
     refuses(group, rank, ranks)
     left = torch.ones(3)
-    dist.all_reduce(left, async_op=True)  # a barrier is after all that was begun
+    dist.all_reduce(left, async_op=True)  # a barrier is ordered after all earlier calls
     group.barrier().get_future().wait()
     same(left, [ranks] * 3)
     with torch.autograd.profiler.profile() as profile:
@@ -119,7 +119,7 @@ def messages(rank, ranks):
     for work in works:
         work.wait()
     same(got, torch.full((5,), float(before)))
-    # By their tags, whatever the order; the second message of a tag is the second receive's.
+    # By tag, in any order; the second message of a tag goes to the second receive.
     sent = {tag: [torch.full((3,), 100.0 * tag + 10 * k + rank) for k in range(2)] for tag in (7, 3)}
     works = [dist.isend(value, after, tag=tag) for tag in (7, 3) for value in sent[tag]]
     for tag in (3, 7):
@@ -129,7 +129,7 @@ def messages(rank, ranks):
             same(got, torch.full((3,), 100.0 * tag + 10 * k + before))
     for work in works:
         work.wait()
-    # From whoever is first: all are there in the end, each once.
+    # From any source: all arrive, each once.
     if rank == 0:
         senders = set()
         for _ in range(ranks - 1):

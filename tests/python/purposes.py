@@ -1,4 +1,4 @@
-"""What calls move, by the names of the modules that make them: purposes.py LOCKSTEP runs itself on two ranks."""
+"""The data of calls, by the names of the modules that make them: purposes.py LOCKSTEP runs itself on two ranks."""
 import concurrent.futures
 import json
 import os

@@ -1,4 +1,4 @@
-"""The backend and the watches beside a client that keeps what it is given, in one process: recorded.py PYTHON_FOLDER CLIENT_LIBRARY."""
+"""The backend and the watches with a client that records its input, in one process: recorded.py PYTHON_FOLDER CLIENT_LIBRARY."""
 import ctypes
 import gc
 import os
@@ -22,7 +22,7 @@ RANK, SIZE = 1, 3
 
 
 class Recorder:
-    """What the client does, without a coordinator: a call is done when it is let be."""
+    """The client's functions, without a coordinator: a call is complete on request."""
 
     def __init__(self):
         self.calls, self.notes, self.given, self.slots, self.left, self.joined = [], [], 0, [], [], []
@@ -183,7 +183,7 @@ def calls():
     assert (CLIENT.calls[0].tag, CLIENT.calls[0].purpose, CLIENT.calls[0].sent) == (5, b"the tag 5", raw(columns[:, 1])), CLIENT.calls[0]
     assert CLIENT.calls[1].sent == raw(torch.ones(3)) and CLIENT.calls[1].purpose is None and CLIENT.calls[1].shares == (True, False, 0, 1)
     assert made._get_sequence_number_for_group() == len(table) + 2
-    # What is received lands in each tensor, whatever its strides.
+    # Received data goes into each tensor, whatever its strides.
     made = group()
     fresh()
     whole = torch.zeros(4, 3)
@@ -193,7 +193,7 @@ def calls():
 
 
 def refusals():
-    """What cannot be called, each beside what can."""
+    """Invalid calls, each beside a valid one."""
     t, made, opts = torch.zeros(4), group(), types.SimpleNamespace
     blocks = [torch.zeros(4) for _ in range(SIZE)]
     root = opts(rootRank=1, rootTensor=0)
@@ -249,7 +249,7 @@ def groups():
     torch_backend.ProcessGroup(0, 2, "8", [0, 1], at)  # once more
     of_store = [one[0] for one in joined[6:]]
     assert of_store[0] == of_store[1] and len(set(of_store)) == 3 and not set(of_store) & set(identities), of_store
-    torch_backend.ProcessGroup(0, 2, "9", [0, 1], torch.distributed.Store())  # which has no compare_set
+    torch_backend.ProcessGroup(0, 2, "9", [0, 1], torch.distributed.Store())  # which lacks compare_set
     one = made[4]
     assert (one.size(), one.rank(), one.name(), one.getBackendName(), one.group_name, one.pg_name) == (2, 0, "lockstep", "lockstep", "8", "8")
     assert one._get_backend(None) is one and one._device_types == [torch.device("cpu")]
@@ -266,7 +266,7 @@ def groups():
 
 
 def works():
-    """A call's end: who waits, when its result is copied, what a future and an error give."""
+    """A call's end: its waits, the copy of its result, and the results and errors of its future."""
     made, t = group(), torch.zeros(2)
     fresh()
     CLIENT.finished = False
@@ -284,7 +284,7 @@ def works():
     work = made.allreduce([t])
     assert work.get_future().wait()[0] is t and work.asked == ["get_future"] and CLIENT.waited[-1] == (3, False) and CLIENT.slots == [1, 2, 3]
     assert work.wait() and CLIENT.slots == [1, 2, 3]
-    # A barrier ends what came before it; so does the next call for what is done.
+    # A barrier completes earlier calls; so does the next call for those that are done.
     CLIENT.finished = False
     first, second = made.allreduce([t]), made.barrier()
     assert made._pending == [first, second]
@@ -301,7 +301,7 @@ def works():
     assert t.tolist() == [0, 0] and not work.is_success() and "the run is over" in str(work.exception())
     future = work.get_future()
     refused("the run is over", future.wait)
-    # Where no thread may start any more, the future waits itself, as the program does.
+    # If no thread may start any more, the future itself waits, like the program.
     fresh()
     CLIENT.finished, torch_work.Waiter._ending = False, True
     work = made.allreduce([t])
@@ -364,7 +364,7 @@ def members():
 
 
 class Wrapper(nn.Module):
-    """What a watch reads of a DDP model."""
+    """The watch's data of a DDP model."""
 
     def __init__(self, module, hooks=()):
         super().__init__()
@@ -373,7 +373,7 @@ class Wrapper(nn.Module):
 
 
 def steps():
-    """A model of DDP on two ranks: what is noted before each step, and why its replicas may differ."""
+    """A DDP model on two ranks: the notes before each step, and the reasons for differences of its replicas."""
     os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
     ranks, dist.get_process_group_ranks = dist.get_process_group_ranks, lambda of: [1, 0]
     initialized, dist.is_initialized = dist.is_initialized, lambda: True
@@ -428,7 +428,7 @@ def steps():
         for number in range(6, 13):
             notes = step(1)
             assert ("replica.diverged" in notes) == (number <= 10), number
-        # At the end the last values are noted, as stale where the program changed them since.
+        # At the end the last values are noted, as stale if the program has changed them since.
         for change, flags, at in ((False, 0, 13), (True, watch.STALE, watch.AT_END)):
             fresh()
             if change:
@@ -438,7 +438,7 @@ def steps():
             count, end = CLIENT.notes
             assert (count.finding, count.items[0][0]) == ("work.differs", "the number of steps"), count
             assert (end.finding, end.flags, end.step) == ("replica.diverged", flags, at), end
-        # Until the end, of optimizers before the last only those are kept whose last step summed no gradients.
+        # Before the end, of the earlier optimizers only those stay whose last step summed no gradients.
         second_ = torch.optim.SGD(module[1].parameters(), lr=0.1)
         for excused in (True, False):
             watch._steppers[optimizer].sets[0].excused = excused
@@ -486,7 +486,7 @@ def steps():
 
 
 def clients():
-    """The connection by ctypes: without a coordinator each step that fails says why."""
+    """The connection through ctypes: without a coordinator each failing step gives the reason."""
     refused("was not started by lockstep exec", torch_client.Client)
     library = ctypes.CDLL(sys.argv[2], ctypes.RTLD_GLOBAL)
     torch_client.check_layout(library)

@@ -1,5 +1,6 @@
-"""Plans for models of several collections, as DistributedModelParallel takes them: torchrec_plan.py LOCKSTEP plans a model
-and runs it sharded on two ranks, beside the same model unsharded."""
+"""Plans for models of several collections, for DistributedModelParallel: torchrec_plan.py LOCKSTEP plans a model and runs it sharded on two
+ranks, beside the same model unsharded.
+"""
 import json
 import os
 import subprocess

@@ -1,5 +1,6 @@
-"""`lockstep exec --compare gloo` of programs whose two runs are alike, or part: twice.py LOCKSTEP. This file is the
-program, too: twice.py program NAME."""
+"""`lockstep exec --compare gloo` of programs whose two runs are equal or differ: twice.py LOCKSTEP. This file is the program, too: twice.py
+program NAME.
+"""
 import json
 import os
 import subprocess
@@ -46,7 +47,7 @@ def program(name):
             dist.all_reduce(torch.randn(50))
     elif name == "barriers":
         dist.barrier()
-    elif name == "right":  # sums in another order, and all that follows from them
+    elif name == "right":  # sums in another order, and all results that follow
         torch.manual_seed(1)
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(33, 17), torch.nn.Linear(17, 5)))
         sgd = torch.optim.SGD(model.parameters(), 0.1)
@@ -64,7 +65,7 @@ def program(name):
             request.wait()
         if rank == 0:
             for _ in range(2):
-                dist.recv(x)  # from any
+                dist.recv(x)  # from any source
         else:
             time.sleep(0.2 * (rank if again else 3 - rank))
             dist.send(x * rank, 0)

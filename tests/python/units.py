@@ -1,4 +1,4 @@
-"""The logic of python/lockstep that needs no ranks, in one process: units.py PYTHON_FOLDER."""
+"""Logic of python/lockstep that needs no ranks, in one process: units.py PYTHON_FOLDER."""
 import functools
 import json
 import os
@@ -25,7 +25,7 @@ def backends():
 
 
 def digests():
-    """Of a tensor on a GPU: equal for equal values alone, with the elements that a note samples."""
+    """The digest of a tensor on a GPU: equal only for equal values, with the elements that a note samples."""
     torch.manual_seed(3)
     for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int8, torch.bool, torch.complex64):
         for shape in ((0,), (3,), (8,), (70, 5)):
@@ -48,7 +48,7 @@ def digests():
 
 
 def files():
-    """A file holds what was written, and its data begins at a multiple of eight bytes."""
+    """A file contains the written data, which begins at a multiple of eight bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "x.safetensors")
         for name in ("a", "ab", "abcdefgh"):
@@ -102,7 +102,7 @@ def frames():
 
 
 def torchrec_frames():
-    """TorchRec's calls: the tables behind the features whose ids move, and those of a sharded module."""
+    """TorchRec's calls: the tables of the features whose ids move, and those of a sharded module."""
     class KJTAllToAllTensorsAwaitable:
         pass
 
@@ -150,7 +150,7 @@ def owner_frames():
     buffers = "parameters and buffers 0.weight, 0.bias, 1.weight, 1.bias"
     assert names._of_ddp_state(ddp) == f"{buffers}, 1.running_mean, 1.num_batches_tracked"
     assert names._of_ddp_state({**ddp, "broadcast_buffers": False}) == buffers
-    # DeepSpeed's parameters have names in what runs, else numbers.
+    # DeepSpeed's parameters have names in the running optimizer or module, else numbers.
     parameters = [nn.Parameter(torch.zeros(1)) for _ in range(2)]
     parameters[0].ds_id, parameters[1].ds_id = 3, 5
     assert names._deepspeed_names(parameters) == ["3", "5"]
@@ -254,7 +254,7 @@ def refuse():
 
 
 def purposes():
-    """Whose frames a call has: the program's in between end those of FSDP."""
+    """The owner of a call by its frames: the program's in between end those of FSDP."""
     for module, kind in (("torchrec.distributed.a", "torchrec"), ("torch.distributed.fsdp.a", "fsdp"), ("torch.nn", "torch"), ("lockstep.names", "lockstep"),
                          ("megatron.core.tensor_parallel.layers", "layers"), ("megatron.core.tensor_parallel.data", "owned"),
                          ("torch.distributed.pipelining.schedules", "last"), ("program", "other"), ("torchrec.modules", "other")):
@@ -264,10 +264,10 @@ def purposes():
     data, objects = ("megatron.core.tensor_parallel.data", "broadcast_data", {}), ("torch.distributed.distributed_c10d", "all_gather_object", {})
     for frames_, purpose in (((), None), ((of_torch,), None), ((own,), None), ((fsdp, of_torch), "gradients of w"), ((fsdp, own), None), ((fsdp, own, of_torch), None),
                              ((data, own), "the batch"), ((objects, of_torch), "objects of all_gather_object"),
-                             # In the order of the askers, whoever is nearer: an owner before FSDP, FSDP before the last.
+                             # In the order of the tables, not by distance: an owner before FSDP, FSDP before the last.
                              ((data, fsdp), "the batch"), ((fsdp, data), "the batch"), ((objects, fsdp), "gradients of w"), ((fsdp, objects), "gradients of w")):
         assert chain(*frames_) == purpose, (frames_, purpose)
-    # A bucket of DDP's reducer, which no Python calls, and another call of the program's in a hook.
+    # A bucket of DDP's reducer, which no Python calls, and another call of the program in a hook.
     model = nn.Linear(2, 1)
     buckets_ = [types.SimpleNamespace(buffer=lambda: torch.zeros(4), parameters=lambda: list(model.parameters()))]
     ddp = type("Model", (), {"module": model, "reducer": types.SimpleNamespace(_get_zeros_like_grad_buckets=lambda: buckets_)})()
@@ -276,7 +276,7 @@ def purposes():
     assert chain(engine, own) is None and chain(of_torch) is None and chain(engine) == "gradients of weight, bias" and chain(engine) is None
     names._reducing.clear()
     assert chain(engine) is None
-    # A framework of another version has other variables: no purpose is known.
+    # Another version of a framework has other variables: no purpose is known.
     kept, names._purpose = names._purpose, lambda elements: {}["x"]
     assert names.purpose(1) is None
     names._purpose = kept
@@ -304,7 +304,7 @@ def lists():
 
 
 def captures():
-    """Two steps of a model: the names of its tensors, and from which an output and a gradient are computed."""
+    """Two steps of a model: the names of its tensors, and the inputs of an output and a gradient."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2), nn.Linear(2, 1, bias=False))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -340,7 +340,7 @@ def captures():
 
 
 def read(folder):
-    """The entries of a capture of one rank, its values, and what it did not keep."""
+    """The entries of a capture of one rank, its values, and its omissions."""
     with open(os.path.join(folder, "rank_00000.json"), encoding="utf-8") as file:
         index = json.load(file)
     values = tensor_files.read_raw(os.path.join(folder, "rank_00000.safetensors"))
@@ -352,7 +352,7 @@ def floats(value):
 
 
 def capture_ends():
-    """What a capture holds at its end: gradients that no optimizer took, buffers, and weights that changed since."""
+    """A capture's contents at its end: gradients that no optimizer used, buffers, and changed weights."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     with tempfile.TemporaryDirectory() as folder:
@@ -377,7 +377,7 @@ def capture_ends():
 
 
 def capture_outputs():
-    """What a module gives is kept by its place or name where there are several; what is no tensor is left out."""
+    """Several outputs of a module are captured by position or name; values that are no tensors are left out."""
     class Gives(nn.Module):
         def __init__(self, given):
             super().__init__()
@@ -413,7 +413,7 @@ def capture_limit():
 
 
 def user_placements():
-    """Placements that a user gives: for a tensor by its name or its last word, or for the module that it is of."""
+    """A user's placements: for a tensor by its name or its last word, or for its module."""
     kept = object.__new__(capturing.Capture)
     kept._hooks, kept._mesh, kept._ranks = None, [2, 2], 4
     kept._placements = {"head": "P(sum), S(1)", "*backward tail": "P, R", "tail": "S(0), P", "w*": "R, R"}
@@ -429,7 +429,7 @@ def user_placements():
 
 
 def capture_ddp():
-    """DDP's gradients have their parts, unless they are of several backwards or a hook rounds them."""
+    """DDP's gradients have their parts, unless they come from several backwards or a hook rounds them."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     dist = torch.distributed
@@ -456,14 +456,14 @@ def capture_ddp():
 
 
 def pipeline(name, function):
-    """Runs a function below one of torch's pipelines."""
+    """Runs a function called from one of torch's pipelines."""
     scope = {}
     exec(compile(f"def {name}(run):\n    return run()\n", os.path.join("x", capturing.PIPELINE), "exec"), scope)
     return scope[name](function)
 
 
 def capture_stages():
-    """A stage of a pipeline has no inputs and outputs of the whole; the run that infers shapes is not kept."""
+    """A pipeline stage has no inputs and outputs of the whole; the run that infers shapes is not captured."""
     assert capturing._in_pipeline() is None
     assert pipeline("forward_one_chunk", capturing._in_pipeline) == "stage" and pipeline("_shape_inference", capturing._in_pipeline) == "shapes"
     assert pipeline("_shape_inference", lambda: pipeline("run", capturing._in_pipeline)) == "shapes"

@@ -1,4 +1,4 @@
-"""What ranks must share and what they need not: watches.py LOCKSTEP good | CASE... Each case is a program on two ranks."""
+"""State that ranks must share, and state that they need not: watches.py LOCKSTEP good | CASE... Each case is a program on two ranks."""
 import contextlib
 import json
 import os
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 HERE = os.path.abspath(__file__)
-FINDINGS = {  # finding, ranks, what its text has
+FINDINGS = {  # finding, ranks, words of its text
     "load": ("replica.diverged", [1], r"DistributedDataParallel: 0.weight differs on rank 1 before the first step\n"
              r".*element \[0, 0\]: \S+ on rank 1, \S+ on rank 0\n(.*\n)*.*rank 1: loaded a state at .*watches.py:\d+"),
     "rate": ("optimizer.differs", [1], r"settings of Adam for 0.weight differs on rank 1 before the first step\n"
@@ -89,7 +89,7 @@ def of_ddp(case):
     if case == "moment" and odd:
         optimizer.state[plain[0].weight]["exp_avg"].data.add_(1)
     if case == "last" and odd:
-        plain[0].weight.data.add_(1)  # without a version: as a kernel does
+        plain[0].weight.data.add_(1)  # without a version: like a kernel
 
 
 def of_replicate():
@@ -242,7 +242,7 @@ def good():
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(with_own, ["0.own"])
     model = DistributedDataParallel(with_own)
     step(model, adam(model))
-    local = net()  # promises nothing
+    local = net()  # declares no replicas
     optimizer = adam(local, lr=0.1 * (1 + dist.get_rank()))
     for _ in range(3):
         step(local, optimizer)
@@ -335,7 +335,7 @@ def of_data():
 def of_fsdp_loaded(mesh):
     from torch.distributed.fsdp import fully_shard
 
-    torch.manual_seed(dist.get_rank())  # other weights, in whose place a state is loaded
+    torch.manual_seed(dist.get_rank())  # other weights, which a loaded state replaces
     model = fully_shard(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), mesh=mesh)
     with torch.no_grad():
         for parameter in model.parameters():

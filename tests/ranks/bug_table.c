@@ -1,4 +1,4 @@
-// What each program with a defect must give.
+// The expected finding of each program with a defect.
 #include "bugs.h"
 
 #define FAULT(...) {__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))

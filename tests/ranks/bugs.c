@@ -125,7 +125,7 @@ int bug_order(ls_rank *self, void *arg) {
     return ls_all_reduce(b, b, 2, LS_F32, LS_SUM, WORLD);
 }
 
-// A call that makes a communicator against one that does not.
+// A call that creates a communicator against one that does not.
 int bug_verb(ls_rank *self, void *arg) {
     bug_run *run = arg;
     ls_rank_comm *comm = NULL;
@@ -136,7 +136,7 @@ int bug_verb(ls_rank *self, void *arg) {
     return ls_comm_destroy(comm);
 }
 
-// The same, seen without looking ahead: the calls are asynchronous.
+// The same without looking ahead: the calls are asynchronous.
 int bug_order_async(ls_rank *self, void *arg) {
     bug_run *run = arg;
     float a[4] = {1, 2, 3, 4}, b[2] = {1, 2};
@@ -162,7 +162,7 @@ int bug_left_out(ls_rank *self, void *arg) {
     return ls_barrier(WORLD);
 }
 
-// The same where all calls look alike: only at the end somebody is missing.
+// The same with equal calls: only at the end is one missing.
 int bug_left_out_alike(ls_rank *self, void *arg) {
     bug_run *run = arg;
     float a[4] = {1, 2, 3, 4};
@@ -272,7 +272,7 @@ int bug_grouped_on_one_rank(ls_rank *self, void *arg) {
 }
 
 // ---- Deadlocks ----
-// Messages too large to be buffered anywhere.
+// Messages too large for any buffer.
 int bug_ring(ls_rank *self, void *arg) {
     enum { COUNT = 1 << 17 };
     bug_run *run = arg;
@@ -324,7 +324,7 @@ int bug_cross(ls_rank *self, void *arg) {
     return ls_comm_destroy(b);
 }
 
-// It runs to its end, on luck.
+// It runs to its end by luck.
 int bug_cross_survives(ls_rank *self, void *arg) {
     bug_run *run = arg;
     ls_rank_comm *a = NULL, *b = NULL;
@@ -378,7 +378,7 @@ int bug_modified(ls_rank *self, void *arg) {
     bug_run *run = arg;
     float a[4] = {1, 2, 3, 4}, b[4] = {0};
     ls_request *request = NULL;
-    if (ls_rank_id(self) == 1) {  // comes late: rank 0's data is on its way for long
+    if (ls_rank_id(self) == 1) {  // late: rank 0's data is in flight for long
         LS_TRY(ls_recv(b, 1, LS_F32, 0, WORLD));
         LS_TRY(ls_all_reduce_async(a, b, 4, LS_F32, LS_SUM, WORLD, &request));
         return ls_wait(request);
@@ -409,7 +409,7 @@ int bug_read_before_wait(ls_rank *self, void *arg) {
     float a[4] = {1, 2, 3, 4}, b[4] = {0};
     ls_request *request = NULL;
     LS_TRY(ls_all_reduce_async(a, b, 4, LS_F32, LS_SUM, WORLD, &request));
-    LS_TRY(ls_reads(self, a, sizeof a));  // reading what is sent is fine
+    LS_TRY(ls_reads(self, a, sizeof a));  // reading a send buffer is correct
     if (run->clean) {
         LS_TRY(ls_wait(request));
     }

@@ -1,5 +1,5 @@
-// SPMD programs with one defect each, and their clean twins: what the checks must and must not
-// find.
+// SPMD programs with one defect each, and their corrected versions: findings that the checks must
+// and must not report.
 #ifndef LS_TESTS_RANKS_BUGS_H
 #define LS_TESTS_RANKS_BUGS_H
 
@@ -13,7 +13,7 @@ typedef struct bug {
     int ranks;
     ls_finding_id finding;
     int fault_ranks[BUG_RANKS_MAX];  // the ranks at fault, ascending
-    int fault_rank_count;            // -1: which ranks depends on the schedule
+    int fault_rank_count;            // -1: the ranks depend on the schedule
     const char *contains;            // in the finding's text
     const char *checks;
     int lookahead;
@@ -21,8 +21,8 @@ typedef struct bug {
 } bug;
 
 typedef struct bug_run {
-    bool clean;  // the twin without the defect
-    int line;    // set by the program: where the finding must point; 0: nowhere in particular
+    bool clean;  // the version without the defect
+    int line;    // set by the program: the place of the finding; 0: any
 } bug_run;
 
 int bug_kind(ls_rank *self, void *arg);
@@ -79,7 +79,7 @@ int bug_nan_sent(ls_rank *self, void *arg);
 extern const bug bugs[];
 extern const int bug_count;
 
-// A program that makes every call, with nothing wrong.
+// A program that makes every call, without a defect.
 int every_call(ls_rank *self, void *arg);
 // Calls at random, most of them wrong; arg: a seed (uint64_t).
 int hostile(ls_rank *self, void *arg);

@@ -1,4 +1,4 @@
-// Programs whose values are wrong: replicas that differ, the first NaN, the first Inf.
+// Programs with wrong values: replicas that differ, the first NaN, the first Inf.
 #include <math.h>
 
 #include "bugs.h"
@@ -16,7 +16,7 @@ int bug_replica(ls_rank *self, void *arg) {
     return HERE(run, ls_check_replica(weights, 4, LS_F32, WORLD));
 }
 
-// Averaged in two buckets, of which one rank leaves a half of the second behind.
+// Averaged in two buckets; one rank omits half of the second.
 int bug_replica_touched(ls_rank *self, void *arg) {
     bug_run *run = arg;
     float weights[4] = {1, 2, 3, 4};
@@ -30,7 +30,7 @@ int bug_replica_touched(ls_rank *self, void *arg) {
     return ls_replica_forget(weights, WORLD);
 }
 
-// Named, the check looks after every collective; the step itself touches other memory.
+// Selected, the check runs after every collective; the step itself accesses other memory.
 int bug_replica_always(ls_rank *self, void *arg) {
     bug_run *run = arg;
     float weights[2] = {1, 0}, loss = 1;
@@ -43,7 +43,7 @@ int bug_replica_always(ls_rank *self, void *arg) {
     return ls_replica_forget(weights, WORLD);
 }
 
-// Two ranks have drifted away alike, and three are the majority.
+// Two ranks have drifted in the same way, and three are the majority.
 int bug_replica_asked(ls_rank *self, void *arg) {
     bug_run *run = arg;
     double weights[3] = {1, 2, 3};
@@ -58,7 +58,7 @@ int bug_replica_asked(ls_rank *self, void *arg) {
     return ls_replica_forget(steps, WORLD);
 }
 
-// The ranks free their copies at different times; what each held then counts.
+// The ranks free their copies at different times; then the contents at that time are compared.
 int bug_replica_freed(ls_rank *self, void *arg) {
     bug_run *run = arg;
     int32_t *table = ls_rank_alloc(self, 4 * sizeof *table), other = 0;
@@ -66,7 +66,7 @@ int bug_replica_freed(ls_rank *self, void *arg) {
     for (int i = 0; i < 4; i++) {
         table[i] = i == 2 && ls_rank_id(self) == 1 && !run->clean ? -5 : i;
     }
-    for (int i = 0; i < 40 * ls_rank_id(self); i++) {  // more than are kept for their own sake
+    for (int i = 0; i < 40 * ls_rank_id(self); i++) {  // more than are kept for themselves
         ls_rank_free(self, ls_rank_alloc(self, 16));
     }
     run->line = __LINE__ + 1;

@@ -1,7 +1,7 @@
-"""Whether every_call.c makes every call of calls.h and ranks.h: calls.py SOURCE_DIR.
+"""every_call.c makes every call of calls.h and ranks.h: calls.py SOURCE_DIR.
 
-It is the program that runs under thread sanitizers, valgrind and address sanitizers: a call that it
-leaves out is one that they never see. What is called outside of programs must be in the other tests.
+That program runs under thread sanitizers, valgrind and address sanitizers: they never see a call that it omits. Calls outside of programs
+must be in the other tests.
 """
 import glob
 import re

@@ -1,8 +1,8 @@
 """Runs the catalogue of bugs: catalogue.py LOCKSTEP SOURCE_DIR.
 
-Every scenario of scenarios/bugs must meet its expectation (the finding, its ranks, its line) and
-every clean twin must give no finding, under the plain schedule, a delayed rank and ten random ones;
-a seed must give the same report twice. Every finding that a scenario can show has one.
+Every scenario of scenarios/bugs must meet its expectation (the finding, its ranks, its line) and every corrected version must give no
+finding, under the plain schedule, a delayed rank and ten random ones; a seed must give the same report twice. Every finding that a scenario
+can show has one.
 """
 import glob
 import json
@@ -16,9 +16,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from twins import clean_twin  # noqa: E402
 
 LOCKSTEP, SOURCE = sys.argv[1], sys.argv[2]
-# Twins of scenarios with tables, whose bug is known by a wrong result in one case.
+# Corrected versions of scenarios with tables, whose bug is a wrong result in one case.
 TWINS = {"id_out_of_range": "id_clamped", "tail_rows_forgotten": "tail_rows_held"}
-# Which of the two is complete last, and so where it is seen, depends on the schedule.
+# The last of the two to complete, where the defect appears, depends on the schedule.
 NO_LINE = ("cross_communicator_on_luck",)
 failures = []
 
@@ -92,7 +92,7 @@ if stable(first) != stable(second):
 
 with open("collectives/finding.h", encoding="utf-8") as header:
     names = {line.split('"')[1] for line in header if "X(LS_FINDING_" in line}
-# Windows are of programs written for MPI; two runs of one program, models and their optimizers are exec's.
+# Windows belong to programs written for MPI; two runs of one program, models and their optimizers belong to exec.
 missing = names - seen - {"rma.race", "runs.calls_differ", "runs.inputs_differ", "model.differs", "optimizer.differs",
                            "request.never_waited", "work.differs", "gradient.unreduced", "data.repeated", "data.differs"}
 if missing or len(names) < 30:

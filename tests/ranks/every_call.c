@@ -1,4 +1,4 @@
-// A program that makes every call of ranks.h and checks what it gets.
+// A program that makes every call of ranks.h and checks the results.
 #include <string.h>
 
 #include "bugs.h"
@@ -181,7 +181,7 @@ static int uneven_and_waits(ls_rank *self) {
     LS_TRY(ls_wait_all(q, CALLS));
     EXPECT(got[0][n - 1] == (float)(n - 1) && got[1][0] == (float)(n * id));
     EXPECT(got[3][0] == (float)id && (id != 0 || got[2][n - 1] == (float)(n - 1)));
-    // A thread that runs a rank can be no other's; one that has let go of it can.
+    // A thread that runs a rank cannot run another; after it has left the rank it can.
     EXPECT(ls_rank_attach(self) == LS_ERR_INVALID);
     ls_rank_detach(self);
     LS_TRY(ls_rank_attach(self));
@@ -191,8 +191,8 @@ static int uneven_and_waits(ls_rank *self) {
     return LS_OK;
 }
 
-// What works on the ranks that a process holds works on this rank alone: a tensor is gathered, and
-// two calls of one group meet those of the other ranks.
+// Functions for the ranks that a process holds work for this single rank: a tensor is gathered, and
+// two calls of one group match those of the other ranks.
 static int on_own_backend(ls_rank *self) {
     ls_backend *own = NULL;
     ls_local_tensor *rows = NULL, *all = NULL;

@@ -1,7 +1,7 @@
-// A program that makes calls at random, most of them wrong: null, freed and small buffers, counts
-// near the largest, roots and peers that are none, groups that do not end, handles of others,
-// requests waited for twice or never. Whatever it does, the run must end, with a finding or
-// without, and touch no memory that is not its own. Buffers are known to the library, or NULL.
+// A program that makes random calls, most of them wrong: null, freed and small buffers, counts near
+// the largest, invalid roots and peers, groups that do not end, handles of others, requests waited
+// for twice or never. The run must end, with a finding or without, and access no foreign memory.
+// Buffers are known to the library, or NULL.
 #include "bugs.h"
 
 #define BUFFERS  4
@@ -22,7 +22,7 @@ static uint64_t draw(hostile_rank *h, uint64_t below) {
     return ls_random_below(below, h->seed, 7, (uint32_t)ls_rank_id(h->self), h->draws++);
 }
 
-// What all ranks draw alike, so that calls do meet now and then.
+// Draws that are equal on all ranks, so that some calls match.
 static uint64_t draw_alike(const hostile_rank *h, uint64_t below, uint64_t index) {
     return ls_random_below(below, h->seed, 8, 0, index);
 }
@@ -162,7 +162,7 @@ int hostile(ls_rank *self, void *arg) {
     }
     int status = LS_OK;
     uint64_t steps = 4 + draw_alike(&h, 12, 999);
-    bool stubborn = draw(&h, 4) == 0;  // goes on after errors
+    bool stubborn = draw(&h, 4) == 0;  // continues after errors
     for (uint64_t i = 0; i < steps && (status == LS_OK || stubborn); i++) {
         status = step(&h, i);
     }

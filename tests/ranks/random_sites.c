@@ -1,5 +1,6 @@
-// Random legal programs of equal calls: straight lines, branches by rank, roles in turn, helpers,
-// loops, communicators of some ranks, asynchronous calls; and the same with two calls swapped.
+// Random legal programs of equal calls: straight lines, branches by rank, alternating roles,
+// helpers, loops, communicators of some ranks, asynchronous calls; and the same with two calls
+// swapped.
 #include <string.h>
 
 #include "sites.h"
@@ -10,11 +11,11 @@
 typedef struct planned {
     int line, comm, data;
     bool async;
-    bool all;  // everybody makes it from this line
+    bool all;  // all ranks make it from this line
 } planned;
 
 typedef struct plan {
-    uint64_t state;  // of what all ranks draw alike
+    uint64_t state;  // in the draws that are equal on all ranks
     int rank, ranks;
     int next_line, next_data;
     int count;
@@ -31,7 +32,7 @@ static int new_data(plan *p) {
     return p->next_data;
 }
 
-// What a statement is, drawn once; what a rank does in it may differ by its number and the turn.
+// A statement, drawn once; its execution may depend on the rank and the turn.
 typedef struct statement {
     int kind, line, comm, data[2];
     bool async;
@@ -51,7 +52,7 @@ static statement draw_statement(plan *p) {
                    .comm = draw(&p->state, 4) % 3,
                    .data = {new_data(p), 0},
                    .async = draw(&p->state, 4) == 0};
-    // Where roles change, what is met is one buffer; branches that stay may have their own.
+    // If roles alternate, the calls use one buffer; fixed branches may have separate ones.
     bool stays = s.kind == BY_PARITY || s.kind == BY_ROOT;
     s.data[1] = stays && draw(&p->state, 2) == 0 ? new_data(p) : s.data[0];
     p->next_line += 2;
@@ -103,7 +104,7 @@ static int members(int comm, int rank, int ranks) {
                          : ranks - half;
 }
 
-// Swaps two calls of one rank that the others can only take for each other.
+// Swaps two calls of one rank that the others can only confuse with each other.
 static int swap_calls(plan *p, uint64_t seed) {
     uint64_t state = seed ^ UINT64_C(0x9e3779b97f4a7c15);
     int at_rank = draw(&state, p->ranks), places[CALLS_MAX], count = 0;
@@ -140,7 +141,7 @@ int random_sites_program(ls_rank *self, void *arg) {
     make_plan(&p, run->seed, rank, ranks);
     if (run->swap) {
         int swapped = swap_calls(&p, run->seed);
-        run->swapped = swapped;  // all ranks come to the same
+        run->swapped = swapped;  // all ranks reach the same one
     }
     LS_TRY(ls_comm_split(&comms[1], comms[0], rank % 2, 0));
     LS_TRY(ls_comm_split(&comms[2], comms[0], rank < ranks / 2, 0));

@@ -1,4 +1,4 @@
-// SPMD programs whose equal calls meet from different lines: with calls in another order, and
+// SPMD programs whose equal calls match from different lines: with calls in another order, and
 // legal ones.
 #ifndef LS_TESTS_RANKS_SITES_H
 #define LS_TESTS_RANKS_SITES_H
@@ -19,12 +19,12 @@ int site_two_at_once(ls_rank *self, void *arg);  // ranks 3 and 1 of 4
 int site_twenty(ls_rank *self, void *arg);       // as many mistakes
 
 enum {
-    RANDOM_SITES_SAME,     // there is no pair of calls whose order matters
+    RANDOM_SITES_SAME,     // no pair of calls has an order that matters
     RANDOM_SITES_SWAPPED,  // a pair is swapped on one rank
-    RANDOM_SITES_PLAIN,    // the same, of lines that all of three or more ranks come to
+    RANDOM_SITES_PLAIN,    // the same, for lines that all of three or more ranks reach
 };
 
-// A random legal program, with one pair of calls swapped where `swap`.
+// A random legal program, with one pair of calls swapped if `swap`.
 typedef struct random_sites {
     uint64_t seed;
     bool swap;

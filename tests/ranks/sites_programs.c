@@ -1,5 +1,5 @@
-// Programs whose equal calls meet from different lines. Lines are given, not this file's, so that
-// one helper can stand for any place of a program.
+// Programs whose equal calls match from different lines. Lines are given explicitly, so that one
+// helper can act for any place of a program.
 #include "sites.h"
 
 #define WORLD ls_rank_world(self)
@@ -31,7 +31,7 @@ static int swapped_on_first(ls_rank *self, void *arg) {
     return swapped_on(self, ID == 0, 10, 11);
 }
 
-// In one iteration of a loop alone.
+// Only in one iteration of a loop.
 static int swapped_once_in_loop(ls_rank *self, void *arg) {
     (void)arg;
     for (int i = 0; i < 50; i++) {
@@ -40,7 +40,7 @@ static int swapped_once_in_loop(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// In all iterations, also over many windows of what is kept.
+// In all iterations, also over many windows of the history.
 static int swapped_in_loop(ls_rank *self, void *arg) {
     (void)arg;
     for (int i = 0; i < 70; i++) {
@@ -49,7 +49,7 @@ static int swapped_in_loop(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// Two ranks at fault, the second after more of the first's than are kept to be reported.
+// Two ranks at fault, the second after more findings of the first than are reported.
 int site_two_at_once(ls_rank *self, void *arg) {
     LS_TRY(swapped_in_loop(self, arg));
     return swapped_on(self, ID == 1, 20, 21);
@@ -75,7 +75,7 @@ static int moved(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// Backwards: the call in the middle meets itself.
+// In reverse: the call in the middle matches itself.
 static int backwards(ls_rank *self, void *arg) {
     (void)arg;
     float data[3] = {1, 2, 3};
@@ -122,7 +122,7 @@ static int swapped_on_split(ls_rank *self, void *arg) {
     return ls_comm_destroy(comm);
 }
 
-// Among branches of rank 0 and of the others, which stay what they are.
+// Between fixed branches of rank 0 and of the others.
 static int swapped_among_branches(ls_rank *self, void *arg) {
     (void)arg;
     float data[3] = {1, 2, 3};
@@ -167,7 +167,7 @@ static int branches_by_parity(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// Each in its turn brings a value, the others nothing.
+// Each in turn contributes a value, the others nothing.
 static int turns(ls_rank *self, void *arg) {
     (void)arg;
     float own = 1, nothing = 0;
@@ -178,7 +178,7 @@ static int turns(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// The same of two ranks, whose orders of lines are each other's: what is met lies in one buffer.
+// The same for two ranks, whose orders of lines are reversed: the calls use one buffer.
 static int turns_in_one_buffer(ls_rank *self, void *arg) {
     (void)arg;
     float data = 1;
@@ -188,7 +188,7 @@ static int turns_in_one_buffer(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// The same into a place of each turn's own.
+// The same into a separate place for each turn.
 static int turns_along_a_buffer(ls_rank *self, void *arg) {
     (void)arg;
     float data[6] = {1, 2, 3, 4, 5, 6};
@@ -209,7 +209,7 @@ static int turns_in_own_memory(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// Two ranks take turns, each with its own data, and one is left over.
+// Two ranks take turns, each with its own data, and one remains.
 static int three_turns(ls_rank *self, void *arg) {
     (void)arg;
     float own = 1, nothing = 0;
@@ -220,7 +220,7 @@ static int three_turns(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// A rank without a batch sends zeros; which one that is, the data say.
+// A rank without a batch sends zeros; the data determine which one that is.
 static int without_a_batch(ls_rank *self, void *arg) {
     (void)arg;
     float grad = 1, zero = 0;
@@ -232,7 +232,7 @@ static int without_a_batch(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// All calls from one line of a helper: nobody can tell them apart, least of all by their lines.
+// All calls from one line of a helper: neither users nor lines distinguish them.
 static int helper(ls_rank *self, void *arg) {
     (void)arg;
     float data[2] = {1, 2};
@@ -242,7 +242,7 @@ static int helper(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// Even ranks are at line 10 first, odd ones at 11, of communicators of their own.
+// Even ranks are at line 10 first, odd ones at 11, on separate communicators.
 static int other_communicators(ls_rank *self, void *arg) {
     (void)arg;
     ls_rank_comm *comm = NULL;
@@ -255,7 +255,7 @@ static int other_communicators(ls_rank *self, void *arg) {
     return ls_comm_destroy(comm);
 }
 
-// Sizes tell them apart: calls of different sizes come from the lines that the other has crossed.
+// Sizes distinguish them: calls of different sizes come from the lines that the other has swapped.
 static int other_sizes(ls_rank *self, void *arg) {
     (void)arg;
     float data[4] = {1, 2, 3, 4};
@@ -279,7 +279,7 @@ static int owners_broadcast(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// One waits for the other's file, each in its turn.
+// One waits for the other's file, each in turn.
 static int barriers(ls_rank *self, void *arg) {
     (void)arg;
     for (int turn = 0; turn < 2; turn++) {
@@ -288,7 +288,7 @@ static int barriers(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// Messages in the order of the parity, so that they meet.
+// Messages ordered by parity, so that they match.
 static int messages(ls_rank *self, void *arg) {
     (void)arg;
     float data[2] = {1, 2};
@@ -318,7 +318,7 @@ static int branches_async(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// The same name of a file, but another string.
+// The same file name in another string.
 static int same_file_name(ls_rank *self, void *arg) {
     (void)arg;
     static char names[8][4] = {"p.c", "p.c", "p.c", "p.c", "p.c", "p.c", "p.c", "p.c"};

@@ -5,7 +5,7 @@
 
 #include "bugs.h"
 
-// The same where a backend of the caller's completes the calls.
+// The same if the caller's backend completes the calls.
 static int run_elsewhere(ls_spmd_program program, void *arg, ls_spmd_options options) {
     ls_world *world = NULL;
     ls_spmd_result *result = NULL;

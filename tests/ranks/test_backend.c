@@ -1,5 +1,5 @@
-// Runs whose calls are completed by a backend of the caller's: the matcher and its checks are the
-// same, and memory that only a device can read is looked at by its copies.
+// Runs whose calls the caller's backend completes: the matcher and its checks are the same, and
+// memory that only a device can read is examined in copies.
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -9,11 +9,11 @@
 
 #include "bugs.h"
 
-// A simulator that says of all memory in `hidden` that a device alone reads it, and counts.
+// A simulator that declares all memory in `hidden` to be readable only by a device, and counts.
 #define PAGE 4096
 static _Alignas(PAGE) char hidden[4 * PAGE];
 static int completed, copied, unreadable = -1;  // the page that cannot be copied
-static int closed = PROT_READ | PROT_WRITE;     // PROT_NONE: whoever reads it directly dies
+static int closed = PROT_READ | PROT_WRITE;     // PROT_NONE: a direct read crashes
 static const ls_backend_ops *simulator;
 
 static bool is_hidden(ls_backend *backend, const void *pointer) {
@@ -81,7 +81,7 @@ static void close_fixture(fixture *f) {
     ls_world_free(f->world);
 }
 
-// Every call goes to the backend, and does what it should.
+// Every call goes to the backend and has the expected result.
 Test(ranks_backend, completes_the_calls) {
     int rounds = 1;
     for (int schedule = 0; schedule <= LS_SCHEDULE_PARALLEL; schedule++) {
@@ -158,13 +158,13 @@ static void expect_finding(ls_spmd_program program, ls_finding_id id, int rank) 
     close_fixture(&f);
 }
 
-// The first NaN, and replicas that differ, are seen in a device's memory.
+// The first NaN, and replicas that differ, are found in a device's memory.
 Test(ranks_backend, looks_into_device_memory) {
     expect_finding(nan_in_hidden, LS_FINDING_VALUE_NAN_FIRST, -1);
     expect_finding(replicas_in_hidden, LS_FINDING_REPLICA_DIVERGED, 2);
 }
 
-// What the program itself writes; nobody else reads it but by its copies.
+// Memory that the program itself writes; others read it only through copies.
 static float *fill_page(ls_rank *self) {
     int rank = ls_rank_id(self);
     float *data = (float *)(void *)(hidden + rank * PAGE);
@@ -191,7 +191,7 @@ static int declared_in_hidden(ls_rank *self, void *arg) {
     return ls_all_reduce(data, data, 1, LS_F32, LS_SUM, world);
 }
 
-// Replicas that only a device reads are compared in its copies, and not where one cannot be copied.
+// Replicas that only a device reads are compared in copies, and not if one cannot be copied.
 Test(ranks_backend, replicas_of_a_device) {
     static const ls_spmd_program programs[] = {asked_in_hidden, declared_in_hidden};
     for (int i = 0; i < 2; i++) {
@@ -223,7 +223,7 @@ Test(ranks_backend, replicas_of_a_device) {
 }
 
 // ---- One rank of a process ----
-static char handed[256];  // what the backend was given, call by call
+static char handed[256];  // the calls of the backend, in order
 
 static int note_and_run(ls_backend *backend, ls_call *calls, int call_count) {
     size_t at = strlen(handed);
@@ -248,7 +248,7 @@ static int grouped_and_later(ls_rank *self, void *arg) {
     ls_request *requests[3] = {NULL};
     LS_TRY(ls_rank_axis(&part, self, 0));
     handed[0] = 0;
-    // In a group: by communicator, then messages at once.
+    // In a group: by communicator, then all messages at once.
     LS_TRY(ls_group_start(self));
     LS_TRY(ls_send(b, 2, LS_F32, 0, world));
     LS_TRY(ls_all_reduce(a, a, 2, LS_F32, LS_SUM, part));
@@ -258,7 +258,7 @@ static int grouped_and_later(ls_rank *self, void *arg) {
     LS_TRY(ls_group_end(self));
     expect_handed("broadcast part:all_reduce send+recv ");
     cr_assert_eq(c[1], 4);
-    // One by one: as they were made, up to the one that is waited for.
+    // One by one: in program order, up to the one that is waited for.
     LS_TRY(ls_all_reduce_async(a, a, 2, LS_F32, LS_SUM, part, &requests[0]));
     LS_TRY(ls_broadcast_async(b, b, 2, LS_F32, 0, world, &requests[1]));
     LS_TRY(ls_all_gather_async(c, c, 2, LS_F32, world, &requests[2]));
@@ -270,7 +270,7 @@ static int grouped_and_later(ls_rank *self, void *arg) {
     return ls_wait(requests[0]);
 }
 
-// A backend that completes what it is handed at once: the others are met in the same order.
+// A backend that completes its calls at once: the others match in the same order.
 Test(ranks_backend, order_of_one_rank) {
     fixture f;
     ls_spmd_result *result = NULL;
@@ -297,7 +297,7 @@ static int one_sum(ls_rank *self, void *arg) {
     return ls_all_reduce(data, data, 2, LS_F32, LS_SUM, ls_rank_world(self));
 }
 
-// A backend that fails ends the run on all ranks, with its status and its words.
+// A backend that fails ends the run on all ranks, with its status and its message.
 Test(ranks_backend, failures_end_the_run) {
     ls_spmd_program programs[] = {one_sum, one_message};
     for (int i = 0; i < 2; i++) {
@@ -322,7 +322,7 @@ Test(ranks_backend, failures_end_the_run) {
     }
 }
 
-// The backend must hold the ranks that are to run, and has its own order of reductions.
+// The backend must hold the ranks of the run, and has its own reduction order.
 Test(ranks_backend, must_fit_the_run) {
     fixture f;
     ls_spmd_result *result = NULL;

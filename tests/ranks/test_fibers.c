@@ -1,5 +1,5 @@
-// Ranks as fibers of one thread: they show what ranks on threads show, also where a program does
-// not end by returning, and there may be more of them than a machine has threads for.
+// Ranks as fibers of one thread: they have the findings of ranks on threads, also if a program does
+// not end by returning, and there may be more of them than threads.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ Test(fibers, programs_that_do_not_return) {
 }
 
 // ---- Errors -------------------------------------------------------------------------------------
-// What a rank was reported last is still what it was reported after others ran and failed.
+// A rank's last error stays its own after others have run and failed.
 static int remembers(ls_rank *self, void *arg) {
     (void)arg;
     char own[64];
@@ -132,7 +132,7 @@ static int sums(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-// As many as a world can have, which is more than Linux gives threads to a process.
+// As many as a world can have: more threads than Linux gives to a process.
 Test(fibers, as_many_as_a_world_can_have) {
     uint64_t total = 0, ranks = LS_RANKS_MAX;
     ls_spmd_result *result = NULL;

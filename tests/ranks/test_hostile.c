@@ -1,4 +1,4 @@
-// Programs that do all they should not: no crash, no hang, and each mistake under its name.
+// Programs that violate every rule: no crash, no hang, and each mistake has its finding.
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 
 #define WORLD ls_rank_world(self)
 
-// Whatever random programs do, every run ends, with the ranks' statuses and the same words again.
+// For any random program the run ends, and a repetition has the same statuses and words.
 Test(hostile, random_programs_end) {
     int findings[LS_FINDING_COUNT] = {0}, kinds = 0;
     for (uint64_t seed = 0; seed < 1500; seed++) {
@@ -37,7 +37,7 @@ Test(hostile, random_programs_end) {
     cr_assert_geq(kinds, 12, "only %d kinds of findings: the programs do too little", kinds);
 }
 
-// The same in parallel, where only that they end can be said.
+// The same in parallel, where only the end is asserted.
 Test(hostile, random_programs_end_in_parallel) {
     for (uint64_t seed = 0; seed < 500; seed++) {
         ls_spmd_result *result = NULL;
@@ -54,7 +54,7 @@ typedef int (*mistake)(ls_rank *self, float *data, void *shared);
 
 typedef struct mistake_run {
     mistake make;
-    ls_request *shared[4];  // what ranks give each other
+    ls_request *shared[4];  // data that ranks exchange
 } mistake_run;
 
 static int with_memory(ls_rank *self, void *arg) {
@@ -204,7 +204,7 @@ static int request_of_another(ls_rank *self, float *data, void *shared) {
     return ls_wait(requests[ls_rank_id(self) == 1 ? 2 : ls_rank_id(self)]);
 }
 
-// More requests than are remembered: the pointer is not followed.
+// More requests than are remembered: the pointer is not dereferenced.
 static int request_of_long_ago(ls_rank *self, float *data, void *shared) {
     (void)shared;
     ls_request *first = NULL;
@@ -249,7 +249,7 @@ static int returns_an_error(ls_rank *self, float *data, void *shared) {
     return ls_rank_id(self) == 2 ? LS_ERR_IO : ls_all_reduce(data, data, 1, LS_F32, LS_SUM, WORLD);
 }
 
-// Goes on after the run has failed, whatever it is reported.
+// Continues after the run has failed, ignoring errors.
 static int deaf(ls_rank *self, float *data, void *shared) {
     (void)shared;
     int failures = 0;
@@ -309,7 +309,7 @@ static int nothing_to_allocate(ls_rank *self, float *data, void *shared) {
 
 static const struct expected {
     mistake make;
-    int rank;  // at fault; -1: nothing is wrong
+    int rank;  // at fault; -1: no mistake
     ls_finding_id finding;
     const char *contains;
 } expected[] = {
@@ -346,7 +346,7 @@ static const struct expected {
     {nothing_to_allocate, -1, 0, ""},
 };
 
-// Each mistake has its name, at its rank, under every schedule; what is allowed gives nothing.
+// Each mistake has its finding, at its rank, under every schedule; correct programs have none.
 Test(hostile, mistakes_have_names) {
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         const struct expected *e = &expected[i];
@@ -398,8 +398,8 @@ static void *scribble(void *arg) {
     return NULL;
 }
 
-// A thread that is nobody's writes a bucket while its rank waits for it: its access meets pages
-// that are being opened.
+// A thread of no rank writes a bucket while its rank waits for it: its access hits pages that are
+// being opened.
 static int scribbled(ls_rank *self, void *arg) {
     (void)arg;
     float *bucket = ls_rank_alloc(self, SCRIBBLED * sizeof *bucket);
@@ -422,7 +422,7 @@ static int scribbled(ls_rank *self, void *arg) {
     return 0;
 }
 
-// However the two come upon each other, it is a finding or nothing, and no crash.
+// However the two interleave, the result is a finding or none, and no crash.
 Test(hostile, a_foreign_thread_meets_opening_pages) {
     for (int seed = 0; seed < 120; seed++) {
         ls_spmd_result *result = NULL;

@@ -1,4 +1,4 @@
-// What a program gives to a call may be gone before the call is complete.
+// A call's arguments may be gone before the call is complete.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ static int leave_early(ls_rank *self, void *arg) {
     return ls_rank_id(self) == 1 ? 0 : ls_wait(request);
 }
 
-// Whether the others came before it returned or after, nothing is written to a stack that is gone,
-// and the finding is the request that was never waited for.
+// Whether the others arrive before or after it returns, nothing is written to a dead stack frame,
+// and the finding is the request without a wait.
 Test(lifetimes, a_rank_leaves_its_stack) {
     static leaving state = {.on_stack = true};
     int ended = 0;
@@ -45,7 +45,7 @@ Test(lifetimes, a_rank_leaves_its_stack) {
     cr_assert_gt(ended, 0);
 }
 
-// With buffers that outlive the program the others' calls are completed, and their sums are right.
+// With buffers that outlive the program the others' calls complete with correct sums.
 Test(lifetimes, a_rank_leaves_its_heap) {
     static leaving state = {.on_stack = false};
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -77,7 +77,7 @@ static int reuse_counts(ls_rank *self, void *arg) {
     ls_request *request = NULL;
     LS_TRY(
         ls_all_to_all_v_async(send, recv, counts, counts, LS_I32, ls_rank_world(self), &request));
-    memset(counts, 0xff, sizeof counts);  // the call has its own by now
+    memset(counts, 0xff, sizeof counts);  // the call has a copy by now
     LS_TRY(ls_wait(request));
     for (int i = 0; i < 2 * ranks; i++) {
         if (recv[i] != 10 * (i / 2) + ls_rank_id(self)) {

@@ -1,5 +1,5 @@
-// Overlap bugs and their kin: each program is wrong on known ranks, its finding must name them, the
-// line and the kind under every schedule, and its twin without the bug must give nothing.
+// Overlap bugs and similar ones: each program is wrong on known ranks. Its finding must name them,
+// the line and the kind under every schedule, and its corrected version must have none.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 typedef struct place {
     bool clean;
-    int line;  // where the finding must point
+    int line;  // the place of the finding
 } place;
 
 // The optimizer reads a gradient whose wait comes later.
@@ -27,7 +27,7 @@ static int read_early(ls_rank *self, void *arg) {
         grad[i] = 1;
     }
     LS_TRY(HERE(ls_all_reduce_async(grad, grad, 16, LS_F32, LS_SUM, WORLD, &request)));
-    LS_TRY(ls_barrier(WORLD));  // the data has met: without a shadow it would be there
+    LS_TRY(ls_barrier(WORLD));  // the data has arrived: without a shadow it would be visible
     sum += at->clean ? 0 : ((volatile float *)grad)[3];
     LS_TRY(ls_wait(request));
     int status = grad[0] == 3 && (at->clean || isnan(sum)) ? 0 : 1;
@@ -35,7 +35,7 @@ static int read_early(ls_rank *self, void *arg) {
     return status;
 }
 
-// Of malloc nothing is closed; what was computed from the pattern names the call.
+// malloc's memory is not protected; a value computed from the pattern names the call.
 static int read_early_from_malloc(ls_rank *self, void *arg) {
     place *at = arg;
     float *grad = malloc(64), step[1] = {1}, out[1];
@@ -68,7 +68,7 @@ static void *scribble(void *arg) {
     return NULL;
 }
 
-// Another thread still accumulates into a bucket that is on its way.
+// Another thread still accumulates into a bucket that is in flight.
 static int helper_writes(ls_rank *self, void *arg) {
     place *at = arg;
     float *bucket = ls_rank_alloc(self, 4096);
@@ -104,7 +104,7 @@ static int garbage_copied(ls_rank *self, void *arg) {
     return 0;
 }
 
-// Rank 1 never wrote what rank 0 forwards.
+// Rank 1 never wrote the data that rank 0 forwards.
 static int garbage_forwarded(ls_rank *self, void *arg) {
     place *at = arg;
     at->line = __LINE__ + 1;
@@ -174,7 +174,7 @@ static int seeded_apart(ls_rank *self, void *arg) {
     return ls_replica_forget(w, WORLD);
 }
 
-// Apart since an asynchronous call; the copies are freed much later.
+// Different since an asynchronous call; the copies are freed much later.
 static int apart_after_async(ls_rank *self, void *arg) {
     place *at = arg;
     float w[2] = {1, 1};
@@ -246,7 +246,7 @@ static const struct expected {
     const char *name;
     ls_spmd_program program;
     ls_finding_id id;
-    int rank;  // alone; -1: all three
+    int rank;  // only this rank; -1: all three
     const char *contains;
     double deadline_seconds;
 } expected[] = {
@@ -320,8 +320,8 @@ Test(overlap, twins_without_the_bug_give_nothing, .timeout = 120) {
     }
 }
 
-// What looks alike and is right: padding nobody reads, masks, flags, one buffer sent twice, a
-// rank's own block of an in-place gather read meanwhile.
+// Correct programs that look similar: padding that is never read, masks, flags, one buffer sent
+// twice, a rank's own block of an in-place gather read meanwhile.
 static int idioms(ls_rank *self, void *arg) {
     (void)arg;
     int me = ls_rank_id(self);
@@ -370,7 +370,7 @@ Test(overlap, legitimate_idioms_give_nothing, .timeout = 60) {
     }
 }
 
-// A sum of sums is a warning, which counts for nothing, and a finding where it is asked for.
+// A sum of sums is a warning, which does not fail, and a finding if that is requested.
 static int sum_line;
 
 static int twice(ls_rank *self, void *arg) {
@@ -479,7 +479,7 @@ Test(overlap, polls_and_helper_threads_complete, .timeout = 60) {
     ls_spmd_result_free(result);
 }
 
-// The environment says what a program's own main does not; a wrong word is refused by name.
+// The environment sets options of a program with its own main; a wrong word is refused by name.
 Test(overlap, the_environment_sets_options) {
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {.ranks = 3};

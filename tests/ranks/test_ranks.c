@@ -51,7 +51,7 @@ static void expect_bug(const bug *b, ls_schedule_kind schedule, uint64_t seed) {
     ls_spmd_result_free(result);
 }
 
-// Every bug is found under its name, with its ranks and its line, whichever schedule runs it.
+// Every bug is found under its name, with its ranks and its line, under every schedule.
 Test(ranks, every_bug_is_found) {
     for (int i = 0; i < bug_count; i++) {
         expect_bug(&bugs[i], LS_SCHEDULE_ROUND_ROBIN, 0);
@@ -62,7 +62,7 @@ Test(ranks, every_bug_is_found) {
     }
 }
 
-// Its twin without the bug gives nothing, with every check on.
+// Its corrected version has no finding, with every check on.
 Test(ranks, clean_twins_are_clean) {
     for (int i = 0; i < bug_count; i++) {
         for (uint64_t seed = 0; seed < 5; seed++) {
@@ -101,7 +101,7 @@ Test(ranks, seeds_replay) {
     cr_assert(differs);
 }
 
-// A check that is switched off gives no finding; what cannot be completed still ends the run.
+// A disabled check has no finding; a run that cannot complete still ends.
 Test(ranks, checks_are_switched_by_name) {
     for (int i = 0; i < bug_count; i++) {
         char off[64];
@@ -111,7 +111,7 @@ Test(ranks, checks_are_switched_by_name) {
         if (without.finding == LS_FINDING_BUFFER_TOO_SMALL ||
             without.finding == LS_FINDING_HANDLE_USE_AFTER_FREE ||
             strcmp(without.name, "request_leak") == 0) {
-            continue;  // unchecked, these programs really do what they should not
+            continue;  // unchecked, these programs really violate the rules
         }
         ls_spmd_result *result = NULL;
         int status = LS_OK, line = 0;
@@ -128,7 +128,7 @@ Test(ranks, checks_are_switched_by_name) {
     cr_assert_null(result);
 }
 
-// The list of checks that runs take is read alike by who asks about one of them.
+// All users of a run's list of checks read it in the same way.
 Test(ranks, one_check_is_asked_for) {
     bool on = true;
     cr_assert_eq(ls_spmd_check_on(&on, NULL, LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT), LS_OK);
@@ -140,7 +140,7 @@ Test(ranks, one_check_is_asked_for) {
     cr_assert_eq(ls_spmd_check_on(&on, "replicas", LS_FINDING_REPLICA_DIVERGED), LS_ERR_NOT_FOUND);
 }
 
-// Every call does what it should under every schedule, and gives no finding.
+// Every call has the expected result under every schedule, without a finding.
 Test(ranks, every_call_works) {
     int rounds = 3;
     for (int schedule = 0; schedule <= LS_SCHEDULE_PARALLEL; schedule++) {
@@ -193,7 +193,7 @@ static void expect_fault(ls_fault fault, ls_finding_id id, const char *contains)
     ls_spmd_result_free(result);
 }
 
-// Each fault shows as the finding that it is the cause of, at the rank that has it.
+// Each fault causes its finding, at its rank.
 Test(ranks, faults_are_found) {
     expect_fault((ls_fault){LS_FAULT_DIE, 2, 3, 0}, LS_FINDING_RANK_DIED, "others wait for it");
     expect_fault((ls_fault){LS_FAULT_STALL, 1, 2, 0}, LS_FINDING_MISSING_RANK,
@@ -207,7 +207,7 @@ Test(ranks, faults_are_found) {
     expect_fault((ls_fault){LS_FAULT_BIT_FLIP, 1, 6, 40}, LS_FINDING_REPLICA_DIVERGED, "replicas");
 }
 
-// A slow rank changes the schedule and nothing else.
+// A slow rank changes only the schedule.
 Test(ranks, slow_is_no_bug) {
     const ls_fault fault = {LS_FAULT_SLOW, 0, 1, 0};
     uint64_t digests[2];
@@ -223,7 +223,7 @@ Test(ranks, slow_is_no_bug) {
     cr_assert_neq(digests[0], digests[1]);
 }
 
-// Rank 0 takes what comes first: only some schedules send rank 2's message before rank 1's.
+// Rank 0 takes the first message: only some schedules send rank 2's before rank 1's.
 static int race(ls_rank *self, void *arg) {
     int *arrivals = arg;
     float data[2] = {0, 0};
@@ -242,7 +242,7 @@ static int race(ls_rank *self, void *arg) {
     return ls_rank_id(self) == 1 ? ls_send(data, 1, LS_F32, 0, world) : 0;
 }
 
-// A bug that some schedules hide is found by trying, at the smallest seed, and replays there.
+// A bug that some schedules hide is found by trying, at the smallest seed, and replays with it.
 Test(ranks, explore_finds_the_smallest_seed) {
     int arrivals[2] = {0, 0};
     ls_spmd_result *result = NULL;
@@ -280,7 +280,7 @@ static int nested(ls_rank *self, void *arg) {
     return ls_all_reduce(data, data, 2, LS_F32, LS_SUM, ls_rank_world(self));
 }
 
-// Two runs live in one process without touching each other: one inside a rank of the other.
+// Two independent runs in one process: one inside a rank of the other.
 Test(ranks, runs_are_independent) {
     ls_spmd_result *result = NULL;
     cr_assert_eq(ls_spmd_run(&result, nested, NULL, &(ls_spmd_options){.ranks = 2}), LS_OK);
@@ -313,7 +313,7 @@ Test(ranks, thousands_of_ranks, .timeout = 100) {
     }
 }
 
-// Options that make no sense are refused before anything runs.
+// Invalid options are refused before anything runs.
 Test(ranks, bad_options_are_refused) {
     ls_spmd_result *result = NULL;
     int calls = 1;
@@ -332,8 +332,8 @@ Test(ranks, bad_options_are_refused) {
     }
 }
 
-// Asynchronous and in place: what is received hides a block of what is sent, which is sent all the
-// same; the other blocks must not change meanwhile.
+// Asynchronous and in place: the received data overlaps a block of the sent data, which is still
+// sent; the other blocks must not change meanwhile.
 static int scatters_in_place(ls_rank *self, void *arg) {
     const bool changes = *(const bool *)arg;
     float *data = ls_rank_alloc(self, 6 * sizeof *data);
@@ -369,8 +369,8 @@ Test(ranks, a_block_in_place_is_sent) {
     }
 }
 
-// A bit flips in what a rank sends: there is none in a barrier, in a count of nothing, and where
-// another rank's data comes. What is sent elsewhere is flipped, past no buffer's end.
+// A bit flips in a rank's sent data: not in a barrier, not in an empty buffer, and not in received
+// data. Data that is sent to others is flipped, inside of the buffer.
 static int sends_little(ls_rank *self, void *arg) {
     float data[4] = {1, 2, 3, 4}, *got = (float *)arg + 4 * ls_rank_id(self);
     LS_TRY(ls_barrier(WORLD));
@@ -393,14 +393,14 @@ Test(ranks, bits_that_are_not_sent_do_not_flip) {
         const char *told = ls_spmd_fault_missed(result, 0);
         cr_expect(why[call] == NULL ? told == NULL : told != NULL && strcmp(told, why[call]) == 0,
                   "call %d: %s", (int)call, told != NULL ? told : "planted");
-        // Half of 1 is added by its highest bit of fraction; bits count round what is sent.
+        // The highest bit of the fraction adds half of 1; bit numbers wrap around the sent data.
         cr_expect(got[0] == (call < 3 ? 1.0F : 1.5F), "call %d: %g", (int)call, got[0]);
         cr_expect(got[1] == 2 && got[2] == 0, "call %d", (int)call);
         ls_spmd_result_free(result);
     }
 }
 
-// A fault whose call its rank never makes was not injected, and the result says so.
+// A fault at a call that its rank never makes is not injected, and the result says so.
 Test(ranks, faults_that_are_not_reached_are_told) {
     ls_spmd_result *result = NULL;
     int calls = 2;
@@ -412,7 +412,7 @@ Test(ranks, faults_that_are_not_reached_are_told) {
     ls_spmd_result_free(result);
 }
 
-// Nor was a wrong count where what moves does not follow from it.
+// The same for a wrong count that does not change the moved data.
 static int without_a_count(ls_rank *self, void *arg) {
     const size_t counts[2] = {1, 1};
     float data[2] = {1, 2}, got[2] = {0};
@@ -447,7 +447,7 @@ Test(ranks, faults_that_change_nothing_are_told) {
     }
 }
 
-// More ranks than the machine has threads for are refused before one is made, with its figure.
+// More ranks than the machine has threads for are refused at the start, with the limit.
 Test(ranks, too_many_for_the_machine) {
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {.ranks = LS_RANKS_MAX};
@@ -461,7 +461,7 @@ Test(ranks, too_many_for_the_machine) {
     cr_expect_not_null(strstr(ls_error_last()->text, most), "%s", ls_error_last()->text);
 }
 
-// A program that fails by itself is distinguished from one that the checks stop.
+// A failure of the program itself is distinguished from one that the checks stop.
 static int returns_seven(ls_rank *self, void *arg) {
     (void)arg;
     return ls_rank_id(self) == 1 ? 7 : 0;

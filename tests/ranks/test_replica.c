@@ -1,4 +1,5 @@
-// When replicas are compared and when not, which ranks are at fault, and since when copies differ.
+// When replicas are compared and when not, the ranks at fault, and the call since which copies
+// differ.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,14 @@
 
 typedef struct place {
     unsigned wrong;  // a bit for each rank whose copy differs
-    int line;        // where the finding must point
+    int line;        // the place of the finding
 } place;
 
 static bool is_wrong(const ls_rank *self, const place *at) {
     return (at->wrong >> ls_rank_id(self) & 1) != 0;
 }
 
-// A call that is on its way writes the copies, which are the same again after it.
+// A call in flight writes the copies, which are equal again after it.
 static int filled_meanwhile(ls_rank *self, void *arg) {
     const place *at = arg;
     float w[2] = {1, 1}, loss = 1;
@@ -36,7 +37,7 @@ static int filled_meanwhile(ls_rank *self, void *arg) {
     return ls_replica_forget(w, WORLD);
 }
 
-// The same of a message, which the others do not wait for.
+// The same for a message, which the others do not wait for.
 static int received_meanwhile(ls_rank *self, void *arg) {
     const place *at = arg;
     float w[2] = {1, 1}, sent = 1;
@@ -57,7 +58,7 @@ static int received_meanwhile(ls_rank *self, void *arg) {
     return ls_replica_forget(w, WORLD);
 }
 
-// A call that is on its way elsewhere hides nothing.
+// A call in flight on other memory hides nothing.
 static int other_call_open(ls_rank *self, void *arg) {
     place *at = arg;
     float w[2] = {1, 1}, loss = 1;
@@ -113,7 +114,7 @@ static int differs_again(ls_rank *self, void *arg) {
     return 0;
 }
 
-// Memory that ls_rank_alloc did not give may be gone at the end.
+// Memory from elsewhere than ls_rank_alloc may be gone at the end.
 static int gone_at_the_end(ls_rank *self, void *arg) {
     static float kept[4][2];
     const place *at = arg;
@@ -142,7 +143,7 @@ static int one_is_freed(ls_rank *self, void *arg) {
     return ls_replica_forget(w, WORLD);
 }
 
-// A communicator of one rank has nobody to differ from.
+// A communicator of one rank has no other copy.
 static int alone(ls_rank *self, void *arg) {
     const place *at = arg;
     ls_rank_comm *own = NULL;
@@ -155,7 +156,7 @@ static int alone(ls_rank *self, void *arg) {
     return ls_comm_destroy(own);
 }
 
-// What a call that is on its way fills is not compared as it was declared.
+// The buffer of a call in flight is not compared when it is declared.
 static int declared_in_flight(ls_rank *self, void *arg) {
     const place *at = arg;
     float w[2] = {1, 1};
@@ -168,7 +169,7 @@ static int declared_in_flight(ls_rank *self, void *arg) {
     return ls_replica_forget(w, WORLD);
 }
 
-// Nor at the end, where the program never waited for the call.
+// Nor at the end, if the program never waited for the call.
 static int in_flight_at_the_end(ls_rank *self, void *arg) {
     const place *at = arg;
     float *w = ls_rank_alloc(self, 2 * sizeof *w);
@@ -180,7 +181,7 @@ static int in_flight_at_the_end(ls_rank *self, void *arg) {
     return ASYNC_CALL(w + 1, &request);
 }
 
-// Other data in memory that a copy had is no copy.
+// Other data in the former memory of a copy is no copy.
 static int freed_and_used_again(ls_rank *self, void *arg) {
     const place *at = arg;
     for (int i = 0; i < 3; i++) {
@@ -195,7 +196,7 @@ static int freed_and_used_again(ls_rank *self, void *arg) {
     return 0;
 }
 
-// Of a large copy not each call is noted: one after which as many bytes were moved as it has.
+// Of a large copy only some calls are recorded: one after which as many bytes were moved as it has.
 static int differs_large(ls_rank *self, place *at, size_t count) {
     float *w = ls_rank_alloc(self, count * sizeof *w), loss = 1;
     for (size_t i = 0; i < count; i++) {
@@ -217,13 +218,13 @@ static int differs_since_large(ls_rank *self, void *arg) {
     return differs_large(self, arg, 16385);
 }
 
-// Ranks 0 and 1 of three make a call that gives both the same; while it runs, copies differ.
+// Ranks 0 and 1 of three make a call with the same result on both; meanwhile the copies differ.
 typedef enum part_of {
     PART_SUMS,        // a sum into the copies
     PART_SUMS_ASIDE,  // a sum elsewhere
     PART_LATER,       // a sum into the copies, without waiting for it
     PART_IN_USE,      // a sum into the copies, which another call still reads
-    PART_SCATTERS,    // a call that gives each something else
+    PART_SCATTERS,    // a call with a different result on each
     PART_OUTSIDE,     // a sum with a rank that holds no copy
 } part_of;
 
@@ -232,7 +233,7 @@ static int part(ls_rank *self, place *at, part_of what) {
     int rank = ls_rank_id(self);
     ls_rank_comm *pair = NULL, *copies = NULL;
     ls_request *request = NULL, *other = NULL;
-    // Of four ranks the first holds no copy where one is to be outside.
+    // Of four ranks the first holds no copy if one is to be outside.
     bool outside = what == PART_OUTSIDE, holds = !outside || rank > 0;
     LS_TRY(ls_comm_split(&copies, WORLD, holds ? 0 : -1, 0));
     LS_TRY(ls_comm_split(&pair, WORLD, rank < 2 ? 0 : -1, 0));
@@ -250,7 +251,7 @@ static int part(ls_rank *self, place *at, part_of what) {
         float *to = what == PART_SUMS_ASIDE ? own : w;
         LS_TRY(HERE(ls_all_reduce(to, to, 1, LS_F32, LS_MAX, pair)));
     }
-    // The last rank joins the other call after the pair's, when the copies are the same again.
+    // The last rank joins the other call after the pair's, when the copies are equal again.
     if (what == PART_IN_USE && rank < 2) {
         w[1] = 1;
         LS_TRY(ls_barrier(pair));
@@ -298,7 +299,7 @@ static const struct expected {
     int ranks;
     unsigned wrong;
     const char *checks;
-    const char *contains;  // NULL: nothing is found
+    const char *contains;  // NULL: no finding
     int first, count;      // the ranks at fault
 } expected[] = {
     {"filled", filled_meanwhile, 3, 2, ALWAYS, NULL, 0, 0},
@@ -444,7 +445,7 @@ Test(replica, each_is_compared_when_it_may_be, .timeout = 120) {
     }
 }
 
-// A run that another finding has ended has no further one of its replicas.
+// A run that ends with another finding has none about its replicas.
 static int ended_by_another(ls_rank *self, void *arg) {
     (void)arg;
     float *w = ls_rank_alloc(self, 2 * sizeof *w), loss = 1;

@@ -1,5 +1,4 @@
-// Equal calls that meet from different lines: another order is found, branches that meet on purpose
-// are none.
+// Equal calls that match from different lines: another order is found, intended branches are not.
 #include <criterion/criterion.h>
 #include <criterion/logging.h>
 #include <stdio.h>
@@ -35,8 +34,8 @@ static void expect_case(const site_case *c, ls_schedule_kind schedule, uint64_t 
     ls_spmd_result_free(result);
 }
 
-// Another order is found with its rank and both its lines, and legal programs give nothing,
-// whichever schedule runs them.
+// Another order is found with its rank and both its lines, and legal programs have no finding,
+// under every schedule.
 Test(sites, every_schedule) {
     for (int i = 0; i < site_case_count; i++) {
         expect_case(&site_cases[i], LS_SCHEDULE_ROUND_ROBIN, 0);
@@ -62,7 +61,7 @@ static int findings_with(const char *name, const char *checks) {
     return -2;
 }
 
-// How strict the check is: off, the order, or every meeting from different lines.
+// The levels of the check: off, the order, or every match from different lines.
 Test(sites, strictness) {
     cr_assert_eq(findings_with("swapped", "collective.order_mismatch=off"), 0);
     cr_assert_eq(findings_with("swapped", "-collective.order_mismatch"), 0);
@@ -76,7 +75,7 @@ Test(sites, strictness) {
     cr_assert_eq(findings_with("swapped", "value.nan_first=strict"), -1);
 }
 
-// Of a run whose ranks never agree the first mistakes are reported.
+// If ranks never agree, the first mistakes are reported.
 Test(sites, no_more_than_are_read) {
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run(&result, site_twenty, NULL, &(ls_spmd_options){.ranks = 4});
@@ -86,7 +85,7 @@ Test(sites, no_more_than_are_read) {
     ls_spmd_result_free(result);
 }
 
-// What repeats is reported once, and leaves room for others.
+// A repeated mistake is reported once, and leaves room for others.
 Test(sites, two_at_once) {
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run(&result, site_two_at_once, NULL, &(ls_spmd_options){.ranks = 4});
@@ -99,9 +98,9 @@ Test(sites, two_at_once) {
     ls_spmd_result_free(result);
 }
 
-// 2,000 random legal programs give nothing. Of those with two calls swapped every one is found
-// whose lines are plain; among branches the others may be alone at a line, or change roles, which
-// hides some.
+// 2,000 random legal programs have no finding. With two calls swapped, every one on plain lines is
+// found; among branches the others may be the only ones at a line, or change roles, which hides
+// some.
 Test(sites, random_programs) {
     int found[3] = {0}, swapped[3] = {0};
     for (uint64_t seed = 1; seed <= 2000; seed++) {

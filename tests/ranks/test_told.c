@@ -1,4 +1,4 @@
-// What runs tell, how often and in which order.
+// The reports of runs: their content, number and order.
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static int alone(ls_rank *self, void *arg) {
     return ls_comm_destroy(own);
 }
 
-// A rank that stalls where no other waits for it is named all the same.
+// A rank that stalls while no other waits for it is still named.
 Test(told, a_stalled_rank_is_named_when_nobody_waits) {
     const ls_fault fault = {LS_FAULT_STALL, 2, 1, 0};
     ls_spmd_result *result = NULL;
@@ -52,7 +52,8 @@ Test(told, a_stalled_rank_is_named_when_nobody_waits) {
     ls_spmd_result_free(result);
 }
 
-// Rank 0 waits for 2, which waits for 3, which waits for 0; so does 1, whose message 0 could take.
+// Rank 0 waits for 2, which waits for 3, which waits for 0; so does 1, whose message 0 could
+// receive.
 static int waits_for_one_of_two(ls_rank *self, void *arg) {
     (void)arg;
     const int me = ls_rank_id(self);
@@ -66,7 +67,7 @@ static int waits_for_one_of_two(ls_rank *self, void *arg) {
     return ls_wait(open[1]);
 }
 
-// A circle goes through what is waited for; a shorter one through what is open beside it is none.
+// A cycle follows the calls that are waited for; a shorter one through other open calls is none.
 Test(told, a_circle_is_of_what_is_waited_for) {
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {.ranks = 4};
@@ -84,13 +85,13 @@ static int updates_meanwhile(ls_rank *self, void *arg) {
     ls_request *request = NULL;
     LS_TRY(ls_replica_declare(weights, 2, LS_F32, WORLD));
     LS_TRY(ls_all_reduce_async(loss, loss + 1, 1, LS_F32, LS_SUM, WORLD, &request));
-    weights[0] += 1;  // while the call is on its way: the others have not come so far
+    weights[0] += 1;  // during the call: the others have not come so far
     LS_TRY(ls_wait(request));
     LS_TRY(ls_barrier(WORLD));
     return ls_replica_forget(weights, WORLD);
 }
 
-// A rank goes on after an asynchronous call, so that is no time to compare replicas.
+// A rank continues after an asynchronous call, so replicas are not compared then.
 Test(told, replicas_are_not_compared_on_the_way) {
     for (uint64_t seed = 0; seed < 10; seed++) {
         ls_spmd_result *result = NULL;
@@ -112,7 +113,7 @@ static int keeps_its_memory(ls_rank *self, void *arg) {
     return 0;
 }
 
-// Replicas that nobody frees are compared at the end.
+// Replicas that are never freed are compared at the end.
 Test(told, kept_replicas_are_compared_at_the_end) {
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {.ranks = 3, .checks = "-handle.leak"};
@@ -124,7 +125,7 @@ Test(told, kept_replicas_are_compared_at_the_end) {
     ls_spmd_result_free(result);
 }
 
-// A rank of the second half writes what only that half's calls see.
+// A rank of the second half writes memory that only that half's calls compare.
 static int differs_in_a_part(ls_rank *self, void *arg) {
     const int *odd = arg;
     float weights[2] = {1, 1};
@@ -136,7 +137,7 @@ static int differs_in_a_part(ls_rank *self, void *arg) {
     weights[1] += ls_rank_id(self) == *odd ? 1 : 0;
     LS_TRY(ls_all_reduce(weights, weights, 1, LS_F32, LS_MAX, half));
     LS_TRY(ls_all_reduce(weights, weights, 1, LS_F32, LS_MIN, half));
-    int other = 0;  // the first half goes on when the second has called
+    int other = 0;  // the first half continues after the second has called
     LS_TRY(ls_rank_id(self) < 2 ? ls_recv(&other, 1, LS_I32, ls_rank_id(self) + 2, WORLD)
                                 : ls_send(&other, 1, LS_I32, ls_rank_id(self) - 2, WORLD));
     LS_TRY(ls_replica_forget(weights, WORLD));
@@ -171,7 +172,7 @@ static int declares_again(ls_rank *self, void *arg) {
     return ls_all_reduce(weights, weights, 1, LS_F32, LS_MAX, WORLD);
 }
 
-// A member forgets for all, also the same memory again.
+// One member's forgetting applies to all, also for reused memory.
 Test(told, a_replica_is_forgotten_each_time) {
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {.ranks = 3, .checks = "replica.*"};
@@ -205,7 +206,7 @@ static int forgets_one(ls_rank *self, void *arg) {
     return of->late ? ls_replica_forget(tables[of->forgotten], WORLD) : LS_OK;
 }
 
-// What is forgotten may differ as it is freed, and nothing else may.
+// Forgotten memory may differ when it is freed, other memory may not.
 Test(told, only_what_is_forgotten_may_differ) {
     static const forgetting cases[] = {{0, 0, false}, {1, 1, false}, {0, 1, false},
                                        {1, 0, false}, {0, 0, true},  {1, 1, true}};
@@ -221,13 +222,13 @@ Test(told, only_what_is_forgotten_may_differ) {
     }
 }
 
-// Gives out its memory from the end to the start.
+// Allocates from the end to the start.
 typedef struct downwards {
     _Alignas(64) unsigned char memory[1 << 18];
     size_t left;
 } downwards;
 
-static downwards *below;  // NULL: as ever
+static downwards *below;  // NULL: ordinary
 
 // By the linker's --wrap.
 void *__real_aligned_alloc(size_t alignment, size_t size);
@@ -260,8 +261,7 @@ static int leaks_three(ls_rank *self, void *arg) {
     return first != NULL ? 0 : 1;
 }
 
-// Leaks are reported in the order in which the program made them, wherever the memory lies, one for
-// each place.
+// Leaks are reported in program order, whatever their addresses, one for each place.
 Test(told, leaks_are_told_in_order) {
     static downwards memory = {.left = sizeof memory.memory};
     below = &memory;
@@ -291,7 +291,7 @@ static int reads_early(ls_rank *self, void *arg) {
     return *waits || ls_rank_id(self) == 0 ? ls_wait(request) : 0;
 }
 
-// What is never waited for and what became of its buffer is one bug.
+// A missing wait and the consequence for its buffer are one bug.
 Test(told, a_request_that_is_left_is_one_bug) {
     for (int waits = 0; waits < 2; waits++) {
         bool wait = waits == 1;
@@ -336,7 +336,7 @@ static ls_spmd_result *run_named(const char *axis, int odd, int expected) {
     return result;
 }
 
-// Axes are found by their names, and a communicator is called what its members call it.
+// Axes are found by name, and a communicator has its members' name.
 Test(told, names_of_axes_and_communicators) {
     ls_spmd_result *result = run_named("gpu", 3, LS_ERR_FINDING);
     const ls_finding *finding = ls_spmd_finding(result, 0);
@@ -351,8 +351,8 @@ Test(told, names_of_axes_and_communicators) {
     ls_spmd_result_free(result);
 }
 
-// Of two members that differ neither is the minority: ranks elsewhere say who is at fault, and who
-// is named where they cannot be asked is kept.
+// If two members differ, neither is the minority: ranks elsewhere decide, and without them the
+// first one is kept.
 Test(told, others_say_who_is_at_fault) {
     for (int odd = 0; odd < 4; odd++) {
         ls_spmd_result *result = run_named("gpu", odd, LS_ERR_FINDING);
@@ -367,7 +367,7 @@ Test(told, others_say_who_is_at_fault) {
     }
 }
 
-// ---- What has met -------------------------------------------------------------------------------
+// ---- Matched calls ------------------------------------------------------------------------------
 static int sums_and_sends(ls_rank *self, void *arg) {
     (void)arg;
     ls_rank_comm *world = ls_rank_world(self);
@@ -386,7 +386,7 @@ static void note_met(void *arg, const ls_call *const *calls, int size) {
     }
 }
 
-// An observer sees each set of calls once: those of a collective, and a send with its receive.
+// An observer receives each set of calls once: those of a collective, and a send with its receive.
 Test(told, calls_that_have_met) {
     char kinds[128] = "";
     const ls_spmd_options options = {.ranks = 2, .met = note_met, .met_arg = kinds};
@@ -424,7 +424,7 @@ static int helper_exits(ls_rank *self, void *arg) {
     return ls_barrier(ls_rank_world(self));
 }
 
-// The other ranks go on to the end of the run, and so does the process.
+// The other ranks continue to the end of the run, and so does the process.
 Test(told, exit_is_the_end_of_a_rank) {
     static const struct {
         ls_spmd_program program;

@@ -1,5 +1,5 @@
 // Training programs under many schedules: with each injected bug exactly its finding, at its ranks
-// and its line; without one nothing, with all checks too. LOCKSTEP_SEEDS says how many seeds.
+// and its line; without one none, with all checks. LOCKSTEP_SEEDS sets the number of seeds.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,13 +71,13 @@ static void check_correct(const trainer *t) {
 }
 
 // Tensor parallel with sequence parallel inside of data parallel: no axis has a majority, so other
-// ranks must say who is wrong.
+// ranks must decide which one is wrong.
 Test(trainers, sequence_parallel_bugs) {
     check_bugs(&sequence_parallel_trainer);
 }
 
-// Names say nothing of which communicators were made alike: a user's axis may be called as one of
-// another axis is, or as what was split off it.
+// Names do not show which communicators correspond: a user's axis may have the name of another
+// one's axis, or of a part of it.
 Test(trainers, bugs_under_names_that_mislead) {
     trainer misnamed = sequence_parallel_trainer;
     (void)snprintf(misnamed.mesh.name[0], sizeof misnamed.mesh.name[0], "t");
@@ -90,7 +90,7 @@ Test(trainers, expert_bugs) {
     check_bugs(&experts_trainer);
 }
 
-// Neither program without a bug gives a finding or a warning, whatever the schedule and the checks.
+// Neither program without a bug has a finding or a warning, under any schedule and checks.
 Test(trainers, correct_programs) {
     check_correct(&sequence_parallel_trainer);
     check_correct(&experts_trainer);

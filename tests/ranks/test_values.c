@@ -1,5 +1,5 @@
-// NaN and infinities in chains of results, which are looked for at the last: each report names
-// the member that brought it, or the reduction that made it.
+// NaN and infinities in chains of results, traced at the end: each report names the member that
+// contributed it, or the reduction that made it.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -199,8 +199,8 @@ static int receives_later(ls_rank *self, void *arg) {
     return wrong;
 }
 
-// All that is to be received is no number until then, in every type that has one, and names the
-// call in what is computed from it.
+// A receive buffer is NaN until data arrives, in every type with NaN, and a value computed from it
+// names the call.
 Test(values, what_is_in_flight_is_no_number) {
     for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
         early e = {(ls_dtype)dtype, false};

@@ -1,6 +1,6 @@
-// A sharded embedding in front of experts: four ranks own rows of a table and an expert each. Ids
-// go to their owners and rows come back (uneven), tokens go to experts in slots of a fixed capacity
-// (even, padded), and what is replicated is averaged.
+// A sharded embedding before experts: four ranks own rows of a table and an expert each. Ids go to
+// their owners and rows come back (uneven), tokens go to experts in slots of a fixed capacity
+// (even, padded), and replicated parameters are averaged.
 #include <stdlib.h>
 
 #include "trainers.h"
@@ -27,7 +27,8 @@ typedef struct layer {
     ls_rank_comm *world, *pair;
     float *table, *router, *router_grad;           // [ROWS / RANKS][DIM], [DIM][RANKS]
     float *rows, *owned, *slots, *arrived, *back;  // [BATCH][DIM], ..., [RANKS][CAPACITY][DIM]
-    int *ids, *wanted;                             // ascending by owner; what others want of it
+    int *ids, *wanted;                             // ascending by owner; the ids that others
+                                                   // request from it
 } layer;
 
 static float *numbers(ls_rank *self, trainer_run *run, size_t count, bool written) {
@@ -75,7 +76,7 @@ static int by_owner(const void *a, const void *b) {
     return *(const int *)a - *(const int *)b;
 }
 
-// Ids to their owners, rows back.
+// Ids go to their owners, rows come back.
 static int lookup(layer *l, trainer_run *run, int step) {
     const int rank = ls_rank_id(l->self);
     size_t out[RANKS] = {0}, in[RANKS] = {0}, out_rows[RANKS], in_rows[RANKS];
@@ -115,7 +116,7 @@ static int lookup(layer *l, trainer_run *run, int step) {
     return AT(ROWS_BACK, ls_all_to_all_v(l->owned, l->rows, sent, in_rows, LS_F32, l->world));
 }
 
-// Tokens to experts, in slots of which not all are used; the unused ones hold nothing.
+// Tokens go to experts in slots, some of them unused; the unused ones hold nothing.
 static int dispatch(layer *l, trainer_run *run, int step) {
     const int rank = ls_rank_id(l->self);
     size_t used[RANKS] = {0}, count = CAPACITY * DIM;

@@ -1,6 +1,6 @@
 // Tensor parallel with sequence parallel inside of data parallel: four ranks, 2 x 2. Activations
-// lie cut along the sequence; a block gathers them, multiplies by its columns and rows, and
-// scatters the sums. Gradients are averaged over the data axis while the backward still runs.
+// are sharded along the sequence; a block gathers them, multiplies by its columns and rows, and
+// scatters the sums. Gradients are averaged over the data axis during the backward.
 #include "trainers.h"
 
 enum { SEQ = 8, DIM = 6, HIDDEN = 10, TP = 2, DP = 2, STEPS = 3 };
@@ -119,7 +119,8 @@ static int backward(block *b, trainer_run *run, int step) {
     for (size_t i = 0; i < DIM; i++) {
         b->scale_grad[i] = b->y[i] / (BUG("scale_forgotten") && rank == 2 ? 1.0f : TP);
     }
-    if (!BUG("scale_grad_of_part")) {  // what is replicated sees a part of the sequence on each
+    if (!BUG("scale_grad_of_part")) {  // each rank sees replicated parameters with a part of the
+                                       // sequence
         LS_TRY(AT(NORM_GRAD, ls_all_reduce(b->scale_grad, b->scale_grad, DIM, LS_F32, LS_AVG,
                                            ls_rank_world(b->self))));
     }

@@ -1,5 +1,5 @@
-// Training programs as people write them, each with bugs that real ones had, and what must be said
-// of every bug under every schedule.
+// Realistic training programs with real bugs, and the expected report of each bug under every
+// schedule.
 #ifndef LS_TESTS_RANKS_TRAINERS_H
 #define LS_TESTS_RANKS_TRAINERS_H
 
@@ -7,7 +7,7 @@
 
 #include "ranks/ranks.h"
 
-// A place of a program that a finding may point to, known once it was passed.
+// A place of a program that a finding may name, known after execution has passed it.
 #define TRAINER_SITES 16
 typedef struct trainer_run {
     const char *bug;  // "" for none
@@ -32,9 +32,9 @@ typedef struct trainer {
     int bug_count;
 } trainer;
 
-// A data-parallel by tensor-parallel block whose activations are cut along the sequence.
+// A data-parallel by tensor-parallel block whose activations are sharded along the sequence.
 extern const trainer sequence_parallel_trainer;
-// A sharded embedding in front of experts that tokens are sent to.
+// A sharded embedding before experts that receive tokens.
 extern const trainer experts_trainer;
 
 #endif

@@ -17,7 +17,7 @@ SHARDINGS = {"table_wise": "{type: table_wise, ranks: 2}", "column_wise": "{type
              "data_parallel": "{type: data_parallel}"}
 POOLINGS = ("sum", "mean", "max", "none")
 DTYPES = ("f32", "f16", "bf16", "f64")
-# kind: (batch, what the feature says, weighted, features of a second table, what the scenario says)
+# kind: (batch, keys of the feature, weighted, features of a second table, keys of the scenario)
 KINDS = {
     "plain": ("4", "lengths: {uniform: [0, 4]}", False, "b", ""),
     "weighted": ("4", "lengths: {uniform: [0, 4]}", True, "b", ""),
@@ -31,7 +31,7 @@ KINDS = {
     "output_dtype": ("4", "lengths: {uniform: [0, 4]}", False, "b", ""),
 }
 ROWS_CUT = ("row_wise", "table_row_wise", "grid")
-# What is refused, and how: (whether a cell is, the sentence, whether it runs forward alone).
+# Refused cells: (whether a cell is, the message, whether it runs forward only).
 REFUSED = [
     (lambda s, p, k: k == "weighted" and p in ("max", "none"), "pooled by neither sum nor mean", False),
     (lambda s, p, k: k == "output_dtype", "output_dtype: is for inference, and has no backward pass", True),
@@ -56,7 +56,7 @@ def scenario(cell, forward):
 
 
 def run(program, folder, cells, *arguments):
-    """{cell: (passed, what was said)}; files that cannot be read are told on stderr and end the call: one by one."""
+    """{cell: (passed, text)}; files that cannot be read are reported on stderr and end the call: one by one."""
     paths = {}
     for cell, forward in cells:
         path = os.path.join(folder, f"{'-'.join(cell)}.yaml")
@@ -74,13 +74,13 @@ def run(program, folder, cells, *arguments):
 
 
 def refusal(cell):
-    """The sentences that refuse a cell, and whether it runs forward alone; None: it is done."""
+    """The messages that refuse a cell, and whether it runs forward only; None: it runs."""
     why = [(words, forward) for test, words, forward in REFUSED if test(cell[0], cell[1], cell[3])]
     return ([words for words, _ in why], all(forward for _, forward in why)) if why else None
 
 
 def check(program, folder, cells):
-    """{cell: '.', 'f' (refused, forward alone), '-' (refused) or what is wrong}"""
+    """{cell: '.', 'f' (refused, forward only), '-' (refused) or the error}"""
     found, failures = {}, []
     plain = [c for c in cells if not refusal(c)]
     for cell, (passed, said) in run(program, folder, [(c, False) for c in plain], "run").items():

@@ -133,7 +133,7 @@ MODELS = (dlrm, two_tower, sequence, weighted, every_type, shared, serving, bags
 
 # ---- Mistakes -------------------------------------------------------------------------------------
 def put(*path, to):
-    """A change: the value at the path becomes `to`; None takes it away."""
+    """A change: the value at the path becomes `to`; None removes it."""
     def change(model):
         for key in path[:-1]:
             model = model[key]
@@ -153,7 +153,7 @@ def renamed(model):
 
 
 FEATURES = ("inputs", "features")
-# Model, mistake, what must be told: of a file that cannot be, on stderr; else id or stage, and text.
+# Model, mistake, expected report: for an invalid file on stderr; else id or stage, and text.
 MISTAKES = {
     "a feature's name misspelt": (dlrm, renamed, r"no feature campain.*did you mean .campaign"),
     "raw hashes for ids": (dlrm, put(*FEATURES, "device", "ids", to={"uniform": [0, 4000]}),
@@ -215,7 +215,7 @@ def run(program, paths, *command):
 
 
 def told(case, done):
-    """What is wrong, a line each: of a file on stderr, of a run by finding or stage."""
+    """The errors, a line each: of a file from stderr, of a run by finding or stage."""
     texts = [f"{f['id']}: {f['text']}" for f in case.get("findings", ())]
     texts += [f"{s['name']}: {s.get('divergence') or ''}" for s in case.get("stages", ()) if s["class"] == "wrong"]
     return texts or [case.get("error") or ""] if case else [done.stderr]

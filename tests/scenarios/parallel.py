@@ -1,9 +1,8 @@
-"""Programs as people write them for DTensor, on 1 to 8 ranks, and mistakes in them: parallel.py LOCKSTEP
+"""DTensor programs in common styles, on 1 to 8 ranks, and mistakes in them: parallel.py LOCKSTEP
 
-Eleven of them (tensor, sequence and data parallel layers, vocabulary-parallel losses, FSDP over tensor
-parallelism, attention on a mesh of two dimensions, ...), each on every number of ranks, with sizes that do
-not divide and fewer rows than ranks: each ends with what the unsharded program gives (check_equal), and
-none may fail. Then mistakes, each of which must be found as what it is.
+Eleven programs (tensor, sequence and data parallel layers, vocabulary-parallel losses, FSDP over tensor parallelism, attention on a mesh of
+two dimensions, ...), each on every number of ranks, with sizes that do not divide and fewer rows than ranks: each must equal the unsharded
+program (check_equal), and none may fail. Then mistakes, each of which must have its finding.
 """
 import json
 import os
@@ -81,7 +80,7 @@ def vocabulary(mesh, sizes):
 
 
 def classes_weighed(mesh, sizes):
-    """Weights of classes and smoothed labels, over sharded classes and over sharded samples."""
+    """Class weights and smoothed labels, over sharded classes and over sharded samples."""
     rows, inner, width = sizes
     targets = [-100 if r == 1 else (3 * r + 1) % width for r in range(rows)]
     says = {"other": "targets", "weights": "of_classes", "smoothing": 0.125, "reduction": "mean"}
@@ -161,7 +160,7 @@ def redistributions(mesh, sizes):
 
 
 def tied(mesh, sizes):
-    """Vocabulary-parallel embedding, and its weight again as the head."""
+    """A vocabulary-parallel embedding, with its weight reused as the head."""
     _, inner, width = sizes
     ids = [(3 * i + 2) % width for i in range(2 * mesh[0])]
     return [tensor("table", [width, inner], "S(0)"),
@@ -260,7 +259,7 @@ def nothing(*_):
 
 
 FLIP = {"faults": [{"type": "bit_flip", "rank": 1, "call": 0, "index": 30}]}
-# Program, mesh, mistake, more keys, what must be told: a finding, or the stage that is wrong.
+# Program, mesh, mistake, more keys, expected report: a finding, or the wrong stage.
 MISTAKES = {
     "a rank leaves the reduction out": (mlp, [4], excepted("reduce", [2], skip=True), {}, "collective."),
     "partial sums taken for whole ones": (

@@ -1,7 +1,7 @@
 """redistributions.py LOCKSTEP: every redistribution between R, S(0), S(1) and partial sums on a mesh of 2 x 3.
 
-Each path gives bit-exact results and takes the calls that lockstep plan prints for it. The cheapest one is never
-dearer."""
+Each path is bit exact and takes the calls that lockstep plan prints for it. The cheapest one never costs more.
+"""
 import itertools
 import json
 import os

@@ -1,14 +1,11 @@
-"""Plants faults everywhere: sweep.py LOCKSTEP SOURCE_DIR [--all] [--real mpi] [options].
+"""Injects faults everywhere: sweep.py LOCKSTEP SOURCE_DIR [--all] [--real mpi] [options].
 
-Every kind of fault, at every call of every rank, in scenarios of every family. Each planted fault
-must be found, or the verdict must say what it did: that it changes no bit of any output, or so many
-elements and all within rounding, or why it is not planted: no rank comes to it, or the call has
-nothing that it could change. Anything else fails: a crash, a time-out, a pass, a skip, an error
-that is no finding.
+Every kind of fault, at every call of every rank, in scenarios of every family. Each fault must be found, or the verdict must state its
+effect: no bit of any output changed, or a number of elements within rounding, or why it was not injected: no rank reaches it, or the call
+has nothing that it could change. Anything else fails: a crash, a time-out, a pass, a skip, an error that is no finding.
 
-Without --all (or LOCKSTEP_SWEEP=all) a sample is planted, the same one every time. With --real, what
-the simulation shows of the sample is written into the scenario as its expectation, and the real run
-must agree or be skipped with a reason.
+Without --all (or LOCKSTEP_SWEEP=all) a sample is injected, always the same one. With --real, the simulation's outcome of the sample becomes
+the scenario's expectation, and the real run must agree or be skipped with a reason.
 """
 import argparse
 import collections
@@ -21,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-# Of each family first those that the sample takes: small ones.
+# The first ones of each family are in the sample: small ones.
 FAMILIES = {
     "sharded_embedding": ["row_wise", "column_wise", "functional_max_norm"],
     "sharding_tutorial": ["three_ranks", "mixed"],
@@ -60,7 +57,7 @@ def text_of(fault):
 
 
 def number_of(fault):
-    """A number of the fault's own, by which samples are taken."""
+    """A number of the fault, for sampling."""
     return int(hashlib.sha256(repr(tuple(fault)).encode()).hexdigest()[:12], 16)
 
 
@@ -95,7 +92,7 @@ class Runner:
         return path
 
     def process(self, paths, seconds):
-        """{path: case}; None where the process failed, with what it ended with."""
+        """{path: case}; None if the process failed, with its end."""
         command = [self.options.lockstep]
         command += ["compare", "--real", self.options.real] if self.real else ["run"]
         try:
@@ -153,7 +150,7 @@ def classify(case, end):
 
 
 def count_calls(runner, keys):
-    """{(file, rank): calls}: a slow rank does no harm, and the first that is not reached is told."""
+    """{(file, rank): calls}: a slow rank has no effect, and the first that is not reached is reported."""
     asked = {}
     for key in keys:
         first = len(runner.texts[key].rstrip().splitlines()) + 2  # line of the first fault
@@ -171,7 +168,7 @@ def count_calls(runner, keys):
 
 
 def count_allocations(runner, keys):
-    """{(file, rank): allocations}, by bisection: those past the last are not reached."""
+    """{(file, rank): allocations}, by bisection: later ones are not reached."""
     bounds = {(key, rank): [0, ALLOCATIONS_MAX] for key in keys
               for rank in range(runner.ranks(key))}
     while True:
@@ -217,7 +214,7 @@ def write_all(runner, faults, expects=None):
 
 
 def expectation_of(case, what):
-    """What a real run must show, too."""
+    """The expectation for a real run."""
     if what != "found":
         return "{unnoticed: true}"
     if case["findings"]:
@@ -232,7 +229,7 @@ def expectation_of(case, what):
 
 
 def compare_real(runner, faults, cases, table, failures):
-    """The sample again, held against a real run."""
+    """The sample again, compared with a real run."""
     kept = [(fault, cases[fault]) for fault in faults
             if fault in cases and cases[fault][1] in ENDS and cases[fault][1] != "not planted"]
     expects = [expectation_of(*told) for _, told in kept]

@@ -1,5 +1,4 @@
-// Generators: the numbers are a pure function of the seed, and have the distribution that was asked
-// for.
+// Generators: the numbers are a pure function of the seed, and have the requested distribution.
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -101,7 +100,7 @@ static ls_keyed_jagged *batch_of(int seed, int rank) {
     return jagged;
 }
 
-// Lengths and ids reach both ends of their ranges and no further; weights lie in [0, 1).
+// Lengths and ids reach both ends of their ranges and do not exceed them; weights are in [0, 1).
 Test(inputs, uniform_batches) {
     ls_keyed_jagged *jagged = batch_of(5, 0);
     cr_assert(jagged->key_count == 2 && jagged->batch == 2000);
@@ -155,7 +154,7 @@ Test(inputs, batches_follow_seed_and_rank) {
     ls_keyed_jagged_free(empty);
 }
 
-// A cell of a table has the same weight whatever block it is made in, also far down a huge table.
+// A cell of a table has the same weight in any block, also at high indices of a huge table.
 Test(inputs, weights_do_not_depend_on_the_block) {
     ls_scenario *scenario =
         parse("lockstep: 1\nname: x\nseed: 3\nmesh: {shape: [2]}\ntables:\n"
@@ -175,7 +174,7 @@ Test(inputs, weights_do_not_depend_on_the_block) {
     ls_scenario_free(scenario);
 }
 
-// Means and deviations of the generators of weights are what the file says.
+// Means and deviations of the generators of weights equal those of the file.
 Test(inputs, weight_statistics) {
     const char *generators[] = {"{normal: {std: 0.5, mean: 2}}", "{uniform: [-1, 3]}", "uniform",
                                 "exact", "{constant: 7}"};
@@ -228,7 +227,7 @@ Test(inputs, exact_sums_are_exact) {
     ls_scenario_free(scenario);
 }
 
-// Buffers of a program: lists for each member, and the same list for all; too short a list is an
+// Buffers of a program: lists for each member, and one list for all; a list that is too short is an
 // error that names the step and the rank.
 Test(inputs, step_values) {
     ls_scenario *s =
@@ -259,7 +258,7 @@ static int compare_ids(const void *a, const void *b) {
 }
 
 // A large batch has the published histogram: the shares of rows and of ids whose row is used once,
-// twice, up to 4, 8, ... times, as far as a batch of this size goes.
+// twice, up to 4, 8, ... times, as far as a batch of this size allows.
 Test(inputs, reuse_has_the_published_histogram) {
     enum { IDS = 4000000, ROWS = 1000000, BINS = 13 };
     static const double rows_share[BINS] = {.342, .144, .149, .138, .112, .068, .029,
@@ -274,7 +273,7 @@ Test(inputs, reuse_has_the_published_histogram) {
         ids[i] = ls_reuse_draw(&reuse, i);
         cr_assert(ids[i] >= 0 && ids[i] < ROWS);
     }
-    // Neighbours in the batch are no neighbours in the table, nor the same row.
+    // Neighbours in the batch are neither neighbours in the table nor the same row.
     int64_t near = 0;
     for (int64_t i = 1; i < 10000; i++) {
         near += llabs(ids[i] - ids[i - 1]) <= 1 ? 1 : 0;
@@ -303,7 +302,7 @@ Test(inputs, reuse_has_the_published_histogram) {
     free(ids);
 }
 
-// Few ids, one id, none; a table that is too small for so many, and says so; another seed.
+// Few ids, one id, none; a table that is too small for that many, with its error; another seed.
 Test(inputs, reuse_of_few_ids_and_small_tables) {
     ls_reuse reuse, other;
     for (int64_t ids = 0; ids < 300; ids++) {
@@ -326,8 +325,8 @@ Test(inputs, reuse_of_few_ids_and_small_tables) {
 
 // ---- Features of several tables -----------------------------------------------------------------
 
-// A shared feature is drawn once, inside of its smallest table, and stands once in the input; its
-// outputs in different tables have different gradients; weights go with the table.
+// A shared feature is drawn once, inside of its smallest table, and is in the input once; its
+// outputs in different tables have different gradients; weights follow the table.
 Test(inputs, features_are_shared_by_tables) {
     ls_scenario *s = parse("lockstep: 1\nname: x\nmesh: {shape: [2]}\ntables:\n"
                            "  - {name: a, rows: 100, dim: 2, features: [f, g]}\n"

@@ -1,4 +1,4 @@
-// Scenario files: what they parse to, and every class of error with its place.
+// Scenario files: the result of parsing, and every class of error with its place.
 #define _XOPEN_SOURCE 700
 #include <criterion/criterion.h>
 
@@ -38,7 +38,7 @@ static char *read_all(const char *path) {
     return text;
 }
 
-// Parses text that must be right.
+// Parses text that must be valid.
 static ls_scenario *good(const char *text) {
     ls_diagnostics *diagnostics = NULL;
     ls_scenario *scenario = NULL;
@@ -53,8 +53,7 @@ static ls_scenario *good(const char *text) {
     return scenario;
 }
 
-// Parses text that must be refused, first of all at line:column with a sentence that contains
-// `part`.
+// Parses text that must be refused, first at line:column with a message that contains `part`.
 static void bad(const char *text, size_t bytes, int line, int column, const char *part) {
     ls_diagnostics *diagnostics = NULL;
     ls_scenario *scenario = NULL;
@@ -119,7 +118,7 @@ static void check_golden(const char *name) {
 }
 
 // Every malformed file gets exactly the messages beside it: text, caret and hint. LOCKSTEP_BLESS=1
-// writes them anew.
+// rewrites them.
 Test(scenario, malformed_files_get_their_messages) {
     cr_assert(chdir(source_path("tests/scenarios/malformed")) == 0);
     glob_t found;
@@ -132,7 +131,7 @@ Test(scenario, malformed_files_get_their_messages) {
     globfree(&found);
 }
 
-// The model has what the file says, and the schema's defaults for what it does not say.
+// The model has the file's values, and the schema's defaults for missing keys.
 Test(scenario, tables_and_defaults) {
     ls_scenario *s = good("lockstep: 1\nname: x\nseed: 0xffffffffffffffff\n"
                           "mesh: {shape: [2, 3], names: [host, gpu]}\n"
@@ -168,7 +167,7 @@ Test(scenario, tables_and_defaults) {
     ls_scenario_free(s);
 }
 
-// What a mean divides by is each table's own; a quirk of TorchRec is the collection's.
+// A mean's divisor belongs to each table; a quirk of TorchRec to the collection.
 Test(scenario, means_by_name) {
     ls_scenario *s = good("lockstep: 1\nname: x\nmesh: {shape: [2]}\ntables:\n"
                           "  - {name: a, rows: 9, dim: 4, pooling: mean, mean_divisor: ids}\n"
@@ -215,7 +214,7 @@ Test(scenario, columns_are_characters) {
     bad("\xEF\xBB\xBFlockstep: 2\n", 15, 1, 1, "missing");
 }
 
-// The line of an error is shown whatever ends the lines, without a byte order mark.
+// The line of an error is shown with any line ending, without a byte order mark.
 Test(scenario, lines_are_shown_whatever_ends_them) {
     const char *const ends[] = {"\n", "\r", "\r\n", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"};
     for (size_t i = 0; i < 2 * sizeof ends / sizeof *ends; i++) {
@@ -240,7 +239,7 @@ Test(scenario, lines_are_shown_whatever_ends_them) {
     }
 }
 
-// Aliases are allowed where they stand for a whole value.
+// Aliases are allowed for whole values.
 Test(scenario, aliases) {
     ls_scenario *s =
         good(HEAD "tables:\n"
@@ -250,7 +249,7 @@ Test(scenario, aliases) {
     cr_assert(s->tables[1].sharding.type == LS_DATA_PARALLEL);
     cr_assert(s->tables[1].sharding.node.mark.line == 6);
     ls_scenario_free(s);
-    // What stands behind the value where it was named is not behind its alias.
+    // Text after the anchor's value is not after its alias.
     s = good(HEAD "tables:\n"
                   "  - {name: a, rows: &n 10, dim: 16}\n"
                   "  - {name: b, dim: 8, rows: *n}\n"
@@ -259,7 +258,7 @@ Test(scenario, aliases) {
     ls_scenario_free(s);
 }
 
-// A file past the limit, one that is not there and a folder are clean errors.
+// A file above the limit, a missing one and a folder are clean errors.
 Test(scenario, unreadable_files) {
     size_t bytes = LS_SCENARIO_BYTES_MAX + 1;
     char *large = malloc(bytes);
@@ -296,8 +295,8 @@ static void write_file(const char *path, const char *text) {
     (void)fclose(file);
 }
 
-// A path may not leave the scenario's folder, not by .., not by a link, not by a sibling whose name
-// begins alike; --allow-outside lifts that.
+// A path may not leave the scenario's folder: not by .., not by a link, not to a sibling whose name
+// begins with its name; --allow-outside permits it.
 Test(scenario, paths_stay_inside) {
     char root[] = "/tmp/lockstep-test-XXXXXX";
     cr_assert(mkdtemp(root) != NULL && chdir(root) == 0);
@@ -330,7 +329,7 @@ Test(scenario, paths_stay_inside) {
 
 // A megabyte of keys, of duplicates and of open brackets each take less than ten seconds.
 Test(scenario, hostile_files_are_quick) {
-    // before and after a number that counts up; without the number where `numbered` is false
+    // before and after an increasing number; without the number if `numbered` is false
     const char *before[] = {"a", "a: 1\n", "[", "- ", "{a: ", "&a", "\"", "? "};
     const char *after[] = {": 1\n", "", "", "", "", " [", "", ""};
     const bool numbered[] = {true, false, false, false, false, true, false, false};
@@ -389,7 +388,7 @@ Test(schema, says_every_key) {
     ls_text_free(&json);
 }
 
-// Every finding stands in the reference by its name, with what it reads and what was found.
+// The reference has every finding by its name, with its code and its example.
 Test(schema, reference_has_every_finding) {
     char *reference = read_all(source_path("docs/reference.md"));
     cr_assert(reference != NULL);
@@ -404,7 +403,7 @@ Test(schema, reference_has_every_finding) {
     free(reference);
 }
 
-// Defaults are parsed from the same text that is printed, and hold when nothing is given.
+// Defaults are parsed from the printed text, and apply if nothing is given.
 Test(schema, ranges_hold_at_their_ends) {
     const char *rows[] = {"0",  "1", "1099511627776", "1099511627777", "-1", "1e3", "0x10", "1_0",
                           "+7", "+"};
@@ -426,7 +425,7 @@ Test(schema, ranges_hold_at_their_ends) {
 Test(schema, real_numbers) {
     static const struct {
         const char *text;
-        double value;  // 0: it is none
+        double value;  // 0: none
     } all[] = {{"2", 2},       {"2.5", 2.5}, {".5", 0.5},    {"5.", 5},   {"1e3", 1000},
                {"+1e+2", 100}, {"5E-1", .5}, {"1.e05", 1e5}, {"e5", 0},   {".", 0},
                {"1e", 0},      {"1e+", 0},   {"1ex3", 0},    {"1e5x", 0}, {"0x1p3", 0},

@@ -1,4 +1,4 @@
-// What a scenario says of training: optimizers as they are settled, and what each step is fed.
+// Training in a scenario: resolved optimizers, and the inputs of each step.
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -21,8 +21,8 @@ static ls_scenario *parse(const char *text) {
     return scenario;
 }
 
-// What the file does not say of an optimizer is as its kind and form have it; a table's own counts
-// before the scenario's.
+// Missing values of an optimizer are the defaults of its kind and form; a table's own values
+// precede the scenario's.
 Test(training, optimizers) {
     ls_scenario *s =
         parse("lockstep: 1\nname: x\nseed: 9\nmesh: {shape: [2]}\ntables:\n"
@@ -63,8 +63,8 @@ static ls_keyed_jagged *batch(const ls_scenario *s, int step, int rank) {
     "tables: [{name: a, rows: 1000, dim: 4}]\ninputs:\n  batch: 40\n  weighted: true\n"            \
     "  features: {a: {lengths: {uniform: [0, 9]}}}\n"
 
-// Every step draws other lengths, ids and weights; the first has those of a scenario of one step,
-// and a step's do not depend on how many there are.
+// Every step draws different lengths, ids and weights; the first has those of a scenario with one
+// step, and a step's do not depend on the number of steps.
 Test(training, steps_draw_inputs_anew) {
     ls_scenario *one = parse(DRAWN), *three = parse(DRAWN "train: {steps: 3}\n");
     ls_scenario *two = parse(DRAWN "train: {steps: 2}\n");
@@ -87,8 +87,8 @@ Test(training, steps_draw_inputs_anew) {
     ls_scenario_free(three);
 }
 
-// Lists hold the numbers of one step, which serve all, or those of all steps, by step and rank;
-// also where the lengths differ from step to step.
+// Lists have the numbers of one step, which is reused, or of all steps, by step and rank; also if
+// the lengths differ between steps.
 Test(training, lists_of_one_step_or_of_all) {
     ls_scenario *s =
         parse("lockstep: 1\nname: x\nmesh: {shape: [2]}\ntables:\n"
@@ -147,8 +147,7 @@ Test(training, gradients_given) {
     ls_scenario_free(s);
 }
 
-// Gradients that are not given are normally distributed, and others for every step, rank and
-// feature.
+// Default gradients are normally distributed, and different for every step, rank and feature.
 Test(training, gradients_drawn) {
     ls_scenario *s = parse("lockstep: 1\nname: x\nseed: 4\nmesh: {shape: [2]}\ntables:\n"
                            "  - {name: a, rows: 9, dim: 100, features: [f, g]}\n"
@@ -183,8 +182,8 @@ static int see(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
-// An output of a recording is of the stage, field and step that its name says, and only where the
-// scenario's tables have such a stage: a program's steps have names of the user's.
+// An output of a recording has the stage, field and step of its name, and only if the scenario's
+// tables have such a stage: a program's steps have names of the user.
 Test(stage_names, tell_stage_field_and_step) {
     static const struct {
         const char *stage, *field;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# compare.sh SIMULATED RANKS PROGRAM [LAUNCHER...]: the program must print what the simulated one
-# does. An argument "--" ends the launcher; what follows are the program's arguments.
+# compare.sh SIMULATED RANKS PROGRAM [LAUNCHER...]: the program must print the same as the simulated
+# one. An argument "--" ends the launcher; the program's arguments follow.
 set -euo pipefail
 simulated=$1 ranks=$2 program=$3
 shift 3
@@ -14,7 +14,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$simulated" --ranks "$ranks" >"$scratch/simulated"
 test -s "$scratch/simulated"
-# Where /sys is not mounted MPICH's transport says so on stdout, and works all the same.
+# Without /sys MPICH's transport prints a message on stdout, and works.
 UCX_LOG_LEVEL=fatal "${launcher[@]}" "$program" --ranks "$ranks" "$@" >"$scratch/real"
 diff "$scratch/simulated" "$scratch/real"
 echo "$(wc -l <"$scratch/real") lines are the same"

@@ -1,5 +1,5 @@
-// An SPMD program whose buffers are in the memory of its rank's GPU, on NCCL: calls use them as
-// they are, and the checks see what is in them. --bug: a NaN in one of them.
+// An SPMD program whose buffers are in the memory of its rank's GPU, on NCCL: calls use them
+// directly, and the checks read them. --bug: a NaN in one of them.
 #include <math.h>
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ static int get(float *out, const device *d, const void *from) {
     return ls_nccl_copy_out(d->backend, d->rank, out, from, COUNT * sizeof(float));
 }
 
-// Every element of what lies at `at` must be `expected`.
+// Every element at `at` must be `expected`.
 static int expect(const device *d, const void *at, float expected, const char *what) {
     CHECK(get(host[d->rank], d, at));
     for (int i = 0; i < COUNT; i++) {

@@ -1,6 +1,6 @@
-// Every call of ranks.h on every backend, with results that do not depend on the order of a sum:
-// each phase prints one digest of what all ranks received, so that two backends can be compared by
-// their output. Started as the examples are: every_kind [--backend sim|mpi|nccl] [--ranks N].
+// Every call of ranks.h on every backend, with results that do not depend on the order of a sum.
+// Each phase prints one digest of all ranks' received data, so the outputs of two backends can be
+// compared. Started like the examples: every_kind [--backend sim|mpi|nccl] [--ranks N].
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 typedef struct state {
     ls_rank *self;
-    uint64_t digest;  // of all that this rank received in this phase
+    uint64_t digest;  // of this rank's received data in this phase
     uint64_t draws;
 } state;
 
@@ -42,7 +42,7 @@ static void whole(state *s, void *data, size_t count, ls_dtype dtype) {
     }
 }
 
-// Everything this rank received, once it has come; what was not written is zero everywhere.
+// All data that this rank has received; unwritten bytes are zero.
 typedef struct buffers {
     _Alignas(8) char in[ROOM * 8], out[ROOM * 8];
 } buffers;
@@ -83,7 +83,7 @@ static int moves(state *s, ls_rank_comm *comm, ls_dtype dtype, bool in_place) {
     return ls_barrier(comm);
 }
 
-// The forms with counts: member i has i + 1 elements, or none where i is odd and `gaps`.
+// The forms with counts: member i has i + 1 elements, or none if i is odd and `gaps`.
 static int uneven_moves(state *s, ls_rank_comm *comm, ls_dtype dtype, bool gaps) {
     size_t n = (size_t)ls_comm_size(comm), own = (size_t)ls_comm_rank(comm);
     size_t bytes = ls_dtype_bytes(dtype), counts[8], to[8], from[8];
@@ -91,7 +91,7 @@ static int uneven_moves(state *s, ls_rank_comm *comm, ls_dtype dtype, bool gaps)
     for (size_t i = 0; i < n; i++) {
         counts[i] = gaps && i % 2 == 1 ? 0 : i + 1;
         total += counts[i];
-        to[i] = (own + 2 * i) % 4;  // what this rank sends to i
+        to[i] = (own + 2 * i) % 4;  // this rank's data for i
         from[i] = (i + 2 * own) % 4;
         received += from[i];
     }
@@ -193,7 +193,7 @@ static int averages(state *s, ls_rank_comm *comm) {
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
-// Forth and back between two ranks, in every form that fits its other end.
+// Back and forth between two ranks, in every form that fits its other end.
 static int pairs(state *s, ls_rank_comm *comm, bool grouped) {
     int own = ls_comm_rank(comm), n = ls_comm_size(comm), peer = own ^ 1;
     buffers b;
@@ -202,7 +202,8 @@ static int pairs(state *s, ls_rank_comm *comm, bool grouped) {
     if (peer >= n) {
         return LS_OK;
     }
-    // One side calls asynchronously what the other does one after the other, or both make a group.
+    // One side makes asynchronously the calls that the other makes one after the other, or both
+    // form a group.
     if (own % 2 == 0 && grouped) {
         CHECK(ls_group_start(s->self));
         CHECK(ls_recv(b.out, 3, LS_F64, peer, comm));
@@ -228,7 +229,7 @@ static int pairs(state *s, ls_rank_comm *comm, bool grouped) {
     return LS_OK;
 }
 
-// Around in a ring, and to oneself.
+// Around a ring, and to itself.
 static int ring(state *s, ls_rank_comm *comm) {
     int own = ls_comm_rank(comm), n = ls_comm_size(comm);
     double in[2] = {own + 0.5, 0}, out[2] = {0, 0}, self[2] = {0, 0};
@@ -314,7 +315,7 @@ static int report(state *s, const char *phase) {
 
 static int phase(state *s, ls_rank_comm *comm, const char *name) {
     if (comm != NULL) {
-        // Its number, behind the #, depends on what other ranks have made meanwhile.
+        // Its number, after the #, depends on what other ranks have created meanwhile.
         note(s, ls_comm_of(comm)->name, strcspn(ls_comm_of(comm)->name, "#"));
         CHECK(all_calls(s, comm));
     }

@@ -1,4 +1,4 @@
-// What the two halves of the stand-in share: operations in a stream.
+// Shared by the two halves of the stand-in: operations in a stream.
 #ifndef LS_TESTS_SPMD_STAND_IN_H
 #define LS_TESTS_SPMD_STAND_IN_H
 
@@ -6,9 +6,9 @@
 
 #define STAND_IN_GPUS 8
 
-// Something that a stream does: `advance` is called until it says that it is done.
+// An operation of a stream: `advance` is called until it returns that it is done.
 typedef struct operation {
-    struct operation *next;  // of those that go on at once
+    struct operation *next;  // of concurrent ones
     bool (*advance)(struct operation *o);
     const char *send;
     char *recv;
@@ -23,9 +23,9 @@ typedef struct operation {
     bool begun;
 } operation;
 
-// Where the host finds what the program has at a device's address.
+// The host's address of memory at a device address.
 void *stand_in_real(const void *pointer);
-// Appends operations that go on at once; the stream frees them.
+// Appends concurrent operations; the stream frees them.
 void stand_in_push(cudaStream_t stream, operation *operations);
 
 #endif

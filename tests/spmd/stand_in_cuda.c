@@ -1,7 +1,6 @@
-// A stand-in for CUDA's runtime: with the one for NCCL (stand_in_nccl.c) all of the NCCL backend
-// but the GPUs is tested where there are none. A few "GPUs", whose memory the host cannot touch,
-// and streams that move on when they are queried. Compiled into a program together with the
-// backend.
+// A stand-in for CUDA's runtime: with the one for NCCL (stand_in_nccl.c) it tests the NCCL backend,
+// except the GPUs, on machines without any. A few "GPUs", whose memory the host cannot access, and
+// streams that advance when they are queried. Compiled into a program together with the backend.
 #define _GNU_SOURCE  // memfd_create
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,8 +12,8 @@
 #include "stand_in.h"
 
 // ---- Memory -------------------------------------------------------------------------------------
-// Each allocation is mapped twice: where the program has its address, and nobody may touch it, and
-// where the stand-in reads and writes.
+// Each allocation is mapped twice: at the program's address without access, and at the stand-in's
+// address for reads and writes.
 typedef struct block {
     struct block *next;
     char *device, *real;
@@ -90,7 +89,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return cudaSuccess;
 }
 
-// ---- What there is ------------------------------------------------------------------------------
+// ---- Device state -------------------------------------------------------------------------------
 cudaError_t cudaGetDeviceCount(int *count) {
     const char *given = getenv("STAND_IN_GPUS");
     *count = given != NULL ? (int)strtol(given, NULL, 10) : STAND_IN_GPUS;

@@ -157,7 +157,7 @@ static void fold(char *out, const operation *o, size_t offset, size_t count) {
     }
 }
 
-// What a member keeps of what all have posted.
+// A member's part of the posted results.
 static void take(const operation *o) {
     const shared *s = o->comm->shared;
     int own = o->comm->rank;
@@ -371,7 +371,7 @@ static ncclResult_t drop_factor(ncclRedOp_t op, ncclComm_t comm) {
     return ncclSuccess;
 }
 
-// Splits at once: everybody says color and key, as in an all_gather.
+// Splits at once: all members exchange color and key, as in an all_gather.
 static ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t *out,
                           ncclConfig_t *config) {
     (void)config;

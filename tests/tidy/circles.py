@@ -1,7 +1,7 @@
-"""Circles of source files, as the linker sees them: circles.py BUILD SOURCE
+"""Circles of source files, from the linker's symbols: circles.py BUILD SOURCE
 
-A file needs the files that define the symbols it uses. A circle is a set of files that need each other. Every circle must be
-within a line of circles.txt, and every line must be a circle still. In FLOORS a file needs no file of an upper floor.
+A file needs the files that define the symbols it uses. A circle is a set of files that need each other. Every circle must be within a line
+of circles.txt, and every line must still be a circle. In FLOORS a file needs no file of an upper floor.
 """
 import collections
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 FOREIGN = {"main", "dlopen"}  # mpi/image/ is linked into the user's program, not into ours
-# Of runner/: what interprets a scenario needs nothing of what judges and starts it.
+# In runner/: the interpreter of scenarios needs neither judges nor launchers.
 FLOORS = [("runner/scenario/", "runner/program/", "runner/steps/", "runner/trace/"),
           ("runner/compare/", "runner/diff/", "runner/replay/", "runner/launch/")]
 

@@ -1,5 +1,6 @@
-"""Every entry of CTest has a label, and no TIMEOUT of its own: how long one may take on the busiest
-machine stands in CMakePresets.json alone. entries.py CTEST BUILD."""
+"""Every entry of CTest has a label, and no TIMEOUT of its own: CMakePresets.json has the limits, for the busiest machine. entries.py CTEST
+BUILD.
+"""
 import json
 import subprocess
 import sys

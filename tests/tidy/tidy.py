@@ -16,7 +16,7 @@ PLAIN_NAMES = {".gitignore", ".clang-format", ".editorconfig", "bootstrap", ".ci
                "VERSION", "pyproject.toml", "examples/ci/Jenkinsfile"}
 SKIPPED_FOLDERS = {".git", "build", "__pycache__", ".carry", "shared"}
 
-# A folder may include the folders in its row, itself, and what lies under them.
+# A folder may include the folders in its row, itself, and its subfolders.
 def rooms_above(*rooms):
     """Each of `rooms`, ground floor first, may include all below it."""
     return {room: list(rooms[:i]) for i, room in enumerate(rooms)}
@@ -24,7 +24,7 @@ def rooms_above(*rooms):
 
 ARROWS = rooms_above("base", "formats", "process", "kernels", "local_tensor", "orders", "collectives",
                      "backends", "ranks", "planner", "embedding", "runner", "report", "exec")
-# What a room has no need to know, although it lies below.
+# Lower folders that a room does not need.
 for room, below in {"process": ["formats"], "kernels": ["formats"], "local_tensor": ["formats"],
                     "orders": ["local_tensor"],
                     "planner": ["local_tensor", "orders", "collectives", "backends", "ranks"],
@@ -47,7 +47,7 @@ BANNED = {
     "srand": "is not reproducible", "tmpnam": "races", "mktemp": "races",
     "setjmp": "skips clean-up", "longjmp": "skips clean-up",
 }
-# Library code reports errors; only programs print and exit. A function of its own is no call.
+# Library code reports errors; only programs print and exit. Defining such a function is no call.
 LIBRARY_BANNED = {"printf": "library code never prints", "puts": "library code never prints",
                   "perror": "library code never prints", "exit": "library code never exits"}
 BANNED_CALL = re.compile(r"(?<![\w.>\"])(" + "|".join(BANNED) + r")\s*\(")
@@ -57,8 +57,8 @@ LOCAL_PATH = re.compile(r"(?<![\w.$}])/(work|tmp/wt|root|home)/")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
-# What an addition touches (CONTRIBUTING.md): of each kind of row one as an example, by what the
-# product's code calls it beside its row, and where it may.
+# The files of an addition (CONTRIBUTING.md): for each kind of row one example, by the identifier that the product's code uses beside its
+# row, and where it may.
 HOMES = {
     r"LS_(?:ROW_)?F8E5M2": ["kernels/cuda/device.cuh"],
     r"f8e5m2_(?:de|en)code\w*": ["kernels/cpu/bits.h", "kernels/cpu/convert.c",
@@ -77,7 +77,7 @@ HOMES_OF = [(re.compile(rf"\b(?:{name})\b"), files) for name, files in HOMES.ite
 
 
 def list_files(root):
-    """Files that git tracks or would track; without git, all but what builds leave."""
+    """Files that git tracks or would track; without git, all except build outputs."""
     if os.path.exists(os.path.join(root, ".git")) and shutil.which("git"):
         listing = subprocess.run(["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-co",
                                   "--exclude-standard", "-z"], capture_output=True)

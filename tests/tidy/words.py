@@ -5,10 +5,13 @@ place of its subject, none uses a paraphrase where the field has a term, and tho
 are short. --subject checks a commit's message instead.
 """
 import argparse
+import ast
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
 
 from tidy import C_ENDINGS, list_files
 
@@ -29,23 +32,22 @@ TERMS = {
     r"\bput(s|ting)? together\b": "assemble, gather",
     r"\bmembers alike\b": "identical on all members",
     r"\bwhoever\b": "the rank that",
-    r"\btold\b": "reported, printed, named",
+    r"\btold\b(?!\.c)": "reported, printed, named",
     r"\bbeneath\b": "underlying",
     r"\binformed of\b": "reported, sent",
     r"\ba injected\b": "an injected",
-    r"\bplant(ed|s|ing)?\b": "inject",
+    r"\bplant(ed|s|ing)?\b(?!\.py)": "inject",
     r"\bcomes? to the same\b": "is equivalent",
 }
 TERM = [(re.compile(pattern, re.I), term) for pattern, term in TERMS.items()]
 # Texts that scripts and scenarios match.
 NAMES = {"what messages and uneven calls gave", "whose row is on no rank",
          "whose row is in %d shards, the first on rank %d"}
-# Not yet read through: kind, and the beginning of the file's name.
+# Exceptions: kind, and the beginning of the file's name.
 REMAINING = {
     "docs": ("backends/", "bench/", "collectives/",
              "embedding/", "exec/", "fuzz/", "gdb/", "kernels/", "planner/", "python/", "ranks/",
              "recordings/", "runner/", "scenarios/", "tests/"),
-    "comments": ("tests/"),
 }
 
 
@@ -109,6 +111,17 @@ def of_code(text):
                 yield "messages", number, literal
 
 
+def of_python(text):
+    """(line, sentence) of the docstrings and the comments of a Python file."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            for sentence in sentences(ast.get_docstring(node)):
+                yield node.body[0].lineno, sentence
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+
+
 def of_help(program):
     listed = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
     for name in re.findall(r"^  ([a-z]+) {2,}", listed, re.M):
@@ -142,7 +155,7 @@ def complaints(kind, sentence):
 
 def everything(root, program):
     for name in list_files(root):
-        if not name.endswith((".md",) + C_ENDINGS):
+        if not name.endswith((".md", ".py") + C_ENDINGS):
             continue
         with open(os.path.join(root, name), encoding="utf-8", errors="replace") as stream:
             text = stream.read()
@@ -151,6 +164,9 @@ def everything(root, program):
             kind = "messages" if "/reference-" in name else "docs"
             for number, sentence in of_page(text):
                 yield kind, name, number, sentence
+        elif name.endswith(".py"):
+            for number, sentence in of_python(text):
+                yield "comments", name, number, sentence
         else:
             for kind, number, sentence in of_code(text):
                 if kind == "comments" or name.split("/")[0] not in ("tests", "bench", "examples"):

@@ -1,7 +1,7 @@
 """Wraps // comments beyond 100 columns: wrap_comments.py FILE...
 
-Only lines that are nothing but a comment are touched; what overflows moves to the next line of the
-same paragraph, or to a new one. Comments behind code are left to a person.
+Only own-line comments are changed; overflow moves to the next line of the same paragraph, or to a new one. Comments after code are left to
+the author.
 """
 import re
 import sys
@@ -20,7 +20,7 @@ def split(prefix, body):
 
 
 def continues(line, indent, pad):
-    """Whether line goes on with the paragraph of a comment of this indentation."""
+    """Whether line continues the paragraph of a comment of this indentation."""
     found = COMMENT.match(line)
     return (found and found.group(1) == indent and found.group(3) == pad and
             re.match(r"[\w(\"'\[]", found.group(4)))

@@ -1,8 +1,8 @@
-"""Checks trace files against the trace event format, and traffic against what collectives move; it
-knows nothing of the code that wrote them: check_trace.py LOCKSTEP SOURCE
+"""Checks trace files against the trace event format, and traffic against the bytes that collectives move, independently of their writer:
+check_trace.py LOCKSTEP SOURCE
 
-The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (JSON object
-format; M metadata, X complete, s and f flow events).
+The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (JSON object format; M metadata, X complete, s
+and f flow events).
 """
 import json
 import os
@@ -30,13 +30,13 @@ def number(value):
 
 
 def whole_ns(event, key):
-    """Readers keep nanoseconds; what is none of them in binary, they round or cut off."""
+    """Readers keep nanoseconds; they round or truncate values that are no binary multiple."""
     ns = event[key] * 1000
     need(ns == int(ns), f"{key} {event[key]} of {event} is no whole number of nanoseconds")
 
 
 def check(trace, ranks):
-    """The events of a trace of cases with so many ranks, checked; its slices by (pid, tid)."""
+    """The events of a trace of cases with these numbers of ranks, checked; its slices by (pid, tid)."""
     need(isinstance(trace.get("traceEvents"), list), "traceEvents is no list")
     tracks, names, flows, processes = {}, {}, {}, {}
     for event in trace["traceEvents"]:
@@ -135,7 +135,7 @@ def check_replay(run, source, folder):
             # Calls of one line (a group, a ring of messages) have no order among themselves.
             need(sorted(keys, key=str) == sorted(slices, key=str), f"{title}, rank {rank}")
             need([k[3] for k in keys] == [s[3] for s in slices], f"the order of {title}, rank {rank}")
-            # Who recorded how a call was done is shown with it, and so are its other members.
+            # A recorded algorithm is shown for its rank, and for the other members.
             how = {(c["comm"], c["seq"]): c["algorithm"] for c in calls if "algorithm" in c}
             shown = {(e["args"]["communicator"], e["args"]["seq"]): e["args"]["algorithm"]
                      for e in own if "algorithm" in e["args"]}
@@ -196,7 +196,7 @@ def main():
         # Every rank's all_reduce of n depends on the n elements of every other.
         matrix = json.loads(run("traffic", "--json", "-", collectives))
         need(matrix["ranks"] == 4 and all(matrix["bytes"][r][r] == 0 for r in range(4)), "diagonal")
-        # The sum over a row is what the slices say a rank sends, at least for point to point.
+        # The sum over a row equals the bytes that the slices give for a rank's sends, at least for point to point.
         sent = {}
         for (_, rank), events in tracks.items():
             for e in events:
@@ -219,7 +219,7 @@ def main():
         import xml.etree.ElementTree as tree
         cells = tree.fromstring(svg).findall(".//{http://www.w3.org/2000/svg}rect")
         need(len(cells) == 1 + 16, f"{len(cells)} rectangles")
-        # What cannot run has none: a rank's buffer has 4 GB, and all may take one.
+        # A run that is refused has no trace: a rank's buffer has 4 GB, and all may take one.
         large = os.path.join(folder, "large.yaml")
         with open(large, "w", encoding="utf-8") as file:
             file.write("lockstep: 1\nname: large\nmesh: {shape: [2]}\n"

@@ -25,7 +25,7 @@ class _Token:
 
     def __init__(self, count):
         self.turns = [threading.Semaphore(0) for _ in range(count)]
-        self.until = [None] * count  # what a rank waits for
+        self.until = [None] * count  # the wait of a rank
         self.done = [False] * count
         self.ended = threading.Semaphore(0)
         self.hung = []

@@ -1,5 +1,5 @@
-// Which accesses are kept for races with them: a rank's own that continue each other are one, and
-// so are calls that do the same again. What a lock excludes.
+// Accesses that are recorded for races with them: adjacent accesses of a rank are merged, and so
+// are repeated calls. Also accesses that a lock excludes.
 #include "cases.h"
 
 static int memory[8];
@@ -37,7 +37,7 @@ static void stores_downwards(void) {
     close_locked();
 }
 
-// That a read continues a write makes it none, and what was written stays written.
+// A read that continues a write does not make it a read; the written range stays written.
 static void load_behind_a_store(void) {
     int got;
     open_locked();
@@ -69,7 +69,7 @@ static void put_again(void) {
     close_locked();
 }
 
-// What the first call did counts where the second, of the same place, would be allowed.
+// The first call counts if the second, of the same place, would be allowed.
 static void accumulate_of_another_type_first(void) {
     float one = 1;
     open_locked();
@@ -109,8 +109,8 @@ static void put_first(void) {
     close_locked();
 }
 
-// Who reads under a shared lock is not there while another writes under an exclusive one of the
-// same window.
+// A reader under a shared lock excludes a writer under an exclusive one of the same
+// window.
 static void locks_of_two_windows(void) {
     int got;
     MPI_Win second;
@@ -130,7 +130,7 @@ static void locks_of_two_windows(void) {
     MPI_Win_free(&window);
 }
 
-// Elements that overlap in a part are not one element, whatever the operation.
+// Elements that overlap partially are not one element, whatever the operation.
 static void accumulates_beside_each_other(void) {
     static const int ones[4] = {1, 1, 1, 1};
     MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, WORLD, &window);

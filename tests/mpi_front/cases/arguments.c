@@ -1,10 +1,10 @@
-// Statuses, operations and datatypes that a call cannot take, or only others can.
+// Statuses, operations and datatypes that a call refuses, or that only other calls accept.
 #include "cases.h"
 
 static int values[16], keep_it;
 static MPI_Win window;
 
-// Each rank's own message to itself, on its way.
+// Each rank's message to itself, in flight.
 static MPI_Request to_myself(void) {
     MPI_Request request;
     MPI_Isend(&rank, 1, MPI_INT, rank, 0, WORLD, &request);
@@ -189,7 +189,7 @@ static void cancelled_of_an_ignored_status(void) {
     MPI_Test_cancelled(status, &keep_it);
 }
 
-// The program goes on by itself, and has lost data.
+// The program continues, and has lost data.
 static void too_long_and_returned(void) {
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
     if (rank == 0) {
@@ -318,7 +318,7 @@ static void no_op_of_an_accumulate(void) {
     MPI_Win_free(&window);
 }
 
-// Two elements each, the second of which may lie on the first of the next: it can be sent.
+// Two elements each, the second of which may overlap the first of the next: it can be sent.
 static MPI_Datatype pairs(bool overlap) {
     MPI_Datatype made;
     const int places[2] = {0, overlap ? 1 : 2};
@@ -339,7 +339,7 @@ static void overlap_in_a_receive(void) {
     MPI_Type_free(&in);
 }
 
-// Columns of a matrix lie between each other; here the second begins on the first.
+// Columns of a matrix interleave; here the second begins on the first.
 static void overlap_of_elements_in_a_request(void) {
     MPI_Datatype column, narrow;
     MPI_Request request;

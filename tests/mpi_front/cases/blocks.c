@@ -4,7 +4,7 @@
 static int sent[32], values[32];
 static const int ones[3] = {1, 1, 1};
 
-// What lies between two blocks is the program's.
+// The memory between two blocks is the program's.
 static void between_blocks_in_flight(void) {
     const int places[3] = {0, 2, 4};
     MPI_Request request;

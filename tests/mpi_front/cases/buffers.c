@@ -1,4 +1,4 @@
-// Buffers that a call owns: what it sends may not be written, what it receives into not even read.
+// Buffers that a call owns: a send buffer may not be written, a receive buffer not even read.
 #include "cases.h"
 
 static int memory[8], keep_it;
@@ -38,7 +38,7 @@ static void load_before_wait(void) {
     }
 }
 
-// Reading what is being sent is allowed.
+// Reading a send buffer is allowed.
 static void load_of_what_is_sent(void) {
     int value = rank;
     MPI_Request request;
@@ -84,7 +84,7 @@ static void copied_over(void) {
     }
 }
 
-// What newer compilers make of a copy and of zeros.
+// The code of newer compilers for a copy and for zeros.
 void *__tsan_memmove(void *to, const void *from, unsigned long bytes);
 void *__tsan_memcpy(void *to, const void *from, unsigned long bytes);
 void *__tsan_memset(void *to, int value, unsigned long bytes);
@@ -179,7 +179,7 @@ static void nonblocking_collective(void) {
     keep_it = sum;
 }
 
-// What is only read, several may read at once.
+// Several calls may read one buffer at once.
 static void two_collectives_of_one_buffer(void) {
     int sums[2];
     MPI_Request requests[2];
@@ -235,7 +235,7 @@ static void persistent_buffer(void) {
     }
 }
 
-// A test that says no leaves the buffer where it was.
+// A test that returns false leaves the buffer owned.
 static void after_a_test(void) {
     int value = 0, flag = 0;
     MPI_Request request;
@@ -419,7 +419,7 @@ static void store_into_what_a_freed_send_reads(void) {
     }
 }
 
-// MPI_Finalize waits for a send whose request was freed: its buffer is there until then.
+// MPI_Finalize waits for a send whose request was freed: it owns its buffer until then.
 static void freed_send_at_the_end(void) {
     static int mine = 42;
     MPI_Request request;
@@ -437,21 +437,21 @@ static void freed_send_at_the_end(void) {
     }
 }
 
-// A member's own block is what MPI_IN_PLACE is for.
+// A member's own block needs MPI_IN_PLACE.
 static void gather_over_what_is_sent(void) {
     memory[rank + (wrong ? 0 : 3)] = rank;
     // wrong: call.invalid, MPI_Allgather: MPI_ERR_BUFFER: the send and the receive buffer overlap
     MPI_Allgather(&memory[rank + (wrong ? 0 : 3)], 1, MPI_INT, memory, 1, MPI_INT, WORLD);
 }
 
-// Blocks may lie between those that are received, and not in them.
+// Blocks may be between the received ones, not inside of them.
 static void blocks_between_blocks(void) {
     const int counts[3] = {1, 1, 1}, in[3] = {0, 2, 4}, out[3] = {1, 3, wrong ? 4 : 5};
     // wrong: call.invalid, MPI_Alltoallv: MPI_ERR_BUFFER: the send and the receive buffer overlap
     MPI_Alltoallv(memory, counts, out, MPI_INT, memory, counts, in, MPI_INT, WORLD);
 }
 
-// One block from each neighbor, and from none where there are none.
+// One block from each neighbor, and none without neighbors.
 static void blocks_of_neighbors(void) {
     const int both[2] = {0, 1}, n = rank < 2 ? 2 : 0;
     MPI_Comm graph;

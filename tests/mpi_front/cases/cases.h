@@ -1,6 +1,6 @@
-// Programs of a few lines, each run by its name: right by itself, and with `wrong` as argument 2
-// with a mistake. The line that a finding must name, or the one above it, says which:
-// "wrong: FINDING" in a comment. Three ranks.
+// Small programs, selected by name: correct by default, and with `wrong` as argument 2 with a
+// mistake. A comment "wrong: FINDING" is on or above the line that the finding must name. Three
+// ranks.
 #ifndef LS_TESTS_MPI_FRONT_CASES_CASES_H
 #define LS_TESTS_MPI_FRONT_CASES_CASES_H
 

@@ -1,4 +1,4 @@
-// Epochs of windows: what opens, what closes them, and what may be called in which.
+// Epochs of windows: calls that open and close them, and calls that each allows.
 #include "cases.h"
 
 static int memory[8];
@@ -304,7 +304,7 @@ static void never_freed(void) {
     }
 }
 
-// Who locks and looks until another has written lets that other run.
+// A rank that polls under a lock until another one has written lets that one run.
 static void looks_until_it_is_written(void) {
     int seen = 0;
     open_window();

@@ -1,4 +1,4 @@
-// Handles and arguments: what is never freed, what is used after it was, and what is not allowed.
+// Handles and arguments: never freed, used after being freed, and invalid.
 #include "cases.h"
 
 static int values[8];
@@ -52,7 +52,7 @@ static void operation_of_another_type(void) {
     MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, op, WORLD);
 }
 
-// MPI's own operations are not the program's to free.
+// A program may not free MPI's own operations.
 static void freed_operation(void) {
     MPI_Op op = MPI_SUM;
     if (wrong) {

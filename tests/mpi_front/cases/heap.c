@@ -1,4 +1,4 @@
-// The program and its own allocated memory: writes behind it, uses and frees of what is freed.
+// The program's own allocations: writes beyond them, and uses and frees of freed memory.
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void store_behind(void) {
     free(values);
 }
 
-// A byte behind an allocation whose size is no multiple of anything.
+// A byte behind an allocation of odd size.
 static void string_without_its_end(void) {
     const char *text = "thirteen char";
     char *copy = malloc(strlen(text) + (wrong ? 0 : 1));
@@ -39,7 +39,7 @@ static void cleared_behind(void) {
     free(values);
 }
 
-// Functions of the C library write where nobody watches: seen at the next call.
+// Functions of the C library write uninstrumented: detected at the next call.
 static void printed_behind(void) {
     char *text = malloc(8);
     (void)snprintf(text, 20, wrong ? "%08d.%03d" : "%d.%d", 1234, 89);
@@ -132,7 +132,7 @@ static void memory_of_mpi(void) {
     MPI_Free_mem(values);
 }
 
-// Whatever gives and takes memory is right.
+// Every correct way to allocate and free.
 static void all_that_allocates(void) {
     size_t room = 10, made = 0;
     char *line = malloc(room), *copy = strdup("text"), *part = strndup("text", 2), *print = NULL;

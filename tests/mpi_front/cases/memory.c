@@ -1,4 +1,4 @@
-// Memory that the program gives back or changes while a call owns it or a window exposes it.
+// Memory that the program frees or changes while a call owns it or a window exposes it.
 #define _GNU_SOURCE
 #include <sys/mman.h>
 
@@ -71,7 +71,7 @@ static void unmap_of_what_is_received(void) {
     }
 }
 
-// Another block is nobody's.
+// Another block is not owned.
 static void free_beside_a_receive(void) {
     send_one();
     if (rank == 0) {
@@ -129,7 +129,7 @@ static void store_to_places(void) {
     wait_if(wrong);
 }
 
-// Where nothing is received, the lists are still read.
+// The lists are read even if nothing is received.
 static void store_to_counts_of_nothing(void) {
     int *counts = calloc(6, sizeof *counts);
     MPI_Iallgatherv(NULL, 0, MPI_INT, NULL, counts, counts + 3, MPI_INT, WORLD, &request);

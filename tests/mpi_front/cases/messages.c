@@ -1,4 +1,4 @@
-// Messages, requests and collectives: who meets whom, with what, and what is left at the end.
+// Messages, requests and collectives: matches, mismatches, and leftovers at the end.
 #include <pthread.h>
 
 #include "cases.h"
@@ -35,7 +35,7 @@ static void ring_of_ssends(void) {
     }
 }
 
-// The message from rank 1 may be taken by the receive from anybody.
+// The message from rank 1 may match the receive from any source.
 static void any_source_takes_the_wrong_one(void) {
     if (rank == 0) {
         if (wrong) {
@@ -50,7 +50,7 @@ static void any_source_takes_the_wrong_one(void) {
     }
 }
 
-// Four receives that one call waits for: each takes a message before that call can go on.
+// Four receives that one call waits for: each takes a message before that call can continue.
 static void any_source_four_at_once(void) {
     MPI_Request requests[4];
     if (rank == 0) {
@@ -90,7 +90,7 @@ static void length_by_luck(void) {
     }
 }
 
-// What a receive from anyone has taken is not there for a probe that comes later.
+// A later probe does not see a message that a receive from any source has taken.
 static void probe_behind_any_source(void) {
     if (rank == 0) {
         MPI_Request request;
@@ -149,7 +149,7 @@ static void other_type(void) {
     }
 }
 
-// What a derived datatype is made of is what must agree, not how it lies.
+// The basic types of a derived datatype must agree, not their layout.
 static void other_structure(void) {
     MPI_Datatype pair, parts[2] = {MPI_INT, wrong ? MPI_FLOAT : MPI_INT};
     const int lengths[2] = {1, 1};
@@ -176,7 +176,7 @@ static void received_by_nobody(void) {
 
 static void *send_value(void *unused);
 
-// The rank waits for a thread of its own, which ends with the run.
+// The rank waits for one of its threads, which ends with the run.
 static void received_by_nobody_from_a_thread(void) {
     pthread_t thread;
     if (rank == 0) {
@@ -205,7 +205,7 @@ static void never_waited_for(void) {
     }
 }
 
-// A second request in the place of the first: the first is lost.
+// A second request in the variable of the first: the first is lost.
 static void request_overwritten(void) {
     MPI_Request requests[2];
     if (rank == 0) {
@@ -307,7 +307,7 @@ static void other_element(void) {
     MPI_Bcast(values, 2, type, 0, WORLD);  // wrong: collective.dtype_mismatch
 }
 
-// Nonblocking collectives do not meet blocking ones.
+// Nonblocking collectives do not match blocking ones.
 static void blocking_beside_nonblocking(void) {
     MPI_Request request;
     if (wrong && rank == 0) {
@@ -393,8 +393,8 @@ static void rsend_without_receive(void) {
     }
 }
 
-// Rank 0 on one side, the others on the other: these reduce to it, and one takes no part in what
-// follows but for a root of its own group's. What is scattered goes by the own group's size.
+// Blocks of a scatter follow the own group's
+// size.
 static void reductions_between_groups(void) {
     MPI_Comm own, both;
     const int counts[2] = {rank == 0 ? 2 : 1, 1};

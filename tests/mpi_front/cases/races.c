@@ -1,4 +1,4 @@
-// Races on the memory of windows: what orders two accesses is an epoch's end and what follows.
+// Races on window memory: the end of an epoch and the calls after it order two accesses.
 #include "cases.h"
 
 static int memory[8];
@@ -124,7 +124,7 @@ static void store_beside_get(void) {
     MPI_Win_free(&window);
 }
 
-// A barrier orders what is complete, and a put is not before its flush.
+// A barrier orders complete accesses, and a put is incomplete before its flush.
 static void barrier_without_flush(void) {
     int seen = 0;
     open_window();
@@ -143,7 +143,7 @@ static void barrier_without_flush(void) {
     memory[0] = seen;
 }
 
-// flush_local completes the origin's side alone.
+// flush_local completes only the origin's side.
 static void flush_local_is_local(void) {
     open_window();
     MPI_Win_lock_all(0, window);
@@ -261,7 +261,7 @@ static void two_starts(void) {
     MPI_Win_free(&window);
 }
 
-// The request of a put says that its buffer is free, not that the target has it.
+// The request of a put frees its buffer; it does not complete the put at the target.
 static void rput_waited_for(void) {
     MPI_Request request;
     int token, seen = 0;
@@ -282,7 +282,7 @@ static void rput_waited_for(void) {
     memory[0] = seen;
 }
 
-// A flag that is set and looked at by atomic calls orders what was complete before it was set.
+// An atomic flag orders accesses that were complete before it was set.
 static void flag(void) {
     int one = 1, none = 0, seen = 0;
     open_window();
@@ -331,7 +331,7 @@ static void swap_beside_store(void) {
     close_locked();
 }
 
-// Reading atomically beside atomic updates is allowed, beside a put it is not.
+// Atomic reads beside atomic updates are allowed; beside a put they are not.
 static void atomic_read(void) {
     int got[2], none[2] = {0, 0};
     open_window();
@@ -346,7 +346,7 @@ static void atomic_read(void) {
     close_locked();
 }
 
-// Even places and odd ones: the parts of a derived datatype count, not what lies between them.
+// Even places and odd ones: only the parts of a derived datatype count, not its gaps.
 static void strides(void) {
     int values[4] = {0};
     MPI_Datatype every_other;
@@ -423,7 +423,7 @@ static void shared_window(void) {
     close_locked();
 }
 
-// Neighbours' stores, of the same moment by each one's own clock, are stores of two all the same.
+// Neighbours' stores with equal clock entries are still two stores.
 static void stores_of_a_shared_window(void) {
     int *first = open_shared();
     if (rank > 0) {
@@ -446,7 +446,7 @@ static void receive_beside_put(void) {
     MPI_Win_free(&window);
 }
 
-// Who has read atomically what was written atomically comes after that, complete or not.
+// An atomic read of an atomic write is ordered after it, complete or not.
 static void store_after_it_was_seen(void) {
     int one = 1, seen = 0;
     open_window();
@@ -465,7 +465,7 @@ static void store_after_it_was_seen(void) {
     close_locked();
 }
 
-// Reduce has the root wait for all, and nobody for the root.
+// In a reduce the root waits for all, and no rank waits for the root.
 static void reduce_orders_to_the_root(void) {
     int sum;
     open_window();

@@ -1,5 +1,5 @@
-// Buffers in variables: on the stack, global, static, of the thread. One that the count exceeds is
-// a finding; a count that fits into the whole variable is right.
+// Buffers in variables: on the stack, global, static, thread-local. A count beyond the variable is
+// a finding; a count within the whole variable is correct.
 #include "cases.h"
 
 struct parts {
@@ -76,7 +76,7 @@ static void one_number(void) {
     MPI_Bcast(&other, 1, MPI_INT, 0, WORLD);
 }
 
-// One member after another belongs to the whole.
+// Consecutive members belong to the whole.
 static void member_after_member(void) {
     struct parts parts = {{0}, {0}};
     MPI_Bcast(parts.first, 8, MPI_INT, 0, WORLD);
@@ -112,7 +112,7 @@ static void structures(void) {
     MPI_Type_free(&pair);
 }
 
-// One type for several variables, from the first of them, and from MPI_BOTTOM.
+// One type for several variables, relative to the first of them, and to MPI_BOTTOM.
 static void separate_variables(void) {
     double a = 1, b = 2;
     int n = 3, last[2] = {0, 0};
@@ -140,7 +140,7 @@ static void separate_variables(void) {
     MPI_Bcast(last, wrong ? 3 : 2, MPI_INT, 0, WORLD);
 }
 
-// Sizes that nobody has written down.
+// Sizes without debug information.
 static void sizes_of_the_run(void) {
     int n = 4 + rank - rank, length[n], *room = __builtin_alloca((size_t)n * sizeof *room);
     memset(length, 0, sizeof length);
@@ -153,7 +153,7 @@ static void sizes_of_the_run(void) {
     MPI_Bcast(late, wrong ? 5 : 4, MPI_INT, 0, WORLD);
 }
 
-// Variables of blocks that are not open at once share their place.
+// Variables of disjoint scopes share their place.
 static void blocks_in_turn(void) {
     for (int i = 0; i < 3; i++) {
         int before[2];
@@ -206,7 +206,7 @@ static void gathered(void) {
     MPI_Gather(mine, n, MPI_INT, to, n, MPI_INT, 0, WORLD);
 }
 
-// Nothing is received from nobody, whatever the count says.
+// MPI_PROC_NULL sends nothing, whatever the count.
 static void exchanged(void) {
     int to[2], from[2] = {0};
     const int left = rank > 0 ? rank - 1 : MPI_PROC_NULL;
@@ -216,7 +216,7 @@ static void exchanged(void) {
     MPI_Sendrecv(from, 2, MPI_INT, right, 0, to, n, MPI_INT, left, 0, WORLD, STATUS);
 }
 
-// A block of nothing is nowhere, wherever its place is.
+// An empty block has no address, whatever its displacement.
 static void blocks_of_nothing(void) {
     int all[2] = {0, 0}, counts[3] = {1, 1, 0}, places[3] = {0, 1, 1 << 20};
     places[1] = wrong ? 2 : 1;
@@ -282,7 +282,7 @@ static void persistent(void) {
     }
 }
 
-// The lists that a call is given, too.
+// The lists in a call's arguments, too.
 static void list_of_counts(void) {
     int all[3], counts[2] = {1, 1}, enough[3] = {1, 1, 1}, places[3] = {0, 1, 2};
     MPI_Gatherv(&rank, 1, MPI_INT, all, rank == 0 ? enough : NULL, places, MPI_INT, 0, WORLD);

@@ -51,7 +51,7 @@ static void array(void) {
     call(wrong ? 5 : 4);
 }
 
-// What the library's headers do is done at the program's line.
+// Inlined library code counts as the program's line.
 static void filled(void) {
     std::vector<int> all(100);
     MPI_Request request;

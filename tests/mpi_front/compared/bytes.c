@@ -1,5 +1,5 @@
-// Prints bytes that are no text, and each rank writes a file. What OTHERWISE says is what it does
-// otherwise; as "silent" it prints nothing.
+// Prints bytes that are no text, and each rank writes a file. OTHERWISE is a deviation; with
+// "silent" it prints nothing.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static int does(const char *what) {
 static void write_file(int rank) {
     char name[32];
     (void)snprintf(name, sizeof name, "out.%d", rank);
-    FILE *file = fopen(name, "a");  // behind what was there
+    FILE *file = fopen(name, "a");  // after the existing contents
     if (file != NULL) {
         (void)fprintf(file, "%d%s\n", rank, rank == 1 && does("content") ? " more" : "");
         (void)fclose(file);

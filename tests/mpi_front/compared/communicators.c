@@ -1,4 +1,4 @@
-// Communicators, of 6 ranks: how they are made, who is in them, and between two groups.
+// Communicators, of 6 ranks: their construction and members, and intercommunicators.
 #include "say.h"
 
 static void splits(void) {
@@ -95,7 +95,7 @@ static void creates(void) {
     MPI_Comm made;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     for (int round = 0; round < 4; round++) {
-        // all say the same group, but in round 1, where each says its own
+        // all pass the same group, but in round 1 each passes its own
         const int *list = lists[round == 1 ? (me == 5 || me == 0 ? 1 : 0) : round % 3];
         MPI_Group_incl(world, round == 3 ? 0 : list[0], list + 1, &group);
         MPI_Comm_create(MPI_COMM_WORLD, group, &made);
@@ -156,7 +156,7 @@ static void between(MPI_Comm inter, int low) {
     }
 }
 
-// Groups of `split` and 6 - `split` ranks; who leads them; which is the higher one.
+// Groups of `split` and 6 - `split` ranks; their leaders; the higher one.
 static void inters(int split, int lead, int remote_lead, int high) {
     MPI_Comm half, inter, other, made;
     int low = me < split, likes;

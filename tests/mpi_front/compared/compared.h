@@ -1,5 +1,5 @@
-// What the programs of this folder share: printing, and the communicators and the forms of call
-// that collectives are tried in.
+// Shared by the programs of this folder: printing, and the communicators and forms of call for
+// collectives.
 #ifndef LS_TESTS_MPI_FRONT_COMPARED_COMPARED_H
 #define LS_TESTS_MPI_FRONT_COMPARED_COMPARED_H
 
@@ -12,7 +12,7 @@
 #define WORLD   MPI_COMM_WORLD
 #define LAST(a) ((int)(sizeof(a) / sizeof(a)[0]))
 
-// What is in a buffer, from its first element on; runs of -1, which nobody wrote to, as "*".
+// The contents of a buffer from its first element on; runs of unwritten -1 as "*".
 static inline void show(const char *what, const int *buf, int count) {
     printf("%s:", what);
     for (int i = 0; i < count; i++) {
@@ -71,8 +71,8 @@ static inline place place_of(const char *name, MPI_Comm comm, int group) {
 
 #define PLACE_COUNT 5
 
-// The world, its two groups with their ranks reversed, one rank, and groups that talk to each
-// other: 2 and 3 ranks; the last rank and all others.
+// The world, its two groups with their ranks reversed, one rank, and intercommunicators: 2 and 3
+// ranks; the last rank and all others.
 static inline void make_places(place out[PLACE_COUNT]) {
     int rank, size;
     MPI_Comm half, part, inter;
@@ -98,7 +98,7 @@ static inline void free_places(place places[PLACE_COUNT]) {
     MPI_Comm_free(&places[4].comm);
 }
 
-// Who is root, as this rank says it: member `root` of group `group`, modulo its size.
+// This rank's root argument: member `root` of group `group`, modulo its size.
 static inline int root_of(const place *p, int group, int root) {
     int size = p->group == group || !p->inter ? p->size : p->peers;
     root %= size;

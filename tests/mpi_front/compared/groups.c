@@ -1,4 +1,4 @@
-// Groups, of 6 ranks: how they are made of others, compared and translated.
+// Groups, of 6 ranks: construction from others, comparison and translation.
 #include "say.h"
 
 typedef enum how { UNION, INTERSECTION, DIFFERENCE, INCL, EXCL, RANGE_INCL, RANGE_EXCL } how;
@@ -99,7 +99,7 @@ int main(void) {
             int likes;
             MPI_Group_compare(groups[i], groups[k], &likes);
             (void)snprintf(what, sizeof what, "%s to %d", likeness(likes), k);
-            // of MPI_PROC_NULL, an empty group is asked for nothing: MPICH has it undefined there
+            // not for MPI_PROC_NULL in an empty group, which MPICH leaves undefined
             int skip = groups[k] == MPI_GROUP_EMPTY;
             MPI_Group_translate_ranks(groups[i], size + 1 - skip, from + skip, groups[k], to);
             say(what, size + 1 - skip, to);

@@ -1,12 +1,12 @@
-// Messages between unlike types of one signature, in whole and in part, and what a status says of
-// them: counts and elements.
+// Messages between unlike types of one signature, whole and partial, and their statuses: counts and
+// elements.
 #include <stddef.h>
 
 #include "compared.h"
 
 #define FORMS 6
 
-// So many of a type are six ints.
+// A count of each type that gives six ints.
 typedef struct form6 {
     MPI_Datatype type;
     int count;
@@ -96,7 +96,7 @@ static void in_whole(const form6 *send, const form6 *recv, int way) {
     show("", out, ROOM);
 }
 
-// What a receive of three makes of fewer ints.
+// A receive of three that gets fewer ints.
 static void in_part(const form6 *recv) {
     MPI_Status status;
     for (int count = 0; count < 8; count++) {
@@ -156,7 +156,7 @@ static void records(void) {
     MPI_Type_free(&whole);
 }
 
-// What is being sent may be read.
+// A send buffer may be read.
 static void in_flight(const form6 *form) {
     static char packed[64];
     static int all[ROOM];
@@ -180,7 +180,7 @@ static void in_flight(const form6 *form) {
     printf("%d %ld %d %d\n", at, (long)end, sum[0], sum[1]);
 }
 
-// What is received may lie around what is sent.
+// The receive buffer may surround the send buffer.
 static void around(const form6 *pairs) {
     MPI_Status status;
     MPI_Request requests[2];
@@ -204,7 +204,7 @@ static void told(const form6 *pairs) {
     say("set", &status, MPI_SHORT);
     MPI_Status_set_elements(&status, pairs->type, 0);
     say("set", &status, pairs->type);
-#ifdef MPICH_VERSION  // 4.0.2 takes elements for whole types
+#ifdef MPICH_VERSION  // 4.0.2 confuses elements with whole types
     printf(" set undefined 3 3 set 2 4 4 set undefined 1 1");
 #else
     for (int elements = 3; elements > 0; elements = elements == 3 ? 4 : elements == 4 ? 1 : 0) {

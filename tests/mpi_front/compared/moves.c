@@ -1,11 +1,11 @@
-// Collectives that move data: who gets what, in every form, on every kind of communicator, with
-// types that leave gaps, uneven counts and MPI_IN_PLACE.
+// Collectives that move data: the result of each rank, in every form, on every kind of
+// communicator, with types that have gaps, uneven counts and MPI_IN_PLACE.
 #include "compared.h"
 
 static MPI_Datatype gapped;  // an int in the place of two
 static int in[ROOM], out[ROOM];
 
-// What one side says of its data.
+// One side's description of its data.
 typedef struct side {
     MPI_Datatype type;
     int step;  // ints from one element to the next
@@ -101,7 +101,7 @@ static void exchanged(void) {
     CALL(how, Alltoall, alltoall, in, 2, send->type, out, 2, recv->type, p->comm);
     show("alltoall", out, ROOM);
 
-    start();  // what is sent lies between what is received, or behind it
+    start();  // send blocks are between or after the receive blocks
     CALL(how, Alltoall, alltoall, in + 1, 1, gapped, in, 1, gapped, p->comm);
     show("alltoall between", in, 20);
     start();

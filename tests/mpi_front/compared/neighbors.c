@@ -9,8 +9,8 @@ static void start(int rank) {
     fill(out, -1);
 }
 
-// What goes out to `outs` neighbors, and comes in from `ins`. Where two of them are one rank, MPICH
-// 4.0.2 gives MPI_Neighbor_alltoallv and _alltoallw no order.
+// Data to `outs` neighbors and from `ins`. If two of them are one rank, MPICH 4.0.2 gives
+// MPI_Neighbor_alltoallv and _alltoallw no order.
 static void exchange(const char *name, MPI_Comm comm, int outs, int ins, int twice) {
     int rank, counts[2][8], displs[2][8];
     MPI_Aint bytes[2][8];

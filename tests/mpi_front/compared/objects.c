@@ -1,4 +1,4 @@
-// What hangs on objects, of 4 ranks: attributes, infos, error handlers and codes of errors.
+// State of objects, of 4 ranks: attributes, infos, error handlers and error codes.
 #include "say.h"
 
 static int log_of[64], logged;
@@ -114,7 +114,7 @@ static void codes_of_errors(void) {
     SAY(text, class_of == first, length);
 }
 
-// Handles of all kinds are integers here and there.
+// Handles of all kinds are integers in both.
 static void attributes_of_types_and_windows(void) {
     static int state = 3, values[] = {1, 2};
     int key, flag, *value;

@@ -1,5 +1,5 @@
-// MPI's operations on each type that they are defined for: what MPI_Reduce_local gives element by
-// element, and what MPI_Allreduce makes of all ranks.
+// MPI's operations on each type that supports them: the result of MPI_Reduce_local by element, and
+// of MPI_Allreduce over all ranks.
 #include <complex.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -56,7 +56,7 @@ typedef struct kind {
         const T at = ((const T *)in)[i];                                                           \
         printf(" %g%+gi", (double)creal((double complex)at), (double)cimag((double complex)at));   \
     }
-// Value and index; the first two of seconds that are equal to firsts differ in the index alone.
+// Value and index; the first two seconds that equal firsts differ only in the index.
 #define PLACED(name, T)                                                                            \
     typedef struct name {                                                                          \
         T value;                                                                                   \
@@ -124,8 +124,8 @@ static void try(const operation *o, const kind *k, int rank) {
     printf("\n");
 }
 
-// Of two numbers without a sign, the one of which all bits are set is the greater. MPICH 4.0.2
-// takes it for -1.
+// Of two unsigned numbers, the one with all bits set is the greater. MPICH 4.0.2 takes it for
+// -1.
 static void order(const kind *k) {
     unsigned char high[8], low[8];
     memset(high, 0xff, sizeof high);

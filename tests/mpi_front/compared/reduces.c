@@ -34,7 +34,7 @@ static void compose(void *first, void *then, int *count, MPI_Datatype *type) {
     (void)type;
 }
 
-// The sum of every second int, modulo 1009; the others are not its own.
+// The sum of every second int, modulo 1009; the operation does not own the others.
 static void sum_gapped(void *in_, void *inout, int *count, MPI_Datatype *type) {
     MPI_Aint lb, extent;
     MPI_Type_get_extent(*type, &lb, &extent);

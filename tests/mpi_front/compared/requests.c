@@ -1,5 +1,5 @@
-// Requests, of 4 ranks: waiting for them and testing them, persistent, partitioned and generalized
-// ones, and those that are cancelled.
+// Requests, of 4 ranks: waits and tests; persistent, partitioned and generalized requests;
+// cancellation.
 #include "say.h"
 
 #define N 5
@@ -17,7 +17,7 @@ static void say_empty(const char *what, const MPI_Status *status) {
         cancelled);
 }
 
-// `gate`: the sender sends the messages in this order, each when it is reported to.
+// `gate`: the sender sends the messages in this order, each on request.
 static void any_and_some(int test) {
     static const int order[N] = {3, 0, 4, 1, 2};
     int in[N], indices[N] = {0}, index, count, flag;
@@ -92,7 +92,7 @@ static void any_and_some(int test) {
     say_empty("none", &statuses[0]);
 }
 
-// Several are complete at once: all are returned at once, in their order.
+// Several are complete at once: all are returned at once, in order.
 static void at_once(void) {
     int in[N], out[N], indices[N], count, flag;
     MPI_Request requests[N + 2], sends[N];
@@ -249,7 +249,7 @@ static void general(void) {
     }
 }
 
-// An error code of a callback is what the call returns.
+// A callback's error code is the result of the call.
 static int query_fails(void *state, MPI_Status *status) {
     query(state, status);
     return MPI_ERR_BUFFER;
@@ -304,7 +304,7 @@ static void general_errors(void) {
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
-// A request says so itself, as its end does.
+// A request reports its own completion.
 static void cancelled_status(void) {
     int in, flag, said = 0;
     MPI_Request request;

@@ -1,4 +1,4 @@
-// Right programs, of 3 ranks, whose memory looks odd: the checks of buffers leave them alone.
+// Correct programs, of 3 ranks, whose memory looks unusual: the checks of buffers are silent.
 #include "say.h"
 
 #define WORLD  MPI_COMM_WORLD
@@ -127,7 +127,7 @@ static void again_and_again(void) {
     free(heap);
 }
 
-// A buffered send, and one whose receive is known to be complete, are over.
+// A buffered send, and one whose receive is known to be complete, are complete.
 static void freed_after_its_message(void) {
     int *out = malloc(sizeof *out), in, go = 0;
     char *room = malloc(256);
@@ -212,7 +212,7 @@ static void window_on_the_heap(void) {
     free(memory);
 }
 
-// Columns lie between each other, and each entry of them is there once.
+// Columns interleave, and each of their entries occurs once.
 static void columns(void) {
     int square[9] = {0}, row[3] = {me, 10 + me, 20 + me};
     MPI_Datatype column, narrow;

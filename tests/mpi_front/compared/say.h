@@ -1,5 +1,5 @@
-// What the programs of this folder share: who a rank is, and lines of numbers, in which those that
-// MPI has names for are names.
+// Shared by the programs of this folder: the rank's identity, and lines of numbers, with names for
+// MPI's constants.
 #ifndef LS_TESTS_MPI_FRONT_COMPARED_SAY_H
 #define LS_TESTS_MPI_FRONT_COMPARED_SAY_H
 
@@ -31,7 +31,7 @@ static inline void say(const char *what, int count, const int *values) {
 #define SAY(what, ...)                                                                             \
     say(what, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
 
-// Which of the results of comparing it is: their numbers are each library's own.
+// The name of a comparison result: the numbers differ between libraries.
 static inline const char *likeness(int result) {
     return result == MPI_IDENT       ? "ident"
            : result == MPI_CONGRUENT ? "congruent"
@@ -79,7 +79,7 @@ static inline void say_comm(const char *what, MPI_Comm comm) {
     }
 }
 
-// A communicator's members find each other in it: what each has of all.
+// A communicator's members exchange messages in it: one from each to each.
 static inline void meet(const char *what, MPI_Comm comm) {
     say_comm(what, comm);
     if (comm != MPI_COMM_NULL) {

@@ -1,9 +1,9 @@
-// Messages, of 4 ranks: the modes of sends, exchanges, probes, and what statuses say.
+// Messages, of 4 ranks: the modes of sends, exchanges, probes, and statuses.
 #include "say.h"
 
 static int left, right;
 
-// Each mode's message goes around the ring, of one element more than the one before.
+// Each mode's message goes around the ring, one element longer than the one before.
 static void modes(void) {
     int out[8], in[8], size;
     MPI_Status status;
@@ -18,7 +18,7 @@ static void modes(void) {
             in[i] = -7;
         }
         MPI_Irecv(in, 8, MPI_INT, left, mode, MPI_COMM_WORLD, &request);
-        MPI_Barrier(MPI_COMM_WORLD);  // what ready sends need
+        MPI_Barrier(MPI_COMM_WORLD);  // required by ready sends
         MPI_Request sent = MPI_REQUEST_NULL;
         switch (mode) {
         case 0:
@@ -56,7 +56,7 @@ static void modes(void) {
     free(buffer);
 }
 
-// Bsends complete before anybody receives: they are received backwards.
+// Bsends complete before any receive: they are received backwards.
 static void buffered(void) {
     int size, values[5], back;
     void *buffer;
@@ -121,8 +121,8 @@ static void exchanges(void) {
     SAY("nobody", flag, status.MPI_SOURCE, status.MPI_TAG == MPI_ANY_TAG);
 }
 
-// Rank 0 hears from each in turn, with tags of all sizes; what is longer than one element of a type
-// is reported in elements.
+// Rank 0 receives from each in turn, with tags of all sizes; long messages are described in
+// elements.
 static void tags(void) {
     void *value;
     int flag, ub, buffer[16];
@@ -223,7 +223,7 @@ static void probes(void) {
     SAY("nobody's", message == MPI_MESSAGE_NULL, status.MPI_SOURCE);
 }
 
-// A message that is matched is nobody else's; those of one pair keep their order.
+// No other receive gets a matched message; those of one pair keep their order.
 static void order(void) {
     if (me == 1) {
         int values[6];

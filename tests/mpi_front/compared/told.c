@@ -1,5 +1,5 @@
-// Says who it is, in pieces that other ranks' pieces must not come between. What OTHERWISE says is
-// what it does otherwise.
+// Prints its rank, in pieces that other ranks' pieces must not interrupt. OTHERWISE is a
+// deviation.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

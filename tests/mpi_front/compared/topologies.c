@@ -1,4 +1,4 @@
-// Topologies, of 6 ranks: grids, graphs, and what MPI says of them.
+// Topologies, of 6 ranks: grids, graphs, and MPI's queries.
 #include "say.h"
 
 static void topo(const char *what, MPI_Comm comm) {
@@ -17,7 +17,7 @@ static void topo(const char *what, MPI_Comm comm) {
     say_comm(what, comm);
 }
 
-// All that a grid says of itself.
+// All queries of a grid.
 static void grid(const char *what, MPI_Comm comm) {
     int n, dims[4] = {0}, periods[4] = {0}, coords[4] = {0}, size, own;
     topo(what, comm);
@@ -76,7 +76,7 @@ static void grids(void) {
             MPI_Cart_map(backwards, of[i].n, of[i].dims, of[i].periods, &rank);
             SAY("map", rank);
         }
-        // keeping none makes a grid of one rank on each rank, but for MPICH on one only
+        // keeping none makes a grid of one rank on each rank; in MPICH only on one
         static const int kept[][5] = {{0}, {0}, {1, 2}, {2, 5, 6}, {6, 9}};
         for (const int *k = kept[of[i].n]; comm != MPI_COMM_NULL && *k != 0; k++) {
             int keep = *k;
@@ -213,7 +213,7 @@ static void dist_graphs(void) {
         (int[]){4}, me == 4 ? (int[]){77} : MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, 0, &comm);
     dist_graph("loop", comm, 0);
     MPI_Comm_free(&comm);
-    // all said by ranks 1 and 2: of others' edges, too
+    // all passed by ranks 1 and 2, including others' edges
     int sources[2][2] = {{3, 0}, {5, 3}}, degrees[2][2] = {{2, 3}, {1, 2}};
     int ends[2][5] = {{1, 4, 5, 2, 0}, {5, 0, 2}}, weights[2][5] = {{1, 2, 3, 4, 5}, {6, 7, 8}};
     for (int weighted = 0; weighted < 2; weighted++) {

@@ -1,5 +1,5 @@
-// Derived datatypes: their sizes and bounds, what they say of how they were made, which bytes they
-// mean, in which order, packed and unpacked, sent as they are and as MPI_PACKED.
+// Derived datatypes: their sizes and bounds, their construction arguments, and their bytes in
+// order, packed and unpacked, sent directly and as MPI_PACKED.
 #include "compared.h"
 
 #define MIDDLE 512
@@ -19,7 +19,7 @@ typedef struct named {
         out[n++].name = #constructor " " #__VA_ARGS__;                                             \
     } while (0)
 
-// Fills in what types there are; out[0] to out[n - 1] are made already.
+// Fills in the available types; out[0] to out[n - 1] exist already.
 static int make_plain(named *out) {
     int n = 0;
     MAKE(contiguous, 3, MPI_INT);
@@ -77,7 +77,7 @@ static int make_arrays(named *out, int n, int rank) {
     return n;
 }
 
-// Of the types that are there.
+// Number of available types.
 static int make_nested(named *out, int n) {
     const MPI_Datatype vector = out[4].type, backward = out[5].type, indexed = out[10].type,
                        record = out[15].type, spaced = out[20].type, negative = out[21].type,
@@ -166,7 +166,7 @@ static void print_contents(MPI_Datatype type) {
     printf("\n");
 }
 
-// Bytes that follow each other, as ranges.
+// Consecutive bytes as ranges.
 static void print_ranges(const char *what, const unsigned char *at, int count) {
     printf("  %s:", what);
     for (int i = 0, first = 0; i < count; i++) {
@@ -187,8 +187,8 @@ static void clear(void) {
     }
 }
 
-// Where something was written since it was cleared, and, where it is not what lies there in `from`,
-// "!".
+// The positions written since the last clear, and "!" where the value differs from
+// `from`.
 static void print_written(const char *what) {
     printf("  %s:", what);
     for (int i = 0; i < 2 * MIDDLE; i++) {
@@ -205,7 +205,7 @@ static void print_written(const char *what) {
     printf("\n");
 }
 
-// Whether a byte of `count` elements lies in two places of the type: they can only be sent.
+// Whether a byte of `count` elements occurs twice in the type: such a type can only be sent.
 static int overlaps(MPI_Datatype type, int count) {
     int room, size, position = 0, back = 0, written = 0;
     MPI_Type_size(type, &size);
@@ -274,7 +274,7 @@ static void print_external(MPI_Datatype type) {
     print_written("out of it");
 }
 
-// Arguments that are wrong; each is refused, and what is right between them is not.
+// Invalid arguments: each is refused, and valid ones between them are not.
 static void print_refused(void) {
     int one[1] = {1}, at = 0, ints[4], order = MPI_ORDER_C;
     MPI_Aint bytes[2], end = 0;

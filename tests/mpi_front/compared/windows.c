@@ -1,4 +1,4 @@
-// Windows, of 4 ranks: how they are made, what they say, and what goes through them in each epoch.
+// Windows, of 4 ranks: their construction, their queries, and accesses in each kind of epoch.
 #include "say.h"
 
 #define N 12
@@ -49,7 +49,7 @@ static void say_window(const char *what, MPI_Win window, const void *memory) {
     printf("<%s> %d\n", name, length);
 }
 
-// What each kind of operation leaves, between two fences; each of its own element, or its own rank.
+// The result of each kind of operation between two fences, on separate elements or ranks.
 static void active(MPI_Win window, int *memory) {
     int from[N], got[N], results[4];
     MPI_Datatype every;
@@ -128,7 +128,7 @@ static void posted(MPI_Win window, int *memory) {
     MPI_Group_free(&world);
 }
 
-// One after the other, or with operations whose order is all the same.
+// One after the other, or with operations whose order does not matter.
 static void locked(MPI_Win window, int *memory) {
     int got[N], ones[N], value = 1 << me, before;
     MPI_Request requests[4];

@@ -55,7 +55,7 @@ static void fork_one(int child_status) {
     }
 }
 
-// A buffer that cannot be read or written, in a call that a rank's thread may do for another.
+// An unreadable or unwritable buffer, in a call that another rank's thread may complete.
 static void bad_buffers(void) {
     static const char text[64] = "read only";
     void *closed = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -138,7 +138,7 @@ static void late(void) {
     }
 }
 
-// As processes the ranks have a folder, variables and a umask each.
+// As processes, ranks have separate working folders, variables and umasks.
 static void own_world(void) {
     char name[32], there[4096];
     snprintf(name, sizeof name, "folder%d", rank);
@@ -156,7 +156,7 @@ static void own_world(void) {
     }
 }
 
-// Rank 1 closes or redirects what it prints to; the others print on.
+// Rank 1 closes or redirects its output; the others continue to print.
 static void streams(void) {
     printf("rank %d before\n", rank);
     if (rank == 1 && is("closes_stream")) {
@@ -177,7 +177,7 @@ static void streams(void) {
     }
 }
 
-// Half a second of its own.
+// Half a second of processor time.
 static void computes(void) {
     struct timespec now = {0};
     while (now.tv_sec == 0 && now.tv_nsec < 500000000) {

@@ -1,4 +1,4 @@
-// How many classes of interleavings there are, by the word that says which program this is.
+// Programs with a known number of classes of interleavings, selected by name.
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static void tell(int to) {
     MPI_Send(&rank, 1, MPI_INT, to, 0, MPI_COMM_WORLD);
 }
 
-// Nothing to choose from: one class.
+// No choice: one class.
 static void loop(void) {
     for (int i = 0, sum; i < 5; i++) {
         MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -43,7 +43,7 @@ static void twice(void) {
     }
 }
 
-// Rank 2 sends to 0 what it has received from 3: that may come before what 1 sends.
+// Rank 2 forwards to 0 a message from 3, which may arrive before rank 1's.
 static int relay(void) {
     int first = 0;
     if (rank == 0) {
@@ -72,7 +72,7 @@ static void tags(void) {
     }
 }
 
-// What a test is reported depends on the schedule.
+// The result of a test depends on the schedule.
 static void test(void) {
     int from, done = 0;
     MPI_Request open;
@@ -86,7 +86,7 @@ static void test(void) {
     }
 }
 
-// Where nothing is open, a test has nothing to be reported.
+// Without open requests a test does not depend on it.
 static void tests_nothing(void) {
     MPI_Request none[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     int done, index;

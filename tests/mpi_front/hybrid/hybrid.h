@@ -1,4 +1,4 @@
-// What hybrid programs share: threads of a rank, and values that say who sent them.
+// Shared by hybrid programs: threads of a rank, and values that identify their sender.
 #ifndef LS_TESTS_MPI_FRONT_HYBRID_HYBRID_H
 #define LS_TESTS_MPI_FRONT_HYBRID_HYBRID_H
 

@@ -1,5 +1,5 @@
 // A thread of rank 0 gets into its window's memory, or puts from it, and another thread uses that
-// memory. Argument 1 names what orders the two; argument 2 leaves it out. A finding names the lines
+// memory. Argument 1 selects the synchronisation; argument 2 omits it. Findings are at the lines
 // that end with "wrong:" and "call" or the name.
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -204,7 +204,7 @@ static void helper(const char *way) {
     pthread_join(thread, NULL);
 }
 
-// The other rank uses what a thread puts, after a message of this rank's that another thread sends.
+// The other rank uses a thread's put after a message that another thread of this rank sends.
 static void *puts_one(void *arg) {
     static int one = 1;
     MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);

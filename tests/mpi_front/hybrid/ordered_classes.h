@@ -43,7 +43,7 @@ static int ways() {
     return used;
 }
 
-// A request of the program's own, which a thread completes while another one waits for it.
+// A generalized request, which one thread completes while another one waits for it.
 static int query(void *, MPI_Status *status) {
     MPI_Status_set_elements(status, MPI_INT, 0);
     return MPI_Status_set_cancelled(status, 0);

@@ -1,4 +1,4 @@
-// Correct programs of several threads a rank; argument 1 names one.
+// Correct programs with several threads on each rank; argument 1 selects one.
 #include "hybrid.h"
 
 static MPI_Comm comms[THREADS];
@@ -35,7 +35,7 @@ static void *ring(void *arg) {
     return NULL;
 }
 
-// Each thread has a communicator; in which order the collectives of several meet is open.
+// Each thread has a communicator; the order of collectives between threads is open.
 static void *collectives(void *arg) {
     int t = (int)(intptr_t)arg;
     for (int i = 0; i < 3; i++) {
@@ -65,7 +65,7 @@ static void *own_rank(void *arg) {
     return NULL;
 }
 
-// A thread answers requests of all ranks until its own rank says that it ends.
+// A thread answers requests of all ranks until its own rank ends it.
 static void *serve(void *arg) {
     while (1) {
         int value;
@@ -127,7 +127,7 @@ static void queue(void) {
     MPI_Waitall(THREADS, requests, MPI_STATUSES_IGNORE);
 }
 
-// What one thread has posted another one waits for.
+// Another thread waits for a request that one thread has posted.
 static MPI_Request handed;
 static int handed_value;
 
@@ -154,7 +154,7 @@ static void handing(void) {
     CHECK(handed_value == (rank + 1) % size);
 }
 
-// Threads make and free communicators, each of its own.
+// Threads create and free separate communicators.
 static void *splits(void *arg) {
     int t = (int)(intptr_t)arg;
     for (int i = 0; i < 2; i++) {
@@ -170,7 +170,7 @@ static void *splits(void *arg) {
     return NULL;
 }
 
-// What all wait for comes late: nobody may take that for a deadlock.
+// An event that all wait for is late: this is no deadlock.
 static void *late(void *arg) {
     int t = (int)(intptr_t)arg, got;
     if (t == 0) {
@@ -197,7 +197,7 @@ static void *spin(void *arg) {
     return NULL;
 }
 
-// One thread tests while another one is on its way.
+// One thread tests while another one is in progress.
 static void *poll(void *arg) {
     int t = (int)(intptr_t)arg, got, done = 0;
     if (t == 0) {
@@ -292,7 +292,7 @@ static void funneled(void) {
     CHECK(total == THREADS * 499500L);
 }
 
-// The order in which messages of threads come is the schedule's: printed, for a seed to repeat it.
+// The schedule determines the order of the threads' messages: printed, so that a seed repeats it.
 static void *send_number(void *arg) {
     int t = (int)(intptr_t)arg;
     MPI_Send(&t, 1, MPI_INT, 0, 11, MPI_COMM_WORLD);
@@ -313,7 +313,7 @@ static void order(void) {
     }
 }
 
-// A request of the program's own, which a thread completes that sleeps first.
+// A generalized request, which a thread completes after it has slept.
 static void *completes(void *arg) {
     usleep(50000);
     MPI_Grequest_complete(*(MPI_Request *)arg);
@@ -330,8 +330,8 @@ static void general(void) {
     pthread_join(thread, NULL);
 }
 
-// The rank polls in a call while another thread of it is outside of MPI for long, and then makes
-// the call that the poll waits for.
+// The rank polls in a call while another thread is outside of MPI for long, and then makes the call
+// that ends the poll.
 static void *completes_late(void *arg) {
     usleep(300000);
     MPI_Grequest_complete(*(MPI_Request *)arg);

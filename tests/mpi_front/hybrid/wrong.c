@@ -1,4 +1,4 @@
-// Programs whose threads are at fault; argument 1 names one. Findings name the lines that end with
+// Programs with wrong threads; argument 1 selects one. Findings are at the lines that end with
 // "wrong:" and a name.
 #include "hybrid.h"
 
@@ -6,7 +6,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static MPI_Comm comms[2];
 static MPI_Request shared;
 
-// Every thread waits for a thread of its number, which waits, too.
+// Every thread waits for the thread of its number, which also waits.
 static void *circle(void *arg) {
     int t = (int)(intptr_t)arg, got, peer = (rank + 1) % size;
     if (t == 0) {
@@ -19,7 +19,7 @@ static void *circle(void *arg) {
     return NULL;
 }
 
-// The thread that would send waits for a lock that the thread that receives holds.
+// The sending thread waits for a lock that the receiving thread holds.
 static void *locked(void *arg) {
     int t = (int)(intptr_t)arg, got;
     if (t == 1) {  // it has the lock, see main
@@ -75,7 +75,7 @@ static void *too_many(void *arg) {
     return NULL;
 }
 
-// A helper that nobody ends waits, and the others with it.
+// A helper waits without end, and the others with it.
 static void *endless(void *arg) {
     int got;
     MPI_Recv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD,  // wrong: endless
@@ -83,7 +83,7 @@ static void *endless(void *arg) {
     return arg;
 }
 
-// The thread that would complete a request waits for a lock that the waiting one holds.
+// The completing thread waits for a lock that the waiting one holds.
 static void *completes(void *arg) {
     pthread_mutex_lock(&mutex);
     MPI_Grequest_complete(*(MPI_Request *)arg);
@@ -116,7 +116,7 @@ static void meet(void) {
 
 static int buffers[2];
 
-// A thread writes what another one receives into.
+// A thread writes the receive buffer of another thread.
 static void *beside_receive(void *arg) {
     if ((intptr_t)arg == 0) {
         MPI_Recv(buffers, 1, MPI_INT, (rank + size - 1) % size, 7, MPI_COMM_WORLD,

@@ -1,5 +1,5 @@
-// Sends by MPI's name; a tool that replaces MPI_Send may count that. With "tag" nobody
-// receives what is sent, with "file" and "spawn" it asks for what is not there.
+// Sends by MPI's name; a tool that replaces MPI_Send may count that. "tag" has no receive, "file"
+// and "spawn" call functions that lockstep does not implement.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// A program whose functions and variables have names of the C library: they are its own, in each
-// file of it and on each rank.
+// A program whose functions and variables have names of the C library: they stay its own, in each
+// of its files and on each rank.
 #include <mpi.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// A C++ program whose operator new takes memory of its own, which its operator delete knows.
+// A C++ program whose operator new uses its own pool, which its operator delete expects.
 #ifndef LS_TESTS_MPI_FRONT_LINKING_POOL_H
 #define LS_TESTS_MPI_FRONT_LINKING_POOL_H
 

@@ -1,4 +1,4 @@
-// Stands in for two of MPI's functions, as tools do.
+// Replaces two of MPI's functions, as tools do.
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// A parallel region, and no other function of OpenMP's library.
+// A parallel region, and no other use of OpenMP's library.
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// A library that the program opens. It needs another one, which lies in its own folder.
+// A library that the program opens. It needs another one in its own folder.
 extern int of_program;
 int program_adds(int value);
 int needed(void);

@@ -1,4 +1,4 @@
-// Opens a library of its own: each rank a copy, which uses the names of the rank's program.
+// Opens a library: each rank gets a copy, which uses the names of the rank's program.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     plugin_function adds = (plugin_function)dlsym(library, "plugin_adds");
     int one = adds(rank + 1), all = adds(10);
     MPI_Barrier(MPI_COMM_WORLD);
-    // The same library again is the same, and NULL is the program.
+    // Opening the library again returns the same handle, and NULL is the program.
     int again = ((plugin_function)dlsym(open_it(argv[1]), "plugin_adds"))(100);
     int *found = dlsym(dlopen(NULL, RTLD_NOW), "of_program");
     (void)printf("rank %d: %d %d %d, program %d, found %d, none %d\n", rank, one, all, again,

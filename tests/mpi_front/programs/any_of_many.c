@@ -1,5 +1,5 @@
-// More ranks than 256: one sends twice before another sends, and the one that comes first is
-// served; with WRONG the program is right only if that is the first of them.
+// More ranks than 256: one sends twice before another sends, and the receive takes the first to
+// arrive; with WRONG the program is correct only if that is the first of them.
 #include <mpi.h>
 #include <stdlib.h>
 

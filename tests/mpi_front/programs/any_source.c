@@ -1,4 +1,4 @@
-// The one that comes first is served; with WRONG the program is right only if rank 1 does.
+// The receive takes the first message; with WRONG the program is correct only if rank 1 sends it.
 #include <mpi.h>
 #include <stdlib.h>
 

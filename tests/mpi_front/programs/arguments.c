@@ -1,4 +1,4 @@
-// Sends to a rank that is there; with WRONG to one that is not.
+// Sends to an existing rank; with WRONG to one that does not exist.
 #include <mpi.h>
 
 int main(int argc, char **argv) {
@@ -11,7 +11,7 @@ int main(int argc, char **argv) {
         MPI_Send(&value, 1, MPI_INT, size, 0, MPI_COMM_WORLD);
     }
 #else
-    // A program that handles errors is none that makes mistakes.
+    // A program that handles an error has no finding.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (MPI_Send(&value, 1, MPI_INT, size, 0, MPI_COMM_WORLD) != MPI_ERR_RANK) {
         return 9;

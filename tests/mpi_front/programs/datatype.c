@@ -1,4 +1,4 @@
-// A struct sent as what it is; with WRONG it is received as other types of the same size.
+// A struct sent with its type; with WRONG it is received as other types of the same size.
 #include <mpi.h>
 #include <stddef.h>
 

@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
         printf("seen %d\n", seen);
     } else if (rank == 1) {
         MPI_Isend(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &request);
-        seen = value;  // what is sent from may be read
+        seen = value;  // a send buffer may be read
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     MPI_Finalize();

@@ -1,4 +1,4 @@
-// A rank writes its own window memory in an epoch of its own; with WRONG while another rank puts.
+// A rank writes its own window memory in a separate epoch; with WRONG while another rank puts.
 #include <mpi.h>
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-// A sum of all ranks; with WRONG one of them asks for the maximum.
+// A sum of all ranks; with WRONG one of them uses the maximum.
 #include <mpi.h>
 
 int main(int argc, char **argv) {

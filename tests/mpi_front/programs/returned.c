@@ -1,4 +1,4 @@
-// Under MPI_ERRORS_RETURN a mistake is a code of its class, and no finding; with WRONG the first
+// Under MPI_ERRORS_RETURN a mistake returns its error class and is no finding; with WRONG the first
 // one ends the run.
 #include <mpi.h>
 #include <pthread.h>
@@ -63,7 +63,7 @@ static void arguments(void) {
     }
 }
 
-// What the arguments of a window are not.
+// Invalid arguments of a window.
 static void windows(void) {
     const MPI_Info none = MPI_INFO_NULL;
     MPI_Comm inter;
@@ -87,14 +87,14 @@ static void key_values(void) {
     want(MPI_Comm_set_attr(MPI_COMM_WORLD, type_key, NULL), MPI_ERR_KEYVAL);
     want(MPI_Comm_get_attr(MPI_COMM_WORLD, type_key, &value, &flag), MPI_ERR_KEYVAL);
     want(MPI_Type_free_keyval(&comm_key), MPI_ERR_KEYVAL);
-    // What a function that copies returns is what the dup returns.
+    // The result of a copy function is the result of the dup.
     MPI_Add_error_class(&own_code);
     MPI_Comm_set_attr(MPI_COMM_WORLD, comm_key, NULL);
     want(MPI_Comm_dup(MPI_COMM_WORLD, &copy), own_code);
     MPI_Comm_delete_attr(MPI_COMM_WORLD, comm_key);
     MPI_Comm_free_keyval(&comm_key);
     MPI_Type_free_keyval(&type_key);
-    // A key value that is freed is another's only when no attribute is left, and a copy is one.
+    // A freed key value is reused only after its last attribute is gone, including copies.
     MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &comm_key, NULL);
     const int freed = comm_key;
     MPI_Comm_set_attr(MPI_COMM_WORLD, freed, &rank);
@@ -115,7 +115,7 @@ static void key_values(void) {
     }
 }
 
-// A type is decoded as it was made, even after what it was made of is gone.
+// A type is decoded as constructed, even after its components are freed.
 static void contents(void) {
     MPI_Datatype inner, outer, copy;
     int integers[3], n, addresses, types, combiner;
@@ -175,7 +175,7 @@ static void external(void) {
          MPI_ERR_ARG);
 }
 
-// As close to each other as the dimensions of a grid can be.
+// The dimensions of a grid are as close to each other as possible.
 static void dims(void) {
     int made[5] = {0, 0, 0, 0, 0};
     const int closest[5] = {14, 14, 9, 8, 7};
@@ -185,7 +185,7 @@ static void dims(void) {
     }
 }
 
-// Pairs in types of the program's own are compared as pairs, padding and all.
+// Pairs in the program's own types are compared as pairs, despite padding.
 static void pairs(void) {
     struct {
         double value;
@@ -211,7 +211,7 @@ static void *send_seven(void *at) {
     return at;
 }
 
-// Threads of the program's own call for their rank.
+// Threads that the program started call for their rank.
 static void message_of_a_thread(void) {
     int value = rank == 0 ? 7 : 0;
     pthread_t thread;

@@ -1,4 +1,4 @@
-// A module in the place of mpi4py's, with the two calls that the test needs.
+// A module in place of mpi4py's, with the two calls that the test needs.
 #include <Python.h>
 #include <mpi.h>
 

@@ -1,4 +1,4 @@
-"""Each rank is an interpreter of its own: modules, threads, the C API through ctypes."""
+"""Each rank is a separate interpreter: modules, threads, the C API through ctypes."""
 import ctypes
 import json
 import math

@@ -1,5 +1,5 @@
-// Each rank puts to many places of a window of its own right after MPI_Init, while others may not
-// have started: what is kept of accesses is looked through with the clocks of all ranks.
+// Each rank puts to many places of its own window right after MPI_Init, before others may have
+// started: the clean-up of recorded accesses uses the clocks of all ranks.
 #include <mpi.h>
 
 #define PUTS 400

@@ -1,5 +1,5 @@
-// Partitioned messages meet in the order in which their two ranks have made them, of each tag by
-// itself, whichever side is made first and whatever is started first.
+// Partitioned messages match in the order of their initialisation on both ranks, for each tag
+// separately, whichever side is initialised or started first.
 #include <mpi.h>
 #include <stdio.h>
 

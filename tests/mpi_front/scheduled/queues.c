@@ -1,6 +1,6 @@
-// Messages that wait, of few tags, and receives of them that name a tag, any tag, the sender or any
-// member, in turns with matched probes. All have one sender, so that MPI says which receive gets
-// which message whatever the schedule does: each the oldest that fits and that no earlier one gets.
+// Waiting messages of few tags, and receives that name a tag, any tag, the sender or any source,
+// alternating with matched probes. All have one sender, so the schedule does not affect the
+// matches: each receive gets the oldest fitting message that no earlier one gets.
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>

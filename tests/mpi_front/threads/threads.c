@@ -1,4 +1,4 @@
-// Hybrid programs: argument 1 names what the threads of each of two ranks do.
+// Hybrid programs: argument 1 selects the action of the threads of each of two ranks.
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <pthread.h>
@@ -76,7 +76,7 @@ static void *receive(void *arg) {
     return arg;
 }
 
-// Until the other thread sleeps, which it does in its receive, or has its message.
+// Waits until the other thread sleeps in its receive, or has its message.
 static void wait_for_receiver(void) {
     char path[64], state = 0;
     while (state != 'S' && !received) {

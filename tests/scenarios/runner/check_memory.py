@@ -1,12 +1,11 @@
-"""Commands with one failed allocation, and with all from one on:
-check_memory.py PROGRAM SHIM SOURCE HOST [--all [COMMAND...]].
+"""Commands with one failed allocation, and with all from one on: check_memory.py PROGRAM SHIM SOURCE HOST [--all [COMMAND...]].
 
-Some of the allocations, evenly; with --all every single one, of the commands that begin with a COMMAND (none given: of all).
-HOST is a program with ranks of its own, for exec.
+A sample of the allocations; with --all every one, of the commands that begin with a COMMAND (default: all). HOST is a program with its own
+ranks, for exec.
 
-Where an allocation fails that matters, the exit code is 3; never that of a mismatch, a finding or an unusable file. Where
-the run goes on all the same (a buffer that is not needed), its report is the whole one, to the letter. jansson's lexer
-asserts that it gets memory, or crashes without: those few ends are its own, and only where JSON is read.
+If a required allocation fails, the exit code is 3; never that of a mismatch, a finding or an unusable file. If the run continues (an
+optional buffer), its report is complete. jansson's lexer asserts or crashes without memory: those few ends are allowed, only where JSON is
+read.
 """
 import argparse
 import json
@@ -76,7 +75,7 @@ optimizer: {type: adam, lr: 0.1}
 train: {steps: 2}
 """
 REPLAYED = SOURCE + "/recordings/h200-nccl-2.28.9/sharded-embedding-row-wise-10-x-17"
-COMMANDS = (  # what, its exit code, whether it reads JSON
+COMMANDS = (  # name, its exit code, whether it reads JSON
     ("run --json - table.yaml", 0, False),
     ("run --json - buffers.yaml", 0, False),
     ("run --json - tensors.yaml", 0, False),
@@ -105,7 +104,7 @@ def run(command, fail_at, fail_on, folder):
 
 
 def invented(done, whole):
-    """What a report that ends with code 3 claims beyond that something failed for want of memory."""
+    """Claims of a report with code 3 beyond a failure for lack of memory."""
     if not done.stdout.startswith("{"):
         return []
     known = json.loads(whole.stdout)["cases"]

@@ -1,7 +1,7 @@
-"""What a run is said to need is no less than it takes, and no more than ten times: check_need.py PROGRAM.
+"""The estimated memory of a run is at least its real use, and at most ten times that: check_need.py PROGRAM.
 
-A run that is refused says what it would need; the same run without a limit says, by its largest resident
-size, what it took. Not under sanitizers, whose memory is their own.
+A refused run reports its estimate; the same run without a limit shows its largest resident size. Not under sanitizers, which use memory
+themselves.
 """
 import os
 import re
@@ -11,7 +11,7 @@ import tempfile
 
 PROGRAM = sys.argv[1]
 UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
-CASES = {  # ranks, what a table is, samples, lengths, steps
+CASES = {  # ranks, keys of a table, samples, lengths, steps
     "sums that are mostly empty": (512, "dim: 64, pooling: sum", "row_wise", 2, 4, "forward"),
     "sums that are rounded": (256, "dim: 256, pooling: sum, output_dtype: f16", "row_wise", 4, 1, "forward"),
     "maxima": (256, "dim: 128, pooling: max", "row_wise", 4, 1, "forward"),

@@ -1,4 +1,4 @@
-"""Likely reasons that `compare` and `run` name for values that are wrong: check_reasons.py LOCKSTEP.
+"""Likely reasons that `compare` and `run` name for wrong values: check_reasons.py LOCKSTEP.
 
 A recording, or the reference of a scenario, is changed in a way that has a reason, and in one that has none.
 """

@@ -1,9 +1,8 @@
 """Replays the recordings of real machines: check_recordings.py PROGRAM RECORDINGS.
 
-Every case must pass, and every stage that is compared with the machine (not with the oracle or a
-reference) must be bit exact. One flipped bit in a copy must be found. A folder MACHINE-ALGORITHM-PROTOCOL holds what
-the environment forced NCCL to: its calls must say so. MACHINE.symmetric has NCCL's results alone, MACHINE.torch the
-collectives of programs of PyTorch.
+Every case must pass, and every stage that is compared with the machine (not with the oracle or a reference) must be bit exact. One flipped
+bit in a copy must be found. The calls in a folder MACHINE-ALGORITHM-PROTOCOL must have the algorithm and protocol that the environment
+forced. MACHINE.symmetric has only NCCL's results, MACHINE.torch the collectives of PyTorch programs.
 """
 import json
 import os
@@ -39,7 +38,7 @@ def check_machine(program, machine, least):
 
 
 def check_forced(machine, algorithm, protocol):
-    """What NCCL says of the all_reduces is what it was forced to."""
+    """The all_reduces have the forced algorithm and protocol in NCCL's report."""
     reductions = 0
     for name in os.listdir(machine):
         with open(os.path.join(machine, name, "rank_00000.calls.json")) as file:

@@ -1,7 +1,7 @@
-"""Replicas of data parallel tables that a real run leaves different, if only by a bit: check_replicas.py LOCKSTEP.
+"""Replicas of data parallel tables that differ after a real run, even by one bit: check_replicas.py LOCKSTEP.
 
-A recording of a run that trains them is changed by one unit in the last place on one rank, which is within
-every bound; the comparison must find it. So must it find nothing before, and nothing in a table that is no replica.
+A recording of their training is changed by one unit in the last place on one rank, within every bound. The comparison must find it, nothing
+before the change, and nothing in a table that is no replica.
 """
 import json
 import os
@@ -63,7 +63,7 @@ def main():
         assert "recording: step1.update/copies" in finding["text"] and "row 2, column 1" in finding["text"], finding
         code, case = run(program, "replay", kept)
         assert code == 1 and case["findings"][0]["id"] == "replica.diverged", case
-        # What most ranks hold is right, and what the first holds where all differ.
+        # The majority's value is right, and the first one's if all differ.
         for wrong in ([0], [1, 2]):
             nudge(os.path.join(kept, "copies", "rank_00001.safetensors"), "step1.update/copies/copies/weights", 9)
             code, case = run(program, "compare", scenario, "--real", kept)

@@ -1,8 +1,7 @@
 """Runs without data against runs with it: check_shape.py LOCKSTEP SOURCE.
 
-Every scenario of the catalogue of bugs, and every one of collectives on buffers, is run twice. A finding that is seen in
-what ranks call and wait for must be the same without data, word for word; what needs data must never pass.
-And 65,536 ranks must fit, one of which reduces otherwise.
+Every scenario of the catalogue of bugs, and every one of collectives on buffers, runs twice. A finding about calls and waits must be equal
+without data, word for word; a finding about data must never be a pass. And 65,536 ranks must fit, one of which uses another operation.
 """
 import glob
 import json
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-# Findings that are seen in what buffers hold; no run without data can have them.
+# Findings about the contents of buffers; no run without data can have them.
 NEED_DATA = {"buffer.uninitialised", "buffer.modified_in_flight", "buffer.use_before_wait", "replica.diverged",
              "value.nan_first", "value.inf_first", "collective.redundant_reduce"}
 
@@ -47,7 +46,7 @@ def check(whole, shape):
         of_data = "depends on their data" in shape["reason"] or not sentences(whole)
         assert of_data, f"{name}: lost {sentences(whole)}"
         return 0
-    # What was found in data first ends a run that goes on without it.
+    # An earlier finding about data ends a run that continues without it.
     if len(sentences(whole)) == len(whole["findings"]):
         assert sentences(shape) == sentences(whole), (name, sentences(shape), sentences(whole))
     assert passed == (whole["verdict"] == "pass"), (name, shape)

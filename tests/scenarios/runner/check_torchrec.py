@@ -1,7 +1,6 @@
-"""What TorchRec trained, trained again in the simulator: check_torchrec.py LOCKSTEP SOURCE_DIR.
+"""TorchRec's training, repeated in the simulator: check_torchrec.py LOCKSTEP SOURCE_DIR.
 
-As it was cut and cut otherwise; then with one number changed, which must be told, and in files that are
-not what they should be.
+With its sharding and with others; then with one changed number, which must be reported, and with malformed files.
 """
 import json
 import math
@@ -38,7 +37,7 @@ def store(path, tensors):
 
 
 class Folder:
-    """One of the results by itself, to be changed."""
+    """One of the results in a separate folder, to be changed."""
 
     def __init__(self, source, name, folder):
         with open(os.path.join(source, "manifest.json"), encoding="utf-8") as file:
@@ -106,7 +105,7 @@ def wrong_stages(report):
 
 
 def check_changed(program, source):
-    """A number that is off by a thousandth is told where it stands."""
+    """A number that is off by a thousandth is reported at its place."""
     for name, tensor, element, stage, place in (
             ("by_rows", "step1.rank2.shard.t0.6_0", 5, "step1.update", "rank 2, element 5"),
             ("by_rows", "step2.rank1.state.t0.momentum1.3", 0, "step2.update", "momentum1, rank 1, element 0"),
@@ -125,7 +124,7 @@ def check_changed(program, source):
             steps = {s.split(".")[0] for s in wrong}
             if "grad_output" in tensor or name == "weighted":
                 assert min(steps) == "step0"
-            else:  # what TorchRec gave is compared, nothing goes on from it
+            else:  # TorchRec's result is compared; no later step starts from it
                 assert steps == {stage.split(".")[0]}, (name, wrong)
     for key, value in (("lr", 0.11), ("eps", 0.5), ("optimizer", "adagrad")):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The JUnit and HTML reports are well-formed and carry what the results hold, whatever the names."""
+"""The JUnit and HTML reports are well-formed and contain the results, whatever the names."""
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree

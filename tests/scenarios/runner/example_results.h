@@ -1,4 +1,4 @@
-// Results with everything that a report has to carry, hostile names included.
+// Results with every field of a report, including hostile names.
 #ifndef LS_TESTS_EXAMPLE_RESULTS_H
 #define LS_TESTS_EXAMPLE_RESULTS_H
 
@@ -67,7 +67,7 @@ static inline int example_results(ls_results **out) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         LS_TRY(ls_results_add(*out, &cases[i]));
     }
-    // The cases above borrow from this frame: copy what they point at.
+    // The cases above borrow from this frame: copies their data.
     for (int c = 0; c < (*out)->case_count; c++) {
         ls_case_result *result = &(*out)->cases[c];
         result->stages = result->stage_count == 0

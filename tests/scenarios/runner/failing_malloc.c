@@ -1,6 +1,6 @@
-// Preloaded into the program: the allocation whose number is in FAIL_AT fails, counted from 1; with
-// FAIL_ON all that come after it, too. How many there were goes to the file in FAIL_COUNT. Programs
-// that it starts have all theirs. For glibc.
+// Preloaded into the program: allocation number FAIL_AT fails, counted from 1; with FAIL_ON all
+// later ones, too. The total goes to the file in FAIL_COUNT. Its child programs are not affected.
+// For glibc.
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ __attribute__((constructor)) static void begin(void) {
     const char *at = getenv("FAIL_AT");
     fail_at = at != NULL ? strtol(at, NULL, 10) : 0;
     fail_on = getenv("FAIL_ON") != NULL && fail_at > 0;
-    count_path = getenv("FAIL_COUNT");  // its text stays where it is
+    count_path = getenv("FAIL_COUNT");  // its text stays in place
     (void)unsetenv("FAIL_AT");
     (void)unsetenv("FAIL_COUNT");
 }

@@ -1,5 +1,5 @@
-// A backend is a row and a table of functions: the runner knows no other. Two of the tests' own,
-// one that moves nothing and one that hands everything to the simulator.
+// A backend is a row and a table of functions: the runner has no other interface to it. Two test
+// backends, one that moves nothing and one that passes everything to the simulator.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,8 +88,8 @@ Test(backends, of_the_tests_own) {
     }
 }
 
-// The lists that options offer name the rows, all and in order; those that can be measured are in
-// the program or in one that it can become.
+// The options' lists contain the rows, all and in order; those that can be measured are in the
+// program or in one that it can become.
 Test(backends, lists_name_the_rows) {
     int timed = 0;
     for (int i = 0; ls_backend_kinds[i] != NULL; i++) {

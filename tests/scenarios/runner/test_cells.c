@@ -1,4 +1,4 @@
-// The arithmetic of the oracle of programs, element by element, against what it must come to.
+// The arithmetic of the oracle of programs, element by element, against expected values.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -22,8 +22,8 @@ static ls_cells fold(ls_arena *arena, value a, value b, ls_op op) {
     return out;
 }
 
-// What the terms may be off by is in the result: all of it in sums, the most of it in extremes, and
-// times the other factor in products. NaN gives way to a number in max and min.
+// The result contains the terms' errors: all of them in sums, the largest in extremes, and times
+// the other factor in products. NaN yields to a number in max and min.
 Test(cells, terms_bring_their_bounds) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -51,7 +51,7 @@ Test(cells, terms_bring_their_bounds) {
     ls_arena_free(arena);
 }
 
-// A mean of the least numbers may be rounded to nothing; what is infinite has no bound to it.
+// A mean of the smallest numbers may round to 0; an infinite value has no bound.
 Test(cells, ends_of_the_range) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -70,7 +70,7 @@ Test(cells, ends_of_the_range) {
     ls_arena_free(arena);
 }
 
-// The roundings of a sum are of terms as large as they may be.
+// The roundings of a sum are those of terms at their largest.
 Test(cells, roundings_count_what_terms_may_be) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -84,7 +84,7 @@ Test(cells, roundings_count_what_terms_may_be) {
     ls_arena_free(arena);
 }
 
-// Of a line that is folded: all of its terms are one rank's, so that not each need show.
+// In a folded line all terms are one rank's, so not each of them need be visible.
 Test(cells, sizes_of_lines) {
     static const struct {
         double terms[2];
@@ -110,7 +110,7 @@ Test(cells, sizes_of_lines) {
     ls_arena_free(arena);
 }
 
-// The element that changes nothing: of each operation, in the bits of integers of each width.
+// The neutral element of each operation, in the bits of integers of each width.
 Test(cells, neutral_integers) {
     static const struct {
         ls_dtype dtype;
@@ -149,7 +149,7 @@ Test(cells, neutral_integers) {
     ls_arena_free(arena);
 }
 
-// Taking the exact values from elsewhere widens the bound by how far they are; infinities stay.
+// Exact values from elsewhere widen the bound by the distance; infinities stay.
 Test(cells, exact_values_are_taken) {
     ls_arena *arena = NULL;
     ls_cells own, from;
@@ -179,7 +179,7 @@ static ls_cells multiply(ls_arena *arena, ls_dtype dtype, int inner, const value
     return out;
 }
 
-// What a product of matrices may be off by, and when it may be infinite.
+// The bound of a product of matrices, and when it may be infinite.
 Test(cells, products_of_matrices) {
     const unsigned char either = LS_OVERFLOW_UP | LS_OVERFLOW_DOWN;
     ls_arena *arena = NULL;
@@ -214,8 +214,8 @@ Test(cells, products_of_matrices) {
     ls_arena_free(arena);
 }
 
-// What changes nothing; how five rows are cut in two; shapes; and that bits are known only where
-// all parts have them.
+// Neutral elements; how five rows are cut in two; shapes; and bits are known only if all parts have
+// them.
 Test(cells, moving) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -251,8 +251,7 @@ Test(cells, moving) {
     ls_arena_free(arena);
 }
 
-// Against what the numbers are known to be, with bounds that an element's neighbour does not fit
-// in.
+// Against known numbers, with bounds that exclude an element's neighbours.
 Test(cells, lines) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -266,7 +265,7 @@ Test(cells, lines) {
     cr_expect(out.exact[2] == 1 && out.exact[3] < 1e-300 && out.bounds[3] < 1e-40);
     cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_F32, true) == LS_OK);
     cr_expect(out.exact[0] == -700 && out.exact[2] == 0 && out.bounds[0] < 2e-4);
-    // One alone is all there is. To 1, bf16 adds sixty powers of -6.25 and still has 1.
+    // A single term is the whole sum. To 1, bf16 adds sixty powers of -6.25 and still has 1.
     cr_assert(ls_cells__of(&in, arena, numbers + 2, &LS_SHAPE(1), LS_F32) == LS_OK);
     cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_F32, false) == LS_OK);
     cr_expect(out.count == 1 && out.exact[0] == 1, "%g", out.exact[0]);
@@ -278,16 +277,16 @@ Test(cells, lines) {
     cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_BF16, false) == LS_OK);
     cr_expect(fabs(out.exact[0] - 1 / (1 + 60 * exp(-6.25))) < 0.004, "%g", out.exact[0]);
     cr_expect(out.exact[0] + out.bounds[0] >= 1 && out.bounds[0] < 0.5, "%g", out.bounds[0]);
-    // A logit that is far below and may be off by much adds nothing, and moves nothing.
+    // A logit far below the others with a large error adds nothing, and moves nothing.
     const double sunk[] = {0, -1e15};
     cr_assert(ls_cells__of(&in, arena, sunk, &LS_SHAPE(1, 2), LS_F64) == LS_OK);
     in.bounds[1] = 1e8;
     cr_assert(ls_cells__softmax(&out, arena, &in, 1, LS_F64, false) == LS_OK);
     cr_expect(out.exact[0] == 1 && out.bounds[0] < 1e-14 && out.bounds[1] < 1e-300);
-    in.exact[1] = -1;  // here it may be all there is: no bound is known
+    in.exact[1] = -1;  // here it may be the only term: no bound is known
     cr_assert(ls_cells__softmax(&out, arena, &in, 1, LS_F64, false) == LS_OK);
     cr_expect(isinf(out.bounds[0]) && isinf(out.bounds[1]));
-    // A logarithm of the sum that is kept with the largest is off by half a place of 700.
+    // A logarithm of the sum, stored with the largest, is off by half a place of 700.
     const double far[] = {700, 699};
     cr_assert(ls_cells__of(&in, arena, far, &LS_SHAPE(1, 2), LS_F64) == LS_OK);
     cr_assert(ls_cells__softmax(&out, arena, &in, 1, LS_F64, true) == LS_OK);
@@ -307,7 +306,7 @@ Test(cells, lines) {
     double of_first = 0.5 * 3 * (700 - log(3)) + 0.5 / 3 * (2 * 700 + 3 * (700 - log(3)));
     cr_expect(fabs(out.exact[0] - of_first) < 1e-3 && out.bounds[0] < 5e-3, "%g, %g of %g",
               out.exact[0], out.bounds[0], of_first);
-    // What each logit may be off by is in its own part and in that of all classes.
+    // The error of each logit is in its own term and in that of all classes.
     ls_cells about = in, unsure;
     about.bounds = (double[]){0.5, 0.5, 0.5, 0, 0, 0};
     ls_cells_loss weighted_about = weighted;
@@ -319,7 +318,7 @@ Test(cells, lines) {
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &weighted, true, LS_F32) == LS_OK);
     cr_expect(total.count == 1 && total.bounds[0] < 5e-3 &&
               fabs(total.exact[0] - (out.exact[0] + out.exact[1]) / (3 + 1)) < 1e-9);
-    // What both weights may be off by is in the divisor, 4 that may be 3.25.
+    // The error of both weights is in the divisor, 4 that may be 3.25.
     double mean = total.exact[0], before = total.bounds[0];
     weights.bounds[1] = 0.5, weights.bounds[2] = 0.25;
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &weighted, true, LS_F32) == LS_OK);
@@ -328,7 +327,7 @@ Test(cells, lines) {
               "%g of %g", total.bounds[0], mean);
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &loss, false, LS_F32) == LS_OK);
     cr_expect(fabs(total.exact[0] - (out.exact[0] + out.exact[1])) < 1e-9);
-    out.bounds[0] = 0.5, out.bounds[1] = 0.25;  // what all losses may be off by
+    out.bounds[0] = 0.5, out.bounds[1] = 0.25;  // the error of all losses
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &loss, false, LS_F32) == LS_OK);
     cr_expect(total.bounds[0] >= 0.75 && total.bounds[0] < 0.751, "%g", total.bounds[0]);
     cr_assert(ls_cells__norm(&out, arena, &in, 0, 2, LS_F32) == LS_OK);
@@ -339,7 +338,7 @@ Test(cells, lines) {
     ls_arena_free(arena);
 }
 
-// Rows that are named and too long are scaled, once each; one that is nearly too long is as it was.
+// Named rows that are too long are scaled, once each; one that is nearly too long stays.
 Test(cells, rows_that_are_too_long) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);
@@ -358,8 +357,8 @@ Test(cells, rows_that_are_too_long) {
     ls_arena_free(arena);
 }
 
-// What was only moved becomes what it must, bit by bit; what was computed is off by one rounding
-// more, and no integer where it may become either of two.
+// Moved elements convert bit by bit; computed ones are off by one rounding more, and no integer if
+// they may become either of two.
 Test(cells, casts) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);

@@ -1,4 +1,4 @@
-// Tests of runner/compare/difference.c: what counts as equal, ulps and ratios to a bound.
+// Tests of runner/compare/difference.c: equality, ulps and ratios to a bound.
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "orders/bound.h"
 #include "runner/compare/difference.h"
 
-// Of data that only moves every bit counts: the payload of a NaN, the sign of a zero.
+// For moved data every bit counts: the payload of a NaN, the sign of a zero.
 Test(difference, moved_data_is_compared_bit_by_bit) {
     float a[4] = {1.0f, NAN, 0.0f, INFINITY};
     float b[4] = {1.0f, 0, -0.0f, INFINITY};
@@ -22,7 +22,7 @@ Test(difference, moved_data_is_compared_bit_by_bit) {
     cr_expect(isinf(difference.bound_ratio));
 }
 
-// Where values were computed, all NaN are one value, and the zeros lie nothing apart.
+// For computed values all NaN are equal, and the zeros have distance 0.
 Test(difference, computed_data_is_compared_by_value) {
     float a[2] = {NAN, 0.0f};
     float b[2] = {0, -0.0f};
@@ -36,8 +36,7 @@ Test(difference, computed_data_is_compared_by_value) {
     cr_expect(difference.bound_ratio == 0 && difference.first_wrong == 2);
 }
 
-// NaN against a number is no small difference, whatever the bound; nor is anything where the bound
-// itself is not finite.
+// NaN against a number is beyond any bound; so is any difference under a bound that is not finite.
 Test(difference, what_no_bound_proves) {
     float a[3] = {NAN, 1.0f, 1.0f};
     float b[3] = {1.0f, 2.0f, 2.0f};
@@ -50,8 +49,8 @@ Test(difference, what_no_bound_proves) {
     }
 }
 
-// An overflow that an order of the sum can come to is right, one of the other sign is not, and what
-// comes back finite is held to the bound.
+// A possible overflow of a summation order is right, one of the other sign is not, and a finite
+// result is held to the bound.
 Test(difference, overflow_is_right_where_an_order_overflows) {
     const float a = 1.0f, results[] = {INFINITY, -INFINITY, NAN, 3.0f, 1.5f};
     const double exact = 1.0, bound = 1.0;
@@ -73,7 +72,7 @@ Test(difference, overflow_is_right_where_an_order_overflows) {
     }
 }
 
-// NaN is right where NaN is what is exact, and nowhere else.
+// NaN is right only if the exact value is NaN.
 Test(difference, nan_is_right_where_it_is_exact) {
     const float results[2] = {NAN, NAN};
     const double exact[2] = {NAN, 1.0}, bounds[2] = {0, 1.0};
@@ -123,8 +122,8 @@ Test(difference, ulps_count_representable_values) {
     cr_expect(ls_element_ulps(&most, &two, LS_U64) == UINT64_MAX - 2);
 }
 
-// The ratio is of an element's distance from its own exact value, not from the other run's, to its
-// own bound; the first past 1 is reported.
+// The ratio is the distance from the element's own exact value, not from the other run's, to its
+// own bound; the first above 1 is reported.
 Test(difference, ratio_is_of_the_distance_from_the_exact_value) {
     double a[3] = {1.0 - 1e-8, 2.0, 3.0};
     double b[3] = {1.0 + 1e-8, 2.0 + 1e-9, 3.0};
@@ -141,7 +140,7 @@ Test(difference, ratio_is_of_the_distance_from_the_exact_value) {
     cr_expect(isinf(difference.bound_ratio));
 }
 
-// Without a bound any difference is past it.
+// Without a bound any difference exceeds it.
 Test(difference, no_bound_allows_nothing) {
     int32_t a[2] = {1, 2};
     int32_t b[2] = {1, 3};
@@ -151,7 +150,7 @@ Test(difference, no_bound_allows_nothing) {
     cr_expect(isinf(difference.bound_ratio));
 }
 
-// Of all that differs the most is reported, whichever comes first, and how many there are.
+// The largest difference is reported, in any order, with the number of differences.
 Test(difference, the_farthest_is_told) {
     for (int farthest = 0; farthest < 3; farthest++) {
         const float a[3] = {1.0f, 1.0f, 1.0f};
@@ -169,7 +168,7 @@ Test(difference, the_farthest_is_told) {
     }
 }
 
-// Of an element that may be anything nothing is known: it is not judged, where that is asked for.
+// An element that may have any value is not judged, if that is requested.
 Test(difference, what_may_be_anything_is_not_judged) {
     const float a[] = {1, 2, 3}, b[] = {1, 7, 3.5f};
     const double exact[] = {1, 2, 3}, bounds[] = {INFINITY, INFINITY, 1};
@@ -184,8 +183,8 @@ Test(difference, what_may_be_anything_is_not_judged) {
     cr_expect(difference.first_wrong == 3 && difference.bound_ratio == 0.5);
 }
 
-// Within a bound that proves nothing an element is not judged, beyond it it is wrong. Where the
-// order of the sum is known, no bound excuses it.
+// Within a bound that proves nothing an element is not judged; beyond it, it is wrong. If the order
+// of the sum is known, no bound excuses it.
 Test(difference, a_bound_that_proves_nothing_judges_nothing) {
     const float a[3] = {4, 4, 4}, b[3] = {4, 0, 40};
     const double exact[3] = {4, 4, 4}, bounds[3] = {8, 8, 8};

@@ -11,7 +11,7 @@
 typedef struct given {
     const char *first, *second;  // calls
     const char *finding;         // its name; NULL: none
-    const char *told;            // in its text, or in what is not compared; NULL: anything
+    const char *told;            // in its text, or in the uncompared part; NULL: anything
     uint64_t compared;
     bool wrong;
 } given;
@@ -97,7 +97,7 @@ Test(exec_runs, finds_the_first_call_that_differs) {
          false},
         {CALL(CAST("0"), "world", "0, 1", TWO("", "")),
          CALL(CAST("0"), "pair", "0, 1", TWO("", "")), calls, "on pair", 0, false},
-        // In another order of when they were over, the same.
+        // The same in another order of completion.
         {ONE_SUM("f32", "4", "a") "," CALL(SUM("f32", "9"), "world", "0", MEMBER("1", "4", "")),
          CALL(SUM("f32", "9"), "world", "0", MEMBER("1", "4", "")) "," ONE_SUM("f32", "4", "a"),
          NULL, NULL, 1, false},
@@ -111,7 +111,7 @@ Test(exec_runs, finds_the_first_call_that_differs) {
     }
 }
 
-// Two communicators in turn: an order only where the first thread makes both calls.
+// Two communicators in turn: ordered only if the first thread makes both calls.
 Test(exec_runs, orders_the_calls_of_the_first_thread) {
 #define ON(comm, number, main) CALL(SUM("f32", "4"), comm, "0", MEMBER(number, "3", main))
 #define MAIN                   ", \"main\": true"
@@ -126,7 +126,7 @@ Test(exec_runs, orders_the_calls_of_the_first_thread) {
     }
 }
 
-// What ranks send, until one has received other data; and what only moves.
+// Sent data is compared until a rank has received other data; and moved data.
 Test(exec_runs, finds_the_first_input_that_differs) {
     const char *inputs = "runs.inputs_differ";
 #define THEN(sent) "," CALL(SUM("f32", "9"), "world", "0", MEMBER("1", "4", SIDES(sent, "d")))

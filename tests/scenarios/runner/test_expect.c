@@ -1,4 +1,4 @@
-// When a scenario's `expect:` is met: by what it names and by nothing beside it.
+// When a scenario's `expect:` is met: by exactly what it names.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const ls_finding op_elsewhere = {.id = LS_FINDING_OP_MISMATCH,
                                         .where = "dir/file.yaml:8",
                                         .text = "another op"};
 
-// Whether what was found meets the expectation; what is amiss otherwise contains `why`.
+// Whether the findings meet the expectation; else the reason contains `why`.
 static void check_finding(int line, const ls_finding *found, int count,
                           const ls_scenario_expect *expect, const char *why) {
     ls_arena *arena = NULL;
@@ -46,7 +46,7 @@ static ls_scenario_expect finding(ls_finding_id id) {
     return (ls_scenario_expect){.has_finding = true, .finding = id, .sample = -1};
 }
 
-// The finding itself, and nothing or something else in its place.
+// The finding itself, and none or another one in its place.
 Test(expect, one_finding) {
     const ls_finding one[] = {op}, other[] = {nan_first}, both[] = {op, nan_first};
     const ls_scenario_expect expect = finding(LS_FINDING_OP_MISMATCH);
@@ -59,7 +59,7 @@ Test(expect, one_finding) {
     FINDS(both, expect, "value.nan_first at dir/file.yaml:7, which was not expected");
 }
 
-// What comes along must be listed, need not come, and does not stand for what is expected.
+// Accompanying findings must be listed, may be absent, and do not replace the expected one.
 Test(expect, findings_that_come_along) {
     const char *names[] = {"handle.leak", "value.nan_first"};
     const ls_finding one[] = {op}, other[] = {nan_first}, both[] = {nan_first, op};
@@ -94,8 +94,8 @@ Test(expect, ranks_at_fault) {
     FINDS(one, expect, "did not appear as expected");
 }
 
-// A place is the end of where it was found, and words are a part of what is reported; both of one
-// finding, which need not be the first.
+// A place is the end of the finding's, and words are a part of its text; both of one finding, which
+// need not be the first.
 Test(expect, place_and_words) {
     const ls_finding one[] = {op}, twice[] = {op, op_elsewhere};
     ls_scenario_expect expect = finding(LS_FINDING_OP_MISMATCH);
@@ -127,7 +127,7 @@ typedef struct outcome {
     bool fails[STAGES];
 } outcome;
 
-// Of the first stage nothing is amiss, the second and the third are wrong.
+// The first stage is right, the second and the third are wrong.
 static outcome two_wrong(void) {
     return (outcome){
         .stages = {{.name = "first", .stage = "first", .class_ = LS_CLASS_BIT_EXACT},
@@ -158,7 +158,7 @@ static ls_scenario_expect class_of(ls_class class_) {
     return (ls_scenario_expect){.has_class = true, .class_ = class_, .sample = -1};
 }
 
-// Without a list one stage is of the class: none is too few, two are too many.
+// Without a list one stage has the class: none is too few, two are too many.
 Test(expect, one_stage) {
     outcome of = two_wrong();
     const ls_scenario_expect expect = class_of(LS_CLASS_WRONG);
@@ -172,7 +172,7 @@ Test(expect, one_stage) {
     STAGES_ARE(of, expect, "stage real:second is within_bound, which was not expected");
 }
 
-// What is injected is injected in a real run, too: a difference from that is another defect.
+// An injected defect is also in the real run: a difference from that is another defect.
 Test(expect, a_difference_from_the_real_run) {
     const char *names[] = {"second", "third"};
     outcome of = two_wrong();
@@ -184,7 +184,7 @@ Test(expect, a_difference_from_the_real_run) {
     STAGES_ARE(of, expect, "stage third is wrong, which was not expected");
 }
 
-// With a list exactly its stages are, by their names in the run; those that pass do not count.
+// With a list exactly its stages have it, by their names in the run; passing ones do not count.
 Test(expect, listed_stages) {
     const char *names[] = {"second", "third", "first"}, *shown[] = {"real:second", "third"};
     outcome of = two_wrong();
@@ -205,7 +205,7 @@ Test(expect, listed_stages) {
     STAGES_ARE(of, expect, "stage third is by_design, which was not expected");
 }
 
-// Table and feature hold for every stage and for all that is wrong in it.
+// Table and feature apply to every stage and to all of its wrong elements.
 Test(expect, table_and_feature) {
     const char *names[] = {"second", "third"};
     outcome of = two_wrong();
@@ -230,7 +230,7 @@ Test(expect, table_and_feature) {
     STAGES_ARE(of, expect, "stage real:second is wrong in another table");
 }
 
-// Words are those of the first stage alone; a sample that nothing tells is not the one expected.
+// Words belong to the first stage only; a missing sample is not the expected one.
 Test(expect, words_and_sample) {
     const char *names[] = {"second", "third"};
     outcome of = two_wrong();

@@ -1,4 +1,4 @@
-// Tests of starting and watching processes: a death is named by its rank, a hang is ended.
+// Tests of starting and watching processes: a death is reported with its rank, a hang is ended.
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "runner/launch/launch_internal.h"
 #include "process/processes.h"
 
-// Gives argv one run of two ranks, whose marks and all else lie in `dir`.
+// Gives argv one run of two ranks, with all files in `dir`.
 static void launch(ls_launch_result *result, const char *const *argv, const char *dir,
                    double deadline, const ls_launch_hang *hang) {
     ls_process_set *set = NULL;
@@ -31,8 +31,8 @@ static void remove_all(const char *dir) {
     cr_assert(system(command) == 0);
 }
 
-// A shell that stands for mpiexec: starts two "ranks" that announce themselves in the directory $1
-// and end as the script says.
+// A shell in place of mpiexec: starts two "ranks" that announce themselves in the directory $1 and
+// end as the script says.
 static void run_hanging(ls_launch_result *result, const char *script, double deadline,
                         const ls_launch_hang *hang) {
     char dir[] = "/tmp/lockstep-launch-XXXXXX";
@@ -46,7 +46,7 @@ static void run_script(ls_launch_result *result, const char *script, double dead
     run_hanging(result, script, deadline, NULL);
 }
 
-// Two ranks that announce themselves, finish and say so are no finding.
+// Two ranks that announce themselves, finish and report it: no finding.
 Test(launch, ranks_that_finish_are_fine, .timeout = 30) {
     ls_launch_result result;
     run_script(&result,
@@ -61,8 +61,8 @@ Test(launch, ranks_that_finish_are_fine, .timeout = 30) {
     ls_launch_result_free(&result);
 }
 
-// A shell that stands for the one process of all ranks: for each run it hears of, two ranks say
-// that they are done. What `then` does comes after each.
+// A shell in place of the single process of all ranks: for each run that it receives, two ranks
+// report their end. `then` runs after each.
 static int run_twice(bool ready[2], const char *then) {
     char dir[] = "/tmp/lockstep-launch-XXXXXX", script[512];
     cr_assert(mkdtemp(dir) != NULL);
@@ -88,7 +88,7 @@ static int run_twice(bool ready[2], const char *then) {
     return status;
 }
 
-// Processes that have done a run take the next; one that fails after the last is reported.
+// Processes that have finished a run take the next; a failure after the last is reported.
 Test(launch, processes_take_one_run_after_the_other, .timeout = 60) {
     bool ready[2];
     cr_expect(run_twice(ready, ":") == LS_OK, "%s", ls_error_last()->text);
@@ -112,7 +112,7 @@ Test(launch, a_killed_rank_is_named, .timeout = 30) {
     ls_launch_result_free(&result);
 }
 
-// Past the deadline everything is ended, ranks that left the process group too.
+// After the deadline everything is ended, including ranks that left the process group.
 Test(launch, the_deadline_ends_every_process, .timeout = 30) {
     ls_launch_result result;
     run_script(&result,
@@ -137,8 +137,8 @@ Test(launch, a_missing_program_fails, .timeout = 30) {
     ls_launch_result_free(&result);
 }
 
-// Of several deaths that were noted the earliest is reported, whichever rank it was: read in the
-// order of the ranks it would be the first or the last of them.
+// Of several recorded deaths the earliest is reported, whichever rank it was: in the order of ranks
+// it would be the first or the last of them.
 Test(launch, the_earliest_death_is_told, .timeout = 30) {
     for (int first = 0; first < 2; first++) {
         char script[512];
@@ -158,7 +158,7 @@ Test(launch, the_earliest_death_is_told, .timeout = 30) {
     }
 }
 
-// A launcher that is killed is at fault itself, also where it took a rank with it.
+// A launcher that is killed is at fault itself, even if it took a rank with it.
 Test(launch, a_killed_launcher_is_no_ranks_fault, .timeout = 30) {
     ls_launch_result result;
     run_script(&result, "echo 15 > $1/rank_1.died; kill -9 $$", 20);
@@ -172,14 +172,14 @@ Test(launch, a_killed_launcher_is_no_ranks_fault, .timeout = 30) {
     cr_expect(!result.launcher_died, "a rank died first, and what started the other went then");
     cr_expect(result.died_rank == 0);
     ls_launch_result_free(&result);
-    // It is not killed where it writes to what it starts ranks through, and that has ended.
+    // It does not die of SIGPIPE if its proxy has ended.
     run_script(&result, "echo 15 > $1/rank_1.died; kill -PIPE $$", 20);
     cr_expect(!result.launcher_died);
     cr_expect(result.died_rank == 1 && result.died_signal == SIGTERM, "%d", result.died_rank);
     ls_launch_result_free(&result);
 }
 
-// Why a rank failed is reported unless a signal had ended another before.
+// The reason of a rank's failure is reported unless a signal had ended another before.
 Test(launch, what_is_told_after_a_death_is_not_its_cause) {
     char dir[] = "/tmp/lockstep-launch-XXXXXX", told[LS_ERROR_TEXT_MAX];
     const struct timespec deaths[] = {{0}, {.tv_sec = 1}, {.tv_sec = INT32_MAX}};
@@ -199,7 +199,7 @@ Test(launch, what_is_told_after_a_death_is_not_its_cause) {
 }
 
 // ---- Runs that are to hang ----------------------------------------------------------------------
-// A file that holds what a rank says of its place.
+// A file with the place that a rank writes.
 static void write_place(char *out, size_t out_bytes, const ls_place *place) {
     (void)snprintf(out, out_bytes, "/tmp/lockstep-place-XXXXXX");
     int fd = mkstemp(out);
@@ -211,11 +211,11 @@ static const ls_place waits = {
     .state = LS_PLACE_WAITS, .line = 9, .calls = 2, .awaited = 1, .what = "barrier on world"};
 static const ls_place returned = {.state = LS_PLACE_RETURNED, .calls = 1};
 
-// More than any machine takes until ranks are where they are to be found.
+// Longer than any machine needs until ranks are in their places.
 static const double long_enough = 200;
 
-// Two ranks that announce themselves, say that they are in `said` and have returned, and `then` do
-// something; the first is expected to wait.
+// Two ranks that announce themselves, write `said` as their place or have returned, and `then` act;
+// the first is expected to wait.
 static void hang_in(ls_launch_result *result, ls_place said, const char *then, double cpu_seconds,
                     double deadline) {
     char path[2][64], script[512];
@@ -234,7 +234,7 @@ static void hang_in(ls_launch_result *result, ls_place said, const char *then, d
     }
 }
 
-// As hang_in, for a deadline by which the ranks are seen to be where they are: a busy machine takes
+// Like hang_in, with a deadline until which the ranks reach their places: a busy machine takes
 // longer to start them.
 static void time_out_in(ls_launch_result *result, ls_place said, const char *then,
                         const char *seen) {
@@ -252,7 +252,7 @@ static void time_out_in(ls_launch_result *result, ls_place said, const char *the
               ls_text_string(&result->seen));
 }
 
-// Every rank in its place, and nothing moves: it hangs.
+// Every rank is in its place, and nothing moves: it hangs.
 Test(launch, a_run_that_stays_where_it_should_hangs, .timeout = 600) {
     ls_launch_result result;
     hang_in(&result, waits, "exec sleep 300", 0, long_enough);
@@ -260,7 +260,7 @@ Test(launch, a_run_that_stays_where_it_should_hangs, .timeout = 600) {
     ls_launch_result_free(&result);
 }
 
-// One rank waits in another call: that is a time-out, which says where.
+// One rank waits in another call: that is a time-out, which names it.
 Test(launch, a_run_that_stays_elsewhere_times_out, .timeout = 600) {
     ls_place other = waits;
     other.awaited = 0;
@@ -270,14 +270,14 @@ Test(launch, a_run_that_stays_elsewhere_times_out, .timeout = 600) {
     ls_launch_result_free(&result);
 }
 
-// A rank that is stopped waits for the one that stopped it.
+// A stopped rank waits for the process that stopped it.
 Test(launch, a_stopped_rank_does_not_hang, .timeout = 600) {
     ls_launch_result result;
     time_out_in(&result, waits, "kill -STOP $$", "is stopped");
     ls_launch_result_free(&result);
 }
 
-// A rank that waits must have been given time to look for what it waits for.
+// A waiting rank must have had time to poll.
 Test(launch, a_rank_that_never_ran_does_not_hang, .timeout = 600) {
     ls_launch_result result;
     hang_in(&result, waits, "exec sleep 300", 0.05, 3);
@@ -288,7 +288,7 @@ Test(launch, a_rank_that_never_ran_does_not_hang, .timeout = 600) {
     ls_launch_result_free(&result);
 }
 
-// Ranks that never came are reported, and a run without them does not hang.
+// Ranks that never arrive are reported, and a run without them does not hang.
 Test(launch, ranks_that_never_start_are_told, .timeout = 30) {
     const ls_launch_hang hang = {.places = (ls_place[]){{0}, {0}}, .quiet_seconds = 0.1};
     ls_launch_result result;
@@ -298,8 +298,7 @@ Test(launch, ranks_that_never_start_are_told, .timeout = 30) {
     ls_launch_result_free(&result);
 }
 
-// Of ranks that are not where they should be eight are reported one by one, and how many more there
-// are
+// Of ranks in other places eight are listed, with the number of others
 Test(launch, many_ranks_elsewhere_are_counted) {
     enum { MOST = 12 };
     ls_place places[MOST];
@@ -327,13 +326,13 @@ Test(launch, many_ranks_elsewhere_are_counted) {
     }
 }
 
-// ---- What MPI leaves ----
+// ---- Leftovers of MPI ----
 static bool swept(const char *folder, const char *path, time_t since) {
     ls_processes_sweep_shared(folder, since);
     return access(path, F_OK) != 0;
 }
 
-// With so few descriptors that the folder can be read, or /proc as well, and no process.
+// With too few descriptors to read the folder, or /proc as well, and no process.
 static bool swept_with(rlim_t descriptors, const char *folder, const char *path, time_t since) {
     struct rlimit limit;
     const int next = dup(0);
@@ -347,7 +346,7 @@ static bool swept_with(rlim_t descriptors, const char *folder, const char *path,
     return gone;
 }
 
-// What MPI made goes, made since then, once it has bytes and no process has it open or mapped.
+// MPI's newer files are removed, if they have bytes and no process has them open or mapped.
 Test(launch, shared_memory_that_nobody_has_is_removed) {
     static const char *const names[] = {"mpich_shar_tmp12", "ucx_shm_posix_34", "of_others"};
     char folder[] = "/dev/shm/lockstep-test-XXXXXX", path[64], other[64];

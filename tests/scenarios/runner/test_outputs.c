@@ -1,4 +1,4 @@
-// Outputs of tables, spoilt in one place, against the oracle and against a real run's.
+// Outputs of tables, corrupted in one place, against the oracle and against a real run's.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -66,12 +66,13 @@ static void close_fixture(fixture *f) {
 
 typedef enum spoil_kind { DROPPED, SHORTENED, OTHER_TYPE, DOUBLED, ELEMENTS } spoil_kind;
 
-// What becomes of one output; ranks -1: on every rank.
+// The corruption of one output; ranks -1: on every rank.
 typedef struct spoil {
     spoil_kind kind;
     const char *key;
     int rank;
-    // ELEMENTS: f32 number `at` becomes the next one up, and so does `far` by 1; SIZE_MAX: none.
+    // ELEMENTS: f32 number `at` becomes the next larger one, and so does `far` by 1; SIZE_MAX:
+    // none.
     size_t at, far;
     int down;       // of number 0, by so many half steps of f32 at 1
     int roundings;  // that the output is said to have beside its sum
@@ -84,7 +85,7 @@ static const ls_stage_array *array_of(const ls_stages *stages, const char *key, 
     return &entry->ranks[rank];
 }
 
-// The run again with one output spoilt.
+// The run again with one corrupted output.
 static ls_stages *spoilt(const ls_stages *run, const spoil *how) {
     ls_stages *made = NULL;
     cr_assert(ls_stages_create(&made, ls_stages_ranks(run)) == LS_OK);
@@ -144,7 +145,7 @@ static const ls_stage_result *stage_of(const fixture *f, const char *stage,
     return NULL;
 }
 
-// Judges what was spoilt by the oracle, or (real) as a real run's beside the run.
+// Judges the corruption by the oracle, or (real) as a real run's against the run.
 static const ls_stage_result *judge(fixture *f, const spoil *how, bool real, const char *stage,
                                     const ls_divergence_place **place) {
     const ls_expectation expectation = {.oracle = f->oracle};
@@ -156,7 +157,7 @@ static const ls_stage_result *judge(fixture *f, const spoil *how, bool real, con
              : ls_compare_expected(&f->comparison, other, &expectation, "simulated");
     cr_assert(status == LS_OK, "%s", ls_error_last()->text);
     const ls_stage_result *result = stage_of(f, stage, place);
-    // What the place names lies in the stages that go.
+    // The place's pointers are into stages that are freed.
     static ls_divergence_place kept;
     kept = **place;
     kept.table = kept.table ? ls_arena_strdup(f->arena, kept.table) : NULL;
@@ -167,7 +168,7 @@ static const ls_stage_result *judge(fixture *f, const spoil *how, bool real, con
     return result;
 }
 
-// An output of the oracle that the run lacks, on one rank or on all, is wrong where it should be.
+// An output of the oracle that the run lacks, on one rank or on all, is wrong at its place.
 Test(outputs, what_is_missing_is_told) {
     fixture f;
     open_fixture(&f);
@@ -205,7 +206,7 @@ Test(outputs, what_is_likely_is_told) {
     close_fixture(&f);
 }
 
-// So is one that the oracle does not know.
+// So is one that the oracle lacks.
 Test(outputs, what_is_unknown_is_told) {
     fixture f;
     open_fixture(&f);
@@ -257,7 +258,7 @@ Test(outputs, the_sample_is_known) {
     bool fails[8] = {false};
     cr_assert(f.comparison.stage_count <= 8 && stage->class_ == LS_CLASS_WRONG);
     fails[stage - f.comparison.stages] = true;
-    // The array that was judged is gone, but its place is not: rank 1, three columns a sample.
+    // The judged array is gone, but its place is kept: rank 1, three columns a sample.
     ls_stages *other = spoilt(f.run, &wrong);
     f.comparison.places[stage - f.comparison.stages].entry =
         ls_stages_find(other, "output_dist/sums/x/values");
@@ -273,7 +274,7 @@ Test(outputs, the_sample_is_known) {
     close_fixture(&f);
 }
 
-// Of a real sum the element out of its bound is reported, not one before it that is within.
+// In a real sum the element beyond its bound is reported, not an earlier one within it.
 Test(outputs, real_sums_are_held_to_their_own_bound) {
     fixture f;
     open_fixture(&f);
@@ -291,8 +292,8 @@ Test(outputs, real_sums_are_held_to_their_own_bound) {
     close_fixture(&f);
 }
 
-// Another system's output that was rounded once more may be half a step further from the sum, a
-// step of the numbers that the sum can reach: those from 1 on, not those below it.
+// Another system's output with one more rounding may be half a step further from the sum: a step of
+// the numbers that the sum can reach, from 1 on, not below.
 Test(outputs, another_rounding_is_allowed) {
     fixture f;
     open_fixture(&f);
@@ -312,7 +313,7 @@ Test(outputs, another_rounding_is_allowed) {
     close_fixture(&f);
 }
 
-// Where a meaning is documented, a real run is held to that one, as it is by the oracle.
+// A documented meaning applies to a real run as it does to the oracle.
 Test(outputs, real_means_are_held_to_what_is_documented) {
     fixture f;
     open_fixture(&f);
@@ -324,7 +325,7 @@ Test(outputs, real_means_are_held_to_what_is_documented) {
     close_fixture(&f);
 }
 
-// Rows that are moved keep their bits: the sign of a zero, too.
+// Moved rows keep their bits, including the sign of a zero.
 Test(outputs, moved_rows_keep_their_bits) {
     fixture f;
     open_fixture(&f);
@@ -341,8 +342,8 @@ Test(outputs, moved_rows_keep_their_bits) {
     close_fixture(&f);
 }
 
-// The same bits as another type are wrong. Where both runs give another shape than the oracle
-// knows, nothing is known of their sums, and every bit counts.
+// The same bits as another type are wrong. If both runs have another shape than the oracle, their
+// sums are unknown, and every bit counts.
 Test(outputs, another_type_and_another_shape) {
     fixture f;
     open_fixture(&f);
@@ -352,7 +353,7 @@ Test(outputs, another_type_and_another_shape) {
     const spoil shorter = {SHORTENED, "output_dist/sums/x/values", 1, NONE, NONE, 0, 0};
     const ls_stage_result *stage = judge(&f, &shorter, true, "output_dist", &place);
     cr_expect(stage->class_ == LS_CLASS_WRONG);
-    // None of ours has one beside it: all of them differ.
+    // Our run has none of the extra outputs: all of them differ.
     cr_expect(stage->differing == array_of(f.run, "output_dist/sums/x/values", 1)->count, "%llu",
               (unsigned long long)stage->differing);
     ls_stages *cut = spoilt(f.run, &shorter);
@@ -363,7 +364,7 @@ Test(outputs, another_type_and_another_shape) {
     close_fixture(&f);
 }
 
-// Runs of other numbers of ranks are not compared at all.
+// Runs with different numbers of ranks are not compared.
 Test(outputs, as_many_ranks) {
     fixture f;
     open_fixture(&f);

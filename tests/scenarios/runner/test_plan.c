@@ -59,7 +59,7 @@ Test(plan, row_wise_blocks_by_rule) {
     done(&p);
 }
 
-// Sizes and ranks that are given are kept.
+// Given sizes and ranks are kept.
 Test(plan, given_sizes_and_ranks_are_kept) {
     struct planned p;
     make(&p, "{shape: [4]}",
@@ -74,7 +74,7 @@ Test(plan, given_sizes_and_ranks_are_kept) {
     done(&p);
 }
 
-// Tables without ranks go, largest first, where the least lies, and fixed ones are placed before.
+// Tables without ranks go, largest first, to the least loaded rank, after the fixed ones.
 Test(plan, open_tables_go_where_the_least_lies) {
     struct planned p;
     make(&p, "{shape: [2]}",
@@ -101,8 +101,8 @@ Test(plan, every_type_tiles_its_table) {
     }
 }
 
-// Past the deadline few ids of one rank are looked at and no more, which is reported; without one
-// all are. How many there are is known all the same.
+// After the deadline few ids of one rank are read, which is reported; without one all are. Their
+// number is known in both cases.
 Test(plan, a_deadline_cuts_the_ids) {
     enum { LONG = 300, FEW = 128 };
     char text[4096];

@@ -1,4 +1,4 @@
-// When a real run's finding is what the simulation found.
+// When a real run's finding equals the simulation's.
 #include <criterion/criterion.h>
 
 #include "runner/launch/planted.h"
@@ -10,8 +10,8 @@ static bool agrees(ls_finding_id simulated, int first, int count, ls_finding_id 
     return ls_planted_agrees(&found, 1, &seen);
 }
 
-// The same finding at the same rank, or the first call that does not fit of one that is looked
-// ahead for; never another rank's, and never another disagreement.
+// The same finding at the same rank, or the first mismatched call of one that the simulation finds
+// by looking ahead; never another rank's, and never another disagreement.
 Test(planted, the_same_rank) {
     cr_assert(agrees(LS_FINDING_OP_MISMATCH, 2, 1, LS_FINDING_OP_MISMATCH, 2));
     cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 2, 1, LS_FINDING_OP_MISMATCH, 1));
@@ -21,8 +21,8 @@ Test(planted, the_same_rank) {
     cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 1, 2, LS_FINDING_OP_MISMATCH, 1));
 }
 
-// Where ranks elsewhere said which of two members is at fault, the real run may name the other one:
-// nobody else, and for nothing else.
+// If ranks elsewhere decided which of two members is at fault, the real run may name the other one:
+// no third, and for no other finding.
 Test(planted, the_other_of_two) {
     static const int ranks[] = {2}, others[] = {3}, nobody[] = {0};
     const ls_finding found = {.id = LS_FINDING_DTYPE_MISMATCH,
@@ -41,15 +41,15 @@ Test(planted, the_other_of_two) {
     cr_assert_not(ls_planted_agrees(&found, 1, &seen));
 }
 
-// A process that ends early knows of itself alone.
+// A process that ends early reports only itself.
 Test(planted, a_rank_that_ends_by_itself) {
     cr_assert(agrees(LS_FINDING_RANK_EXITED_EARLY, 1, 3, LS_FINDING_RANK_EXITED_EARLY, 2));
     cr_assert_not(agrees(LS_FINDING_RANK_EXITED_EARLY, 1, 2, LS_FINDING_RANK_EXITED_EARLY, 3));
     cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 1, 3, LS_FINDING_RANK_EXITED_EARLY, 2));
 }
 
-// A rank that waited out its deadline names one rank of a circle, the one that returned, or one
-// that does not make the call that others make too often.
+// A rank that waited until its deadline names one rank of a cycle, the one that returned, or one
+// that does not make the others' extra call.
 Test(planted, the_deadline) {
     cr_assert(agrees(LS_FINDING_DEADLOCK_CYCLE, 0, 2, LS_FINDING_P2P_UNMATCHED_SEND, 1));
     cr_assert_not(agrees(LS_FINDING_DEADLOCK_CYCLE, 0, 2, LS_FINDING_P2P_UNMATCHED_SEND, 2));
@@ -58,7 +58,7 @@ Test(planted, the_deadline) {
     cr_assert_not(agrees(LS_FINDING_RANK_EXITED_EARLY, 2, 1, LS_FINDING_MISSING_RANK, 1));
     cr_assert(agrees(LS_FINDING_EXTRA_CALL, 0, 1, LS_FINDING_MISSING_RANK, 1));
     cr_assert_not(agrees(LS_FINDING_EXTRA_CALL, 0, 1, LS_FINDING_MISSING_RANK, 0));
-    // What does not hang in the simulation has no business with a deadline.
+    // Without a hang in the simulation a deadline proves nothing.
     cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 2, 1, LS_FINDING_MISSING_RANK, 2));
     cr_assert_not(agrees(LS_FINDING_VALUE_NAN_FIRST, 2, 1, LS_FINDING_MISSING_RANK, 2));
     const ls_finding nobody = {.id = LS_FINDING_MISSING_RANK};

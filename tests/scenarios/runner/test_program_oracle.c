@@ -1,4 +1,4 @@
-// What programs must give, step by step, against numbers worked out by hand.
+// The expected results of programs, step by step, against hand-computed numbers.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ typedef struct fixture {
     ls_stages *expected;
 } fixture;
 
-// Runs the steps and keeps what is expected of them.
+// Runs the steps and keeps their expected results.
 static void run(fixture *f, const char *mesh, const char *tensors, const char *steps) {
     char text[4096];
     (void)snprintf(text, sizeof text,
@@ -130,7 +130,7 @@ Test(program_oracle, operations) {
     close_fixture(&f);
 }
 
-// Each collective on shards, and what all ranks write.
+// Each collective on shards, and a change by all ranks.
 Test(program_oracle, collectives) {
     fixture f;
     char tensors[512];
@@ -172,7 +172,7 @@ Test(program_oracle, collectives) {
     close_fixture(&f);
 }
 
-// What stays partial, becomes partial another way, and what a mean is along two dimensions.
+// Values that stay partial, become partial in another way, and a mean along two dimensions.
 Test(program_oracle, partial_values) {
     fixture f;
     run(&f, "[2, 3]",
@@ -201,7 +201,7 @@ Test(program_oracle, partial_values) {
     close_fixture(&f);
 }
 
-// u is 2^-11 in f16. How far rounding can take sums, means and products, and what overflows.
+// u is 2^-11 in f16. The rounding of sums, means and products, and overflows.
 Test(program_oracle, bounds_and_overflow) {
     fixture f;
     run(&f, "[3]",
@@ -241,7 +241,7 @@ Test(program_oracle, bounds_and_overflow) {
     close_fixture(&f);
 }
 
-// What became infinite stays so, whatever it is then part of; times zero it is NaN.
+// An infinite value stays infinite in later operations; times zero it is NaN.
 Test(program_oracle, infinities_spread) {
     fixture f;
     run(&f, "[3]",
@@ -267,9 +267,9 @@ Test(program_oracle, infinities_spread) {
     cr_expect((array_of(&f, "again/y/-/shard", 0)->overflow[0] & either) == either);
     cr_expect((array_of(&f, "sum/s/-/shard", 2)->overflow[0] & either) == either);
     cr_expect((array_of(&f, "product/z/-/shard", 0)->overflow[0] & either) == either);
-    // 0.0001 * 0.0001 is no number of f16, and then nothing times 60000 makes up for it.
+    // 0.0001 * 0.0001 is 0 in f16, and multiplying by 60000 does not restore it.
     cr_expect(array_of(&f, "small/t/-/shard", 0)->bounds[0] > 0.5 * 60000 * 0x1p-24);
-    // 100000 is infinite in f16, and a thousandth of it not 100: the greatest may be anything.
+    // 100000 is infinite in f16, and a thousandth of it not 100: the largest may be anything.
     const ls_stage_array *least = array_of(&f, "least/m/-/shard", 0);
     const ls_stage_array *most = array_of(&f, "most/n/-/shard", 0);
     cr_expect((least->overflow[0] & either) == LS_OVERFLOW_DOWN && least->bounds[0] < 200);
@@ -295,7 +295,7 @@ Test(program_oracle, blocks) {
     close_fixture(&f);
 }
 
-// Along one axis of two, the ranks that share the other coordinate meet.
+// Along one axis of two, the ranks with the same other coordinate form a group.
 Test(program_oracle, axes) {
     fixture f;
     run(&f, "[2, 3]",
@@ -318,7 +318,7 @@ Test(program_oracle, axes) {
     close_fixture(&f);
 }
 
-// What is known of the whole is exact; the ranks' parts of it, added up, may be off.
+// The known value of the whole is exact; the sum of the ranks' parts may be off.
 Test(program_oracle, the_whole_is_exact) {
     fixture f;
     run(&f, "[2, 2]",
@@ -333,13 +333,13 @@ Test(program_oracle, the_whole_is_exact) {
         "    - full: {name: again, tensor: d}\n");
     EXPECT("product/c/-/shard", 0, 1e16);
     EXPECT("full/c/-/full", 1, 1);
-    EXPECT("both/e/-/shard", 2, -1e16);  // what was partial before keeps its terms
+    EXPECT("both/e/-/shard", 2, -1e16);  // earlier partial values keep their terms
     EXPECT("both/e/-/shard", 3, 0);
     EXPECT("again/d/-/full", 0, 1);
     close_fixture(&f);
 }
 
-// Shards that are not of the sizes that a placement says are no whole.
+// Shards with other sizes than the placement's do not form a whole.
 Test(program_oracle, shards_of_other_sizes_have_no_whole) {
     static const double full[4] = {1, 2, 3, 4};
     ls_mesh mesh = LS_MESH(2);

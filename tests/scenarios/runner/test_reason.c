@@ -1,4 +1,4 @@
-// Tests of runner/compare/reason.c: what it names, and what it does not take for a reason.
+// Tests of runner/compare/reason.c: the reasons that it names, and coincidences that it does not.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@ Test(reason, multiples) {
     const struct {
         double a[3], b[3];
         size_t count;
-        double factor;  // 0: it is none
+        double factor;  // 0: none
     } cases[] = {
         {{1, 2, 4}, {2, 4, 8}, 3, 2},         {{1, 2, 4}, {-0.5, -1, -2}, 3, -0.5},
         {{1, 2, 4}, {2, 4, 8 + 1e-3}, 3, 0},  {{1, 2, 4}, {2, 4, 8 + 1e-5}, 3, 2},
@@ -69,7 +69,7 @@ Test(reason, factors_are_named) {
     const struct {
         double factor;
         int ranks;
-        const char *told;  // NULL: it is no reason
+        const char *told;  // NULL: no reason
     } cases[] = {
         {-1, 4, "it is -1 times the reference (its sign is turned)"},
         {4, 4, "(world: summed where"},
@@ -91,7 +91,7 @@ Test(reason, factors_are_named) {
                       (told != NULL),
                   "case %zu", i);
     }
-    // Of one value beside zeros all others are multiples.
+    // With one value beside zeros all others are multiples.
     const double one[4] = {0, 2, 0, 0}, half[4] = {0, 1, 0, 0};
     cr_expect(!factor_says(one, half, 4, 2, ""));
     const double two[4] = {2, 1, 0, 0}, halves[4] = {1, 0.5, 0, 0};
@@ -113,7 +113,7 @@ static bool moved_says(const double *due, const double *got, size_t count, size_
     return says;
 }
 
-// Rows and columns that stand elsewhere. A row of zeros is like any other one.
+// Rows and columns in other places. A row of zeros equals any other one.
 Test(reason, moved_lines_are_found) {
     const double due[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0};
     const double rows[12] = {1, 2, 3, 7, 8, 9, 4, 5, 6, 0, 0, 0};
@@ -147,7 +147,7 @@ typedef struct output {
     int64_t rows, columns;
 } output;
 
-// Each output is due what it has, but the first.
+// Each output has its expected values, except the first.
 static int due(double **out, ls_arena *arena, const void *arg, const ls_stage_entry *entry,
                int rank) {
     const ls_stage_array *array = &entry->ranks[rank];
@@ -195,7 +195,7 @@ static void try_exchange(const float got[4], const output *other, const char *to
     ls_stages_free(stages);
 }
 
-// The values that another output of the stage is due, of the same field, type and form.
+// The expected values of another output of the stage, of the same field, type and form.
 Test(reason, exchanged_outputs_are_found) {
     const float own[4] = {1, 2, 3, 5}, zeros[4] = {0};
     const float tiny[4] = {0.1F, 0.2F, 0.3F, 0.5F};

@@ -1,4 +1,4 @@
-// What a recording says beside its outputs: whose scenario it is of, and which calls were made.
+// The scenario and the calls of a recording.
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
     "lockstep: 1\nname: " name                                                                     \
     "\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: " count "}}]}\n"
 
-// A recording of `ranks` ranks in a folder of its own, which is empty but for it.
+// A recording of `ranks` ranks in a separate, otherwise empty folder.
 static ls_recording *record(const char *name, int ranks, const char *scenario, char *folder) {
     ls_world *world = NULL;
     ls_recording_writer *writer = NULL;
@@ -37,7 +37,7 @@ static void drop(ls_recording *recording, const char *folder) {
     cr_assert(system(line) == 0);
 }
 
-// A folder whose path is too long is no folder without a scenario.
+// A path that is too long is an error, not a missing scenario.
 Test(recorded, paths_have_a_limit) {
     char folder[32], path[PATH_MAX + 1];
     ls_scenario *scenario = NULL;
@@ -77,8 +77,8 @@ Test(recorded, scenario_and_manifest_agree) {
     }
 }
 
-// A recording is one of a scenario that means the same, in however many or few words; of others the
-// first thing that differs is reported, also where it is no longer than ours.
+// A recording matches a scenario with the same meaning, however it is written; for others the first
+// difference is reported, also if the recording's text is a prefix.
 Test(recorded, of_another_scenario) {
     static const char *const texts[] = {
         SCENARIO("sums", "4"),
@@ -137,7 +137,8 @@ static ls_recording *calls_of(ls_op op) {
     return calls;
 }
 
-// One call that differs is wrong, beside a step that is called "calls"; none is nothing.
+// One differing call is wrong, beside a step that is called "calls"; without a difference there is
+// no stage.
 Test(recorded, calls_that_differ) {
     ls_recording *simulated = calls_of(LS_SUM), *same = calls_of(LS_SUM), *other = calls_of(LS_MAX);
     ls_comparison comparison = {.main = LS_JUDGE_REAL};

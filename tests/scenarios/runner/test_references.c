@@ -91,8 +91,7 @@ static const ls_stage_result *compare_with(fixture *f, ls_dtype dtype, int64_t r
     return f->comparison.stages;
 }
 
-// Each element by itself: it alone is wrong, and is reported with its row, its column, its output
-// and its rank.
+// Each element in turn: only it is wrong, and is reported with its row, column, output and rank.
 Test(references, every_element_has_its_place) {
     static const char *const keys[COLUMNS] = {"s/t/a/values", "s/t/a/values", "s/t/b/values",
                                               "s/t/c/values"};
@@ -119,7 +118,7 @@ Test(references, every_element_has_its_place) {
     close_fixture(&f);
 }
 
-// Without a table all of the stage, without a stage the last one; and it is named so.
+// Without a table the whole stage, without a stage the last one; the report names it.
 Test(references, stages_and_tables) {
     fixture f;
     open_fixture(&f);
@@ -147,7 +146,7 @@ Test(references, stages_and_tables) {
     close_fixture(&f);
 }
 
-// Another shape, be it of as many elements, and another type are wrong as a whole.
+// Another shape, even of as many elements, and another type are wrong as a whole.
 Test(references, shape_and_type) {
     fixture f;
     open_fixture(&f);
@@ -172,7 +171,7 @@ Test(references, shape_and_type) {
     close_fixture(&f);
 }
 
-// What feature a may be: each element within a bound of its own, the last also infinite.
+// The allowed values of feature a: each element within its own bound, the last also infinite.
 static void expect_sums(fixture *f, int64_t rows) {
     const double bounds[] = {0.25, 0.5, 0.125, 1}, exact[] = {1, 2, 3, 4};
     const unsigned char overflow[] = {0, 0, 0, LS_OVERFLOW_UP};
@@ -190,8 +189,8 @@ static void expect_sums(fixture *f, int64_t rows) {
     cr_assert(sink.emit(sink.arg, &output) == LS_OK);
 }
 
-// A sum may lie as far from its exact value as its own bound says, whatever else is in the matrix;
-// what only moves must have its bits.
+// A sum may differ from its exact value by its own bound, whatever else is in the matrix; moved
+// data must have its bits.
 Test(references, sums_within_their_bounds) {
     const struct {
         int row, column;
@@ -227,7 +226,7 @@ Test(references, sums_within_their_bounds) {
     close_fixture(&f);
 }
 
-// Of an output that should have another number of elements nothing is known: every bit counts.
+// An output with another number of elements has no expected values: every bit counts.
 Test(references, sums_of_another_size) {
     fixture f;
     open_fixture(&f);
@@ -240,7 +239,7 @@ Test(references, sums_of_another_size) {
     close_fixture(&f);
 }
 
-// Without anything that may differ, a zero's sign counts.
+// If nothing may differ, a zero's sign counts.
 Test(references, moved_zeros_keep_their_sign) {
     fixture f;
     open_fixture(&f);
@@ -252,7 +251,7 @@ Test(references, moved_zeros_keep_their_sign) {
     close_fixture(&f);
 }
 
-// A matrix without elements proves nothing, and one that should have more columns is wrong.
+// A matrix without elements proves nothing, and one with too few columns is wrong.
 Test(references, no_elements) {
     fixture f;
     open_fixture(&f);
@@ -263,7 +262,7 @@ Test(references, no_elements) {
     close_fixture(&f);
 }
 
-// Which tensor of several is meant must be said.
+// Of several tensors one must be named.
 Test(references, tensors_are_named) {
     fixture f;
     open_fixture(&f);

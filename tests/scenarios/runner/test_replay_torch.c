@@ -1,4 +1,4 @@
-// Tests of replaying torch's results, on directories made here: right, wrong and hostile.
+// Tests of replaying torch's results, on generated directories: correct, wrong and hostile.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static const char *const bag_manifest =
     "{\"torch\": \"2\", \"cases\": [{\"file\": \"bag.safetensors\", \"kind\": \"embedding_bag\","
     " \"args\": {\"mode\": \"sum\", \"padding_idx\": null, \"include_last_offset\": false}}]}";
 
-// A right result passes under every sharding type on every world; stages tell which.
+// A correct result passes under every sharding type on every world, which the stages name.
 Test(replay_torch, a_right_result_passes) {
     char *dir = make_dir();
     int status;
@@ -56,7 +56,7 @@ Test(replay_torch, a_right_result_passes) {
     remove_dir(dir);
 }
 
-// One that is off by one ulp, where rounding explains half of one, is wrong, with the place.
+// A result that is off by one ulp, where rounding explains half of one, is wrong, with its place.
 Test(replay_torch, a_wrong_result_is_found) {
     char *dir = make_dir();
     int status;
@@ -108,8 +108,8 @@ Test(replay_torch, malformed_entries_are_errors) {
     remove_dir(dir);
 }
 
-// What nobody knows, be it a tensor, an argument or a key, is a skipped case that names it; so are
-// gradients by a rule that is not replayed.
+// An unknown tensor, argument or key is a skipped case that names it; so are gradients by a rule
+// that is not replayed.
 Test(replay_torch, what_is_not_replayed_is_told) {
     static const float numbers[6] = {0};
     const ls_safetensor_source more[] = {{"grad_weight", LS_F32, 2, {3, 2}, numbers},
@@ -135,8 +135,8 @@ Test(replay_torch, what_is_not_replayed_is_told) {
     remove_dir(dir);
 }
 
-// Gradients of a backward pass, of the weights and of the ids' weights: right ones, one that is off
-// by an ulp, one where no id was looked up, and one of an id's weight.
+// Gradients of a backward pass, of the weights and of the ids' weights: correct ones, one that is
+// off by an ulp, one where no id was looked up, and one of an id's weight.
 Test(replay_torch, gradients_are_judged) {
     static const float per_id[] = {2, 0.5f, 3}, grad_output[] = {1, -1, 4, 8};
     static const float output[] = {52, 104, 30, 60};
@@ -169,8 +169,8 @@ Test(replay_torch, gradients_are_judged) {
     remove_dir(dir);
 }
 
-// The gradient of a maximum goes to one row, of equal ones to the first; that of a mean is divided,
-// by a rounded 1/n too, but not twice.
+// The gradient of a maximum goes to one row, the first of equal ones; that of a mean is divided
+// once, possibly by a rounded 1/n.
 Test(replay_torch, gradients_of_max_and_mean_are_judged) {
     static const float grad_output[] = {1}, third = 1.0f / 3;
     static const int64_t ids[] = {0, 2, 1}, offsets[] = {0};
@@ -212,8 +212,8 @@ Test(replay_torch, gradients_of_max_and_mean_are_judged) {
     remove_dir(dir);
 }
 
-// max_norm scales the rows that are looked up, before: 3-4-5 becomes 1.2-1.6, and torch's epsilon
-// is within the bound. A row that nobody looked up, or that is short, stays as it is.
+// max_norm scales the looked-up rows first: 3-4-5 becomes 1.2-1.6, and torch's epsilon is within
+// the bound. A row that is not looked up, or that is short, stays.
 Test(replay_torch, renormalised_weights_are_judged) {
     static const float output[] = {1.2f, 1.6f};
     static const int64_t ids[] = {0, 1};
@@ -247,8 +247,8 @@ Test(replay_torch, renormalised_weights_are_judged) {
     remove_dir(dir);
 }
 
-// Steps of SGD with momentum: right ones; a step that forgets the momentum; a parameter that
-// nobody knows; a kind that torch.optim lacks.
+// Steps of SGD with momentum: correct ones; a step without the momentum; an unknown parameter; a
+// kind that torch.optim lacks.
 Test(replay_torch, optimizer_steps_are_judged) {
     static const float weight[] = {1, 2}, gradient[] = {0.5f, -0.25f};
     static const float first[] = {0.5f, 2.25f}, second[] = {-0.25f, 2.625f};
@@ -286,7 +286,7 @@ Test(replay_torch, optimizer_steps_are_judged) {
     remove_dir(dir);
 }
 
-// A lookup leaves the weights alone, and lengths tell the bags that offsets tell.
+// A lookup does not change the weights, and lengths give the same bags as offsets.
 Test(replay_torch, weights_after_and_lengths_are_read) {
     static const float same[] = {1, 2, 10, 20, 100, 200}, other[] = {1, 2, 10, 20, 100, 201};
     static const int64_t right[] = {2, 1}, wrong[] = {1, 2};
@@ -310,7 +310,7 @@ Test(replay_torch, weights_after_and_lengths_are_read) {
     remove_dir(dir);
 }
 
-// What is not supported is skipped with a reason, and counts as neither passed nor failed.
+// Unsupported results are skipped with a reason, and count as neither passed nor failed.
 Test(replay_torch, unsupported_kinds_are_skipped) {
     char *dir = make_dir();
     int status;
@@ -326,7 +326,7 @@ Test(replay_torch, unsupported_kinds_are_skipped) {
     remove_dir(dir);
 }
 
-// One row as torch packs it: 8 bits with an f32 scale, 4 bits with one of f16.
+// One row in torch's packed form: 8 bits with an f32 scale, 4 bits with one of f16.
 static void write_quantised(const char *dir, size_t more, int wrong_byte, int wrong_float) {
     static const float weight[4] = {-1, 0, 0.5f, 2};
     unsigned char rows_8[12] = {0, 85, 128, 255, 0xC1, 0xC0, 0x40, 0x3C, 0, 0, 0x80, 0xBF};

@@ -1,4 +1,4 @@
-// Tests of torch's results whose files or arguments tell other types and shapes than torch's.
+// Tests of torch's results whose files or arguments have other types and shapes than torch's.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "formats/safetensors.h"
 #include "tests/scenarios/runner/torch_dir.h"
 
-// An argument of another type than torch's is none that it had: the result is skipped for it.
+// An argument of another type than torch's is invalid: the result is skipped for it.
 Test(replay_torch_told, mistyped_arguments_are_skipped) {
     static const struct {
         const char *kind, *args, *key;

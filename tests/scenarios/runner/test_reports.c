@@ -20,7 +20,7 @@ Test(results, class_is_the_worst_stages) {
     ls_results_free(results);
 }
 
-// Nothing ran is not a pass, and a thousand cases survive the growing of their array.
+// An empty run is not a pass, and a thousand cases survive the growth of their array.
 Test(results, empty_is_no_pass_and_many_are_kept) {
     ls_results *results = NULL;
     cr_assert(ls_results_create(&results, "run") == LS_OK);
@@ -86,8 +86,8 @@ static int count_of(const char *text, const char *part) {
     return count;
 }
 
-// What passes by design is reported in every report, with its sentence; for people a reason that
-// holds for several stages is reported with the first of them alone, another one beside it.
+// A pass by design is in every report, with its sentence. In the text report a reason of several
+// stages appears once, with the first of them, and other reasons beside it.
 Test(reports, by_design_is_explained) {
     static const char *const why[] = {"table user is grid, and there a mean is not divided",
                                       "table item is grid, and there a mean is not divided"};
@@ -126,8 +126,8 @@ Test(reports, by_design_is_explained) {
     ls_results_free(results);
 }
 
-// Before the stages that fail stands no other one, and each of the others' reasons stands once;
-// distances are words where no number of ulps describes them.
+// Stages that fail come first, and each reason of the others appears once; distances are words if
+// no number of ulps describes them.
 Test(reports, failures_come_first_and_distances_have_words) {
     static int (*const writers[])(ls_text *, const ls_results *) = {ls_report_junit,
                                                                     ls_report_html};
@@ -193,7 +193,7 @@ Test(reports, failures_come_first_and_distances_have_words) {
     }
 }
 
-// The calls of a program are in the page, each with where it was made and what it was for.
+// The page has the calls of a program, each with its place and purpose.
 Test(reports, calls_are_listed) {
     ls_call_row rows[] = {{"all_to_all", "host 1", "input_dist <a>", "train.c:12", 3, 4096},
                           {"barrier", "world", NULL, "train.c:20", 1, 0}};
@@ -220,7 +220,7 @@ Test(reports, calls_are_listed) {
     ls_results_free(results);
 }
 
-// Every finding's name goes out under its own number.
+// Every finding's name is written under its own number.
 Test(report_json, finding_names_round_trip) {
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
         ls_finding_id back;
@@ -229,7 +229,7 @@ Test(report_json, finding_names_round_trip) {
     }
 }
 
-// The text report shows each failure in full, and nothing a terminal would obey.
+// The text report shows each failure in full, and no terminal control.
 Test(report_text, tells_failures_and_obeys_no_escape) {
     ls_results *results = NULL;
     cr_assert(example_results(&results) == LS_OK);
@@ -248,8 +248,8 @@ Test(report_text, tells_failures_and_obeys_no_escape) {
     ls_results_free(results);
 }
 
-// Cases that are skipped for the same reason have one line where that is asked for; a reason of one
-// case alone keeps its name, and no other case is left out.
+// Cases that are skipped for the same reason have one line on request; the reason of a single case
+// keeps its name, and no case is left out.
 Test(report_text, counts_skipped_cases_by_reason) {
     static const char *const reasons[] = {"not kept", "no file", "not kept", NULL, "not kept"};
     ls_results *results = NULL;

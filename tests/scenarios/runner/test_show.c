@@ -1,4 +1,4 @@
-// Tests of the pictures: every drawn cell is checked against who holds it.
+// Tests of the drawings: every drawn cell is compared with its owner.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ Test(show, two_by_two) {
                                                        "     +--------+--------+\n");
 }
 
-// A chunk that is empty takes no line, and its rank is named.
+// An empty chunk takes no line, and its rank is named.
 Test(show, empty_shards_are_named) {
     ls_shape shape = LS_SHAPE(5, 2);
     ls_mesh mesh = LS_MESH(4);
@@ -100,7 +100,7 @@ Test(show, scalar) {
                                                        "     +-----------+\n");
 }
 
-// What is beyond the lines and columns that are drawn is reported, of either.
+// Parts beyond the drawn lines and columns are reported.
 Test(show, what_is_not_shown_is_told) {
     static const struct {
         int ranks, dim;
@@ -125,7 +125,7 @@ Test(show, what_is_not_shown_is_told) {
     }
 }
 
-// A plan with a hole and an overlap is drawn as it is: the picture is for finding such things.
+// A plan with a hole and an overlap is drawn unchanged: the drawing is for finding them.
 Test(show, holes_and_overlaps_are_visible) {
     ls_plan_shard shards[] = {{0, 0, 0, 4, 8}, {1, 2, 0, 2, 8}, {2, 6, 0, 4, 8}};
     ls_plan_table table = {.name = "t",
@@ -168,7 +168,7 @@ Test(show, svg_has_every_cell) {
         rectangles++;
     }
     cr_expect(rectangles == 3);
-    // Three of four rows and one, of 264 pixels; columns of 640, from where the labels end.
+    // Three of four rows and one, of 264 pixels; columns of 640, from the end of the labels.
     cr_expect(strstr(ls_text_string(&text), "<rect x=\"130.0\" y=\"66.0\" width=\"640.0\" "
                                             "height=\"198.0\" ") != NULL);
     cr_expect(strstr(ls_text_string(&text), "<rect x=\"130.0\" y=\"264.0\" width=\"640.0\" "

@@ -22,7 +22,7 @@ static int put(ls_stages *stages, const char *stage, const char *field, int rank
     return sink.emit(sink.arg, &output);
 }
 
-// Hundreds of keys are all found again, in the order in which they came.
+// Hundreds of keys are all found again, in order of appearance.
 Test(stages, keys_are_found_and_keep_their_order) {
     ls_stages *stages = NULL;
     cr_assert(ls_stages_create(&stages, 2) == LS_OK);
@@ -58,7 +58,8 @@ Test(stages, outputs_given_twice_are_refused) {
     ls_stages_free(stages);
 }
 
-// A file of outputs may have any descriptor, also 0; where none can be made, the folder is named.
+// A file of outputs may have any descriptor, including 0; if none can be created, the folder is
+// named.
 Test(stages, outputs_go_to_a_file) {
     ls_stages *stages = NULL;
     const float values[] = {1, 2, 3};
@@ -108,7 +109,7 @@ static void fixture_end(struct pair_fixture *fixture) {
     ls_arena_free(fixture->arena);
 }
 
-// Where data only moves, one differing element is wrong, and its place and values are named.
+// In moved data one differing element is wrong, and its place and values are named.
 Test(compare, moved_data_must_be_bit_exact) {
     struct pair_fixture f;
     fixture_begin(&f);
@@ -124,7 +125,7 @@ Test(compare, moved_data_must_be_bit_exact) {
     fixture_end(&f);
 }
 
-// What is expected of rank 0's values.
+// The expected values of rank 0.
 static void expect(struct pair_fixture *f, const char *stage, const float *data, int64_t count,
                    const double *exact, const double *bounds) {
     static const unsigned char none[8];
@@ -142,8 +143,8 @@ static void expect(struct pair_fixture *f, const char *stage, const float *data,
     cr_assert(sink.emit(sink.arg, &output) == LS_OK);
 }
 
-// A real sum may lie one bound from the exact value, on whichever side the simulated one lies, and
-// not two from the simulated one.
+// A real sum may differ from the exact value by one bound, on whichever side the simulated one is,
+// and not by two from the simulated one.
 Test(compare, real_sums_may_lie_one_bound_from_the_exact_value) {
     const float real[] = {2.00009f, 1.99991f, 2.00011f, 1.99989f};
     for (int i = 0; i < 4; i++) {
@@ -163,7 +164,7 @@ Test(compare, real_sums_may_lie_one_bound_from_the_exact_value) {
     }
 }
 
-// What nothing is expected of is unjudged: it fails nothing, and by itself it proves nothing.
+// A stage without an expectation is unjudged: it fails nothing, and alone it proves nothing.
 Test(compare, outputs_that_nothing_is_expected_of_are_unjudged) {
     struct pair_fixture f;
     fixture_begin(&f);
@@ -185,7 +186,7 @@ Test(compare, outputs_that_nothing_is_expected_of_are_unjudged) {
     fixture_end(&f);
 }
 
-// What a stage is compared with is a field: a stage may have any name.
+// The judge of a stage is a field: a stage may have any name.
 Test(compare, a_name_says_nothing_of_the_judge) {
     struct pair_fixture f;
     fixture_begin(&f);
@@ -221,7 +222,7 @@ Test(compare, missing_extra_and_misshapen_outputs_are_wrong) {
     }
 }
 
-// A debugger is shown the run's own array and beside it what it was compared with.
+// A debugger gets the run's own array and beside it the one that it was compared with.
 Test(compare, both_sides_are_shown) {
     struct pair_fixture f;
     fixture_begin(&f);
@@ -259,7 +260,7 @@ Test(compare, another_shape_is_wrong) {
     fixture_end(&f);
 }
 
-// The worst of many stages is the case's, wherever it stands, and where it went wrong is kept.
+// The worst of many stages is the case's class, in any position, and its place is kept.
 Test(compare, the_worst_stage_counts) {
     struct pair_fixture f;
     fixture_begin(&f);
@@ -278,7 +279,7 @@ Test(compare, the_worst_stage_counts) {
     fixture_end(&f);
 }
 
-// Once another table or feature was as bad, that stays known; the first place is kept.
+// Whether another table or feature was as bad is recorded; the first place is kept.
 Test(compare, other_tables_stay_known) {
     struct pair_fixture f;
     fixture_begin(&f);

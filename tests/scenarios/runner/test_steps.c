@@ -1,5 +1,4 @@
-// The steps of a planned scenario: what they move is what was planned, and a wrong result is
-// reported.
+// The steps of a planned scenario: they move the planned bytes, and a wrong result is reported.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +78,7 @@ Test(steps, move_the_planned_bytes) {
     close_fixture(&f);
 }
 
-// Every shard of every feature is looked up once, with as many bags as came to it.
+// Every shard of every feature is looked up once, with the bags that it received.
 Test(steps, hold_every_lookup) {
     fixture f;
     open_fixture(&f);
@@ -95,7 +94,7 @@ Test(steps, hold_every_lookup) {
     close_fixture(&f);
 }
 
-// A byte that differs is found in what moves, a sum that is off in what adds, and NaN in both.
+// A differing byte is found in moved data, a wrong sum in added data, and NaN in both.
 Test(steps, wrong_results_are_told) {
     fixture f;
     open_fixture(&f);
@@ -139,7 +138,7 @@ Test(steps, wrong_results_are_told) {
     close_fixture(&f);
 }
 
-// Timed by the simulator, which checks every result; written and read, all of it is the same.
+// Timed by the simulator, which checks every result; all of it is written and read back equal.
 Test(steps, times_round_trip) {
     fixture f;
     open_fixture(&f);
@@ -160,7 +159,7 @@ Test(steps, times_round_trip) {
     for (int i = 0; i < 4 * LS_WORK_STAGE_COUNT; i++) {
         cr_expect(times.stages[i].median_ms >= times.stages[i].least_ms);
     }
-    // Cut short anywhere, it is refused.
+    // Truncated anywhere, it is refused.
     for (size_t bytes = 0; bytes + 3 < first.length; bytes += 97) {
         ls_text why = {0};
         cr_expect(ls_stage_times_read(&again, f.arena, &why, "t.json", ls_text_string(&first),
@@ -186,7 +185,7 @@ static const char trained[] =
     "inputs: {batch: 5, weighted: true}\nsteps: [forward, backward, update]\n"
     "train: {steps: 2, clip_norm: 0.5}\noptimizer: {type: rowwise_adagrad, lr: 0.1}\n";
 
-// What one update of a shard, from the weights before it, comes to.
+// The result of one update of a shard, from the weights before it.
 static int update_again(const fixture *f, const ls_work_update *update) {
     ls_work_shard shard;
     cr_assert(ls_work_shard_open(&shard, ls_device_host(), &f->steps, update) == LS_OK);
@@ -196,8 +195,8 @@ static int update_again(const fixture *f, const ls_work_update *update) {
     return status;
 }
 
-// The updates of every shard, done again, leave the simulator's bits; with one gradient that is
-// another they do not. Of table d only what a bag names decays: neither the padding nor the rest.
+// Repeating the updates of every shard gives the simulator's bits; with one changed gradient it
+// does not. In table d only rows of bags decay: neither the padding nor the rest.
 Test(steps, update_as_the_simulator_does) {
     fixture f;
     open_text(&f, trained);

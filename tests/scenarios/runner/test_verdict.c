@@ -1,5 +1,5 @@
-// What a case comes to: which classes its checks let pass, and what findings, expectations and
-// injected defects make of them.
+// The verdict of a case: the classes that its checks allow, and the effect of findings,
+// expectations and injected defects.
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -82,8 +82,8 @@ Test(verdict, findings_are_kept) {
     end(&f);
 }
 
-// Each judge has the worst class that the scenario's checks let pass of it, and each reference its
-// own; one class more fails, and says what was wanted.
+// Each judge has the worst class that the scenario's checks allow, and each reference its own; one
+// class worse fails, and the report names the required one.
 Test(verdict, each_judge_has_its_own_limit) {
     const struct {
         ls_judge judge;
@@ -109,7 +109,7 @@ Test(verdict, each_judge_has_its_own_limit) {
     }
 }
 
-// What is wrong says so itself, and stays as it is.
+// A wrong stage has its own explanation, which stays.
 Test(verdict, an_explanation_is_kept) {
     fixture f;
     begin(&f);
@@ -120,7 +120,7 @@ Test(verdict, an_explanation_is_kept) {
     end(&f);
 }
 
-// A finding that nobody expects fails a case whose stages are all right, and an error stays one.
+// An unexpected finding fails a case with correct stages, and an error stays an error.
 Test(verdict, findings_and_errors_fail) {
     fixture f;
     begin(&f);
@@ -137,7 +137,7 @@ Test(verdict, findings_and_errors_fail) {
     end(&f);
 }
 
-// A finding that is expected does not excuse a wrong stage, nor a wrong stage that is expected a
+// An expected finding does not excuse a wrong stage, nor does an expected wrong stage excuse a
 // finding.
 Test(verdict, an_expectation_excuses_nothing_else) {
     for (int wrong = 0; wrong < 2; wrong++) {
@@ -165,8 +165,8 @@ Test(verdict, an_expectation_excuses_nothing_else) {
     }
 }
 
-// A injected defect must be reached and noticed; `unnoticed` excuses the second alone, and is
-// itself held to nothing having been noticed.
+// An injected defect must be reached and noticed. `unnoticed` excuses the second only, and itself
+// requires that nothing was noticed.
 Test(verdict, what_is_planted_is_noticed) {
     for (int unnoticed = 0; unnoticed < 2; unnoticed++) {
         for (int missed = 0; missed < 2; missed++) {
@@ -192,7 +192,7 @@ Test(verdict, what_is_planted_is_noticed) {
     end(&f);
 }
 
-// What it changed is counted over all stages.
+// The changed elements are counted over all stages.
 Test(verdict, harm_is_counted) {
     fixture f;
     begin(&f);
@@ -208,8 +208,8 @@ Test(verdict, harm_is_counted) {
     end(&f);
 }
 
-// A pass of nothing is skipped, unless it is what was expected or nothing was to be compared; what
-// fails is not.
+// A pass without a judged element is skipped, unless it was expected or no comparison was
+// requested; a failure is not.
 Test(verdict, what_proves_nothing_is_skipped) {
     for (int kind = 0; kind < 4; kind++) {
         fixture f;
@@ -234,7 +234,7 @@ Test(verdict, what_proves_nothing_is_skipped) {
 }
 
 // Elements within bounds that prove nothing leave a real run unjudged, however few they are, and
-// fail it where its bits are to be equal. Of the oracle's they do where they are half of a stage.
+// fail it if its bits must be equal. For the oracle they do so if they are half of a stage.
 Test(verdict, what_a_bound_does_not_prove_is_unjudged) {
     for (int kind = 0; kind < 6; kind++) {
         fixture f;
@@ -259,7 +259,7 @@ Test(verdict, what_a_bound_does_not_prove_is_unjudged) {
     }
 }
 
-// A recording that is only made fails by a finding, and by nothing that is compared.
+// A recording that is only made fails by a finding, and by no comparison.
 Test(verdict, a_recording_is_not_judged) {
     for (int finds = 0; finds < 2; finds++) {
         fixture f;
@@ -279,8 +279,8 @@ static const ls_comparison *judge(fixture *f) {
     return &f->run.comparison;
 }
 
-// A run is judged by what is expected of it; with the oracle off its elements count as unjudged,
-// and after a finding its outputs are not looked at.
+// A run is judged by its expectation; with the oracle off its elements count as unjudged, and after
+// a finding its outputs are not examined.
 Test(verdict, who_judges) {
     for (int off = 0; off < 2; off++) {
         fixture f;

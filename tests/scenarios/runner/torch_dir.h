@@ -1,4 +1,4 @@
-// A folder of torch's results, made by a test and replayed.
+// A folder of torch's results that a test creates and replays.
 #ifndef LS_TESTS_SCENARIOS_RUNNER_TORCH_DIR_H
 #define LS_TESTS_SCENARIOS_RUNNER_TORCH_DIR_H
 
