@@ -7,6 +7,7 @@
 #include <langinfo.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/time.h"
@@ -274,7 +275,9 @@ bool cli_find_program(char *out, size_t bytes, const char *name) {
     while (path != NULL && *path != 0) {
         size_t length = strcspn(path, ":");
         int used = snprintf(out, bytes, "%.*s/%s", (int)length, path, name);
-        if (used > 0 && (size_t)used < bytes && access(out, X_OK) == 0) {
+        struct stat facts;  // a build tree in PATH has folders named gdb and python
+        if (used > 0 && (size_t)used < bytes && access(out, X_OK) == 0 && stat(out, &facts) == 0 &&
+            S_ISREG(facts.st_mode)) {
             return true;
         }
         path += length + (path[length] == ':' ? 1 : 0);

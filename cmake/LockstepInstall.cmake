@@ -122,9 +122,6 @@ sharded tables and tensors. It reports mismatched collectives, deadlocks, misuse
 buffers and wrong results with the rank and the source line.")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gcc)  # lockstep-cc calls it
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gdb, mpich, g++, python3")
-find_program(LOCKSTEP_SHLIBDEPS dpkg-shlibdeps)
-mark_as_advanced(LOCKSTEP_SHLIBDEPS)
-if(LOCKSTEP_SHLIBDEPS)
-    set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-endif()
+# Without dpkg-shlibdeps and file, cpack fails instead of making a package without dependencies.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 include(CPack)

@@ -2,10 +2,12 @@
 $ for c in run compare record replay plan show bench doctor; do for o in json junit report seed quiet color help; do lockstep $c --help | grep -q -e "--$o" || echo "$c lacks --$o"; done; done
 $ lockstep doctor --junit - | python3 -c 'import sys, xml.etree.ElementTree as e; s = e.parse(sys.stdin).getroot()[0]; print(s.get("name"), s.get("failures"), [c.get("name") for c in s if c.get("classname") == "build"])'
 > lockstep doctor 0 ['lockstep']
-# What is not there is told with what it is for, and of a program beside it what that one tells.
+# A missing tool is reported with its purpose, a program beside lockstep with its own report.
 $ l=$(which lockstep); PATH=/nowhere $l doctor | grep ^tool
 > tool     gdb            no   not in PATH; for lockstep gdb: apt-get install gdb
 > tool     valgrind       no   not in PATH; for the memcheck tests: apt-get install valgrind
+$ mkdir -p tree/gdb; l=$(which lockstep); PATH=$PWD/tree $l doctor | grep '^tool *gdb'; rmdir tree/gdb tree
+> tool     gdb            no   not in PATH; for lockstep gdb: apt-get install gdb
 $ mkdir own && cp $(which lockstep) own && printf '#!/bin/sh\nprintf "%%-8s %%-14s %%-4s %%s\\n" backend nccl no "no GPUs" device cuda yes "made up"\n' > own/lockstep-cuda && chmod +x own/lockstep-cuda && own/lockstep doctor --color never | grep lockstep-cuda; rm -r own
 > backend  nccl           no   lockstep-cuda: no GPUs
 > device   cuda           yes  lockstep-cuda: made up
