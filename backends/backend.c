@@ -178,7 +178,7 @@ static int fail_overlap(const ls_call *a, const ls_call *b) {
                         a_text, b_text);
 }
 
-// Calls as backends have them, one after the other, or as they met.
+// Calls in the backend's order, one after the other, or in the order of their matches.
 typedef struct call_list {
     const ls_call *in_turn;
     const ls_call *const *met;
@@ -233,7 +233,7 @@ static int check_overlap(const call_list *calls, int call_count) {
         uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
         uintptr_t send_end = send + extent.send_bytes, recv_end = recv + extent.recv_bytes;
         if (extent.in_place) {
-            // One lies within the other, and the call may touch both.
+            // One is inside of the other, and the call may access both.
             uintptr_t start = send < recv ? send : recv;
             uintptr_t end = send_end > recv_end ? send_end : recv_end;
             intervals[count++] = (interval){start, end, true, i};

@@ -109,7 +109,7 @@ static int probe_pair(probes *p, size_t pair, ls_comm *comm, const ls_calibrate_
     }
     LS_TRY(ls_calibrate__run(out, comm, call, LS_SUM, in));
     for (size_t c = 0; c < p->cells; c++) {
-        // The units that met M or -M before both met are lost; the others are what is left.
+        // The units that were added to M or -M before both cancelled are lost; the others remain.
         double left = ls_element_to_f64(out + c * bytes, call->dtype) / unit_of(call->dtype);
         if (!(left >= 0 && left <= comm->size - 2) || left != (double)(int)left) {
             return LS_FAIL(

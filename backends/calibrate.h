@@ -1,6 +1,7 @@
-// Finding out in which order a backend sums, by asking it: FPRev's probes (two ranks send M and -M,
-// the others 1; the result tells how many ones met between the two), once per pair of ranks, give
-// the summation tree of every element at once. Works on any backend, also on the simulator.
+// Measures the summation order of a backend with FPRev's probes: two ranks send M and -M, the
+// others 1, and the result counts the ones that were added after both cancelled. One probe for each
+// pair of ranks gives the summation tree of every element at once. Works on any backend, including
+// the simulator.
 #ifndef LS_BACKENDS_CALIBRATE_H
 #define LS_BACKENDS_CALIBRATE_H
 

@@ -36,9 +36,8 @@ size_t ls_calibrate__inputs(const ls_calibrate_call *call, int size);  // elemen
 int ls_calibrate__tree(char *out, size_t out_bytes, const int *sizes, int size);
 
 void ls_calibrate__write(ls_json *json, const ls_calibrate_call *call, bool counted);
-// Finds which form of fused multiply-add and which accumulator give the backend's bits on numbers
-// whose sums round; NULL where none does. LS_ERR_FINDING where the trees alone do not give the
-// sums.
+// Finds the form of fused multiply-add and the accumulator with the backend's bits on numbers whose
+// sums round; NULL: none. LS_ERR_FINDING: the trees do not give the sums.
 int ls_calibrate__probe_rounding(ls_calibrate_call *call, ls_comm *comm, const char *temporary_dir);
 
 #endif

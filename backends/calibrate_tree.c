@@ -27,8 +27,8 @@ static void put(tree_text *t, const char *text) {
     t->used += length;
 }
 
-// Splits members into the two sides of their last addition. A side is what meets its first member
-// before everybody has met.
+// Splits members into the two sides of their last addition. A side is the set that joins its first
+// member before all are joined.
 static int split(int *left, int *left_count, int *right, int *right_count, const tree_text *t,
                  const int *members, int count) {
     *left_count = *right_count = 0;
@@ -48,8 +48,8 @@ static int split(int *left, int *left_count, int *right, int *right_count, const
     return LS_OK;
 }
 
-// "A(B)": a rank's own term meets a sum. Where both sides are sums, the second is one more child of
-// the first side's head.
+// "A(B)": a rank's own term is added to a sum. If both sides are sums, the second is another child
+// of the first side's head.
 static int write_tree(tree_text *t, const int *members, int count, bool open) {
     char number[16];
     if (count == 1) {
@@ -194,8 +194,7 @@ static int fold_candidate(char *out, const trial *t) {
     return status;
 }
 
-// Sums do not tell which of the two terms that are added first was the accumulator: "a(b)" or
-// "b(a)".
+// Sums do not show which of the first two terms was the accumulator: "a(b)" or "b(a)".
 static void turn_pair(char *tree) {
     char *open = strrchr(tree, '('), *start = open, *end = open;
     if (open == NULL) {
@@ -320,7 +319,7 @@ int ls_calibrate__probe_rounding(ls_calibrate_call *call, ls_comm *comm,
         }
     }
     if (status == LS_OK && found < 0) {
-        call->fma = NULL;  // products are rounded in a way of their own
+        call->fma = NULL;  // products are rounded in another way
     }
     (void)unlink(path);
     return status;

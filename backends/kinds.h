@@ -1,5 +1,5 @@
-// The table of backends: all that differs by which one it is. A row's pointer travels; its name is
-// for options, files and reports alone.
+// The table of backends: every difference between them. Code passes a row's pointer; its name is
+// only for options, files and reports.
 #ifndef LS_BACKENDS_KINDS_H
 #define LS_BACKENDS_KINDS_H
 
@@ -18,9 +18,9 @@ LS_API const ls_backend_kind *ls_backend_kind_named(const char *name);
 struct ls_backend_kind {
     const char *name;  // "sim", "mpi", "nccl"
     const char
-        *about;  // for doctor: what it is; where `open` is NULL, what a build without it lacks
-    // Opens it for a world of all ranks, which then run in the calling process; device: where the
-    // buffers lie, may be NULL. NULL: its runs are real ones, whose ranks are started.
+        *about;  // for doctor: a description; if `open` is NULL, the part that the build lacks
+    // Opens it for a world of all ranks, which run in the calling process; device: of the buffers,
+    // may be NULL. NULL: its runs are real ones, with started ranks.
     int (*open)(ls_backend **out, ls_world *world, struct ls_device *device);
     // Beside the running program: what mpiexec starts, a process per rank; and what runs all ranks,
     // a thread each (NULL: none), unless processes are asked for.

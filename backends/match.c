@@ -1,5 +1,5 @@
-// Matching: the i-th collective of each rank on a communicator meets the i-th of the other members;
-// sends meet receives by (communicator, sender, receiver, order).
+// Matching: the i-th collective of each rank on a communicator matches the i-th of the other
+// members; sends match receives by (communicator, sender, receiver, order).
 #include "backends/match.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ typedef struct p2p_entry {
 typedef struct work {
     const ls_call *calls;
     int call_count;
-    bool checks;           // whether calls that meet fit; else their kinds alone
+    bool checks;           // whether matched calls must agree; else only in their kinds
     placed *placed;        // [call_count]
     const ls_comm **used;  // [used_count] communicators with collectives, in order of appearance
     int used_count;
@@ -217,7 +217,8 @@ static int compare_entries(const void *a, const void *b) {
 static int fail_unmatched(const work *w, const ls_call *call) {
     char text[256];
     if (w->checks) {
-        LS_TRY(ls_call_check(NULL, call));  // a peer out of range says more than "unmatched"
+        LS_TRY(ls_call_check(NULL, call));  // a peer out of range is a better explanation than
+                                            // "unmatched"
     }
     ls_call_format(text, sizeof text, call);
     bool send = call->kind == LS_SEND;

@@ -1,4 +1,4 @@
-// Matching calls that are all there: which calls of which ranks meet.
+// Matches calls that are all known: which calls of which ranks match.
 #ifndef LS_BACKENDS_MATCH_H
 #define LS_BACKENDS_MATCH_H
 
@@ -23,8 +23,7 @@ typedef struct ls_match {
 // LS_ERR_MISMATCH or LS_ERR_INVALID, naming rank and call. Time grows with the calls and the sizes
 // of the communicators that they use (and n log n for sends and receives).
 LS_API_BACKENDS int ls_match__calls(ls_match *out, const ls_call *calls, int call_count);
-// The same of calls without buffers: those that meet need be of one kind, and nothing else is
-// looked at.
+// The same for calls without buffers: matched calls need only be of one kind.
 int ls_match__kinds(ls_match *out, const ls_call *calls, int call_count);
 LS_API_BACKENDS void ls_match__free(ls_match *match);
 

@@ -13,12 +13,13 @@
 extern "C" {
 #endif
 
-// One row per element type; whatever differs by type alone is asked of it. name, value, text (and
-// what functions of the type end in), bytes, class (i: signed integer, u: unsigned, f: float, q: of
-// a quarter's width, computed through f16, saturating); then of floats: precision (bits with the
-// hidden one), exponent of the smallest subnormal, largest finite value, bits of the largest value
-// that is no NaN (infinity where there is one); then the names of .npy (NULL: NumPy has none), of
-// .safetensors, of torch and of MPI (MPI_DATATYPE_NULL: it has none, and we fold by our kernels).
+// One row for each element type; all facts that differ by type come from here. name, value, text
+// (and the suffix of functions for the type), bytes, class (i: signed integer, u: unsigned, f:
+// float, q: of a quarter's width, computed through f16, saturating). Floats: precision (bits with
+// the hidden one), exponent of the smallest subnormal, largest finite value, bits of the largest
+// value that is no NaN (infinity if there is one). Then the names in .npy (NULL: NumPy has none),
+// in .safetensors, in torch and in MPI (MPI_DATATYPE_NULL: it has none, and lockstep folds by its
+// own kernels).
 #define LS_DTYPE_INTEGER_MAP(X)                                                                    \
     X(I8, 0, i8, 1, 'i', 0, 0, 0, 0, "i1", "I8", "Char", MPI_INT8_T)                               \
     X(U8, 1, u8, 1, 'u', 0, 0, 0, 0, "u1", "U8", "Byte", MPI_UINT8_T)                              \
@@ -105,7 +106,7 @@ uint64_t ls_dtype_special_bits(ls_dtype dtype);
 bool ls_op_valid(int op);
 LS_API_BACKENDS const char *ls_op_name(ls_op op);
 int ls_op_parse(ls_op *out, const char *text);
-// Whether an operation is defined on a type: band, bor, bxor on integers alone.
+// Whether an operation is defined on a type: band, bor, bxor only on integers.
 bool ls_op_supports(ls_op op, ls_dtype dtype);
 // The neutral element of an operation: 0, 1, the least value for max (an infinity where there is
 // one), ...; of an average, as of a sum, 0.

@@ -139,7 +139,7 @@ static int write_beside(const char *path, mode_t mode, const ls_file_part *parts
     return status;
 }
 
-// A link that leads nowhere: what it was meant to name is not known, so nothing takes its place.
+// A dangling link: its intended target is unknown, so nothing replaces it.
 static int refuse_dangling(const char *path) {
     struct stat link, target;
     if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && stat(path, &target) != 0) {

@@ -17,8 +17,8 @@ extern "C" {
 // for), LS_ERR_LIMIT when it is larger.
 int ls_file_read(char **out, size_t *bytes, ls_arena *arena, const char *path, size_t bytes_max);
 
-// Exactly `bytes` bytes of an open file, from `offset` on; `path` is for texts alone. LS_ERR_FORMAT
-// when it ends before.
+// Reads exactly `bytes` bytes of an open file, from `offset` on; `path` is used only in messages.
+// LS_ERR_FORMAT: the file ends before.
 int ls_file_read_at(void *out, size_t bytes, int fd, uint64_t offset, const char *path);
 
 // Writes `bytes` bytes to `path`. A regular file is written beside its place and renamed, so that a

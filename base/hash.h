@@ -1,5 +1,5 @@
-// A hash of bytes, to tell contents apart: changed buffers, other files, other schedules. Not
-// against an adversary, and kept in no file.
+// A hash of bytes that distinguishes contents: changed buffers, other files, other schedules. Not
+// safe against an adversary, and not stored in files.
 #ifndef LS_BASE_HASH_H
 #define LS_BASE_HASH_H
 
@@ -8,9 +8,9 @@
 
 #define LS_HASH_START UINT64_C(14695981039346656037)
 
-// Goes on from `hash` (LS_HASH_START at first) with `bytes` of data. FNV-1a over words of 8 bytes,
-// with a shift so that high bits reach low ones. Pieces of other sizes than multiples of 8 give
-// other hashes than the whole.
+// Continues from `hash` (LS_HASH_START at first) with `bytes` of data. FNV-1a over words of 8
+// bytes, with a shift so that high bits reach low ones. Pieces whose sizes are no multiples of 8
+// give other hashes than the whole.
 uint64_t ls_hash(uint64_t hash, const void *data, size_t bytes);
 
 #endif

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-// Bytes that one run may take unless it is reported otherwise: half of what is available now, and
-// no more than the control group's limit. UINT64_MAX where the machine does not tell.
+// The default limit of one run's memory in bytes: half of the available memory, and at most the
+// control group's limit. UINT64_MAX if the machine reports none.
 uint64_t ls_machine_memory(void);
 // Threads that a process can have: the least of the user's, the system's and the control group's
 // limits and of what the mappings allow, of which each thread's stack takes two.

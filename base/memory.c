@@ -15,8 +15,8 @@
 #define PIECE_BYTES      ((size_t)4096)  // a page; one of a copy that is all zero is not written
 #define LARGE_COPY_BYTES ((size_t)64 << 10)
 
-// Under the address sanitizer an arena keeps what it has not handed out closed, and a gap after
-// each allocation, so that an overrun is seen there as it is with malloc.
+// Under the address sanitizer an arena poisons its free memory and a gap after each allocation, so
+// that an overrun is detected as with malloc.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define ARENA_GAP_BYTES             ((size_t)ALIGNMENT)
@@ -32,8 +32,8 @@ static size_t align_up(size_t size) {
     return (size + (ALIGNMENT - 1)) & ~(size_t)(ALIGNMENT - 1);
 }
 
-// Rows of a large table lie anywhere in it: with pages of 4 KiB, finding where each page is takes
-// as long as reading the rows. Only a wish, and nothing but time depends on it.
+// Rows of a large table are scattered: with pages of 4 KiB, address translation takes as long as
+// reading the rows. Only a hint: nothing but time depends on it.
 static void want_huge_pages(uintptr_t start, uintptr_t end) {
 #if defined(MADV_HUGEPAGE)
     start = (start + HUGE_PAGE_BYTES - 1) & ~(uintptr_t)(HUGE_PAGE_BYTES - 1);
@@ -48,8 +48,8 @@ static void want_huge_pages(uintptr_t start, uintptr_t end) {
 #endif
 }
 
-// Has the pages of what will be read whole mapped at once: of memory that nobody wrote to, each
-// would be a fault of its own. Only a wish, as above.
+// Maps pages that will all be read at once: each unwritten page would be a separate fault. Only a
+// hint, as above.
 static void map_for_reading(const void *pointer, size_t bytes) {
 #if defined(MADV_POPULATE_READ)
     uintptr_t start = (uintptr_t)pointer & ~(uintptr_t)(PIECE_BYTES - 1);
@@ -153,8 +153,8 @@ void ls_free(void *pointer, size_t count, size_t size) {
     }
 }
 
-// The arena: a list of blocks, the first ones small, since thousands of ranks have an arena each; a
-// large request gets a block of its own.
+// The arena: a list of blocks. The first ones are small, since thousands of ranks have an arena
+// each; a large request gets a separate block.
 #define ARENA_FIRST_BYTES ((size_t)4 * 1024)
 #define ARENA_BLOCK_BYTES ((size_t)64 * 1024)
 #define ARENA_LARGE_BYTES ((size_t)32 << 20)  // from here on blocks are
@@ -165,7 +165,7 @@ struct arena_block {
     struct arena_block *next;
     size_t bytes;  // of the whole block, this header included
     size_t used;   // offset of the next free byte
-    bool mapped;   // it is pages of its own
+    bool mapped;   // it has separate pages
     bool written;  // its rest may not be zero
 };
 
@@ -268,9 +268,9 @@ static struct arena_block *spare_take(ls_arena *arena, size_t wanted) {
     return NULL;
 }
 
-// Of the next block that several requests share: as much as there is, between two limits. An arena
-// with the arrays of thousands of ranks goes beyond: most of what these hold may be zero, and pages
-// that nobody writes cost nothing.
+// The size of the next shared block: as much as exists already, between two limits. An arena with
+// the arrays of thousands of ranks exceeds the limit: most of these arrays may be zero, and
+// unwritten pages cost nothing.
 static size_t shared_bytes(const ls_arena *arena) {
     if (arena->bytes >= ARENA_LARGE_BYTES) {
         return arena->full ? ARENA_FULL_BYTES : ARENA_WHOLE_BYTES;

@@ -34,10 +34,10 @@ int ls_addresses_take(void **out, uintptr_t *next, size_t bytes);
 typedef struct ls_arena ls_arena;
 LS_API int ls_arena_create(ls_arena **out);
 LS_API void ls_arena_free(ls_arena *arena);  // NULL is allowed
-// `arena` gets the memory of `from`, to hand it out anew: what lay there is lost, and `from` empty.
+// `arena` takes the memory of `from` and reuses it: its contents are lost, and `from` is empty.
 void ls_arena_adopt(ls_arena *arena, ls_arena *from);
-// Says that nearly all of what it hands out from now on will be written: of large pages then. Else
-// what nobody writes takes no memory, as the zeroes of thousands of ranks.
+// Declares that nearly all memory from now on will be written: large pages are used. Otherwise
+// unwritten memory, such as the zeroes of thousands of ranks, takes none.
 void ls_arena_will_be_full(ls_arena *arena);
 
 // Zeroed, 64-byte aligned memory for count elements of size bytes, or NULL with the error set.

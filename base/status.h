@@ -23,8 +23,7 @@ extern "C" {
 #define LS_NORETURN
 #define LS_PRINTF(format_index, args_index)
 #endif
-// Functions that the libraries of the backends need from liblockstep beside its public face:
-// exported for them alone.
+// Functions that only the backends' libraries need from liblockstep beside its public interface.
 #define LS_API_BACKENDS LS_API
 
 // name, value, short meaning

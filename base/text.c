@@ -277,7 +277,7 @@ const char *ls_nearest(const char *word, const char *const *names, size_t count)
             best = names[i];
         }
     }
-    // Words too many or too few: two must be there, since one stands in many names.
+    // Too many or too few words: two must match, since one is in many names.
     for (size_t i = 0; i < count && best == NULL; i++) {
         bool within = words_within(names[i], word) > 1 || words_within(word, names[i]) > 1;
         best = within ? names[i] : NULL;

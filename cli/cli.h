@@ -19,8 +19,8 @@ int cli_exit_of(int status);
 // Prints this thread's last error and returns cli_exit_of(status).
 int cli_fail(int status);
 
-// main's argv, and going on as another program beside this one with the same arguments (the one
-// with CUDA inside). Returns an exit code only where that fails; says why on stderr.
+// main's argv, and exec of another program beside this one with the same arguments (the one with
+// CUDA inside). Returns an exit code only if that fails, with the reason on stderr.
 extern char **cli_arguments;
 int cli_become(const char *program);
 
@@ -30,7 +30,7 @@ bool cli_unicode_on(void);
 // Whether stdout is taken by a machine-readable output (an option's value is "-").
 bool cli_stdout_taken(void);
 
-// Writes `text` to `path`; "-": stdout. On failure says why on stderr. Returns an exit code.
+// Writes `text` to `path`; "-": stdout. A failure is reported on stderr. Returns an exit code.
 int cli_output(const char *path, const ls_text *text);
 
 // Writes a report for people to stdout, or to stderr where stdout is taken. Control characters in
@@ -44,7 +44,7 @@ int cli_report(const ls_results *results);
 // count_skips: one row for all the cases that were skipped for the same reason.
 int cli_report_with(const ls_results *results, const ls_text *summary, bool count_skips);
 
-// Writes --junit and --report alone, for commands whose text and JSON are their own.
+// Writes only --junit and --report, for commands with their own text and JSON.
 int cli_report_pages(const ls_results *results);
 
 // A progress bar on stderr, when that is a terminal, stdout is one too or not, and --quiet was not

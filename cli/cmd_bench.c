@@ -108,7 +108,7 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
-// A row over its limit fails with --check alone: a busy machine is no finding.
+// A row over its limit fails only with --check: a busy machine is no finding.
 static bool row_passes(const ls_bench_row *row) {
     return !check || ls_bench_row_holds(row);
 }

@@ -135,7 +135,7 @@ static void check_processes(checks *list, const ls_backend_kind *kind) {
 }
 
 #ifndef LOCKSTEP_WITH_NCCL
-// A row as lockstep-cuda, which has CUDA and NCCL inside, gives it: "backend nccl no what it is".
+// A row from lockstep-cuda, which has CUDA and NCCL inside: "backend nccl no DESCRIPTION".
 static void ask_cuda(checks *list, const char *program, const char *kind, const char *name) {
     char told[TEXT_MAX], needle[64], yes[64], no[64];
     (void)snprintf(needle, sizeof needle, "%-8s %s", kind, name);

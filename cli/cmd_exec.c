@@ -455,7 +455,7 @@ static int run(const cli_args *args) {
     code = code == LS_EXIT_OK ? cli_exec_find_front(used.front, room, given.observe) : code;
     code =
         code == LS_EXIT_OK && given.compare ? cli_exec_find_front(used.observer, room, true) : code;
-    // Without a trace the machine is the plan's alone.
+    // Without a trace only the plan uses the machine.
     bool clock = cli_options_common.trace != NULL || given.torchrec_plan == NULL;
     const char *machine = clock ? given.machine : NULL;
     code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, machine) : code;

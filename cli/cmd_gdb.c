@@ -118,7 +118,7 @@ static int run(const cli_args *args) {
         return LS_EXIT_ENVIRONMENT;
     }
     own[length] = 0;
-    // Words after "--" are options, too: the words of both lie side by side.
+    // Words after "--" are options, too: both sets of words are adjacent.
     memmove((void *)(args->values + options), (const void *)after,
             (size_t)after_count * sizeof *after);
     const char *const program[] = {own, "run", file};

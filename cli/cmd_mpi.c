@@ -95,7 +95,7 @@ static void *open_library(void) {
 }
 
 // ---- Options ------------------------------------------------------------------------------------
-#define REAL_SECONDS 600  // for the real run, where --deadline says nothing
+#define REAL_SECONDS 600  // of the real run, without --deadline
 #define CHOICES_MAX  4096
 static int choices[CHOICES_MAX];
 

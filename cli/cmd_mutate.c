@@ -1,4 +1,4 @@
-// lockstep mutate FILE...: injects defects in scenarios, and says which their checks notice.
+// lockstep mutate FILE...: injects defects in scenarios, and reports which their checks find.
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #include "fuzz/mutate.h"

@@ -16,7 +16,7 @@
 #include "runner/plan/validate.h"
 #include "formats/json.h"
 
-// Of --seconds: the ids may be looked at until then, and the search ends for the reports.
+// Share of --seconds: ids are read until then, and the search ends in time for the reports.
 #define IDS_BEFORE   0.4
 #define WRITE_BEFORE 0.95
 

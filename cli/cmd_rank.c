@@ -45,7 +45,7 @@ typedef struct process {
     int rank;     // the rank it holds, or its number
     int size;     // processes; 1: it holds every rank
     bool blocks;  // it holds a block of the ranks of a simulation
-    void *page;   // where it says where its rank is; NULL: it holds several
+    void *page;   // receives the place of its rank; NULL: it holds several
 } process;
 
 static int processes_begin(process *out) {
@@ -205,8 +205,8 @@ static int run_ranks(const ls_scenario *scenario, const ls_launch_run *run, cons
     return status;
 }
 
-// Says that what this process is watched for lives, or is done: its rank or every rank; of a
-// simulation that is spread every process, by the first, which the others have met.
+// Announces the watched part, or its end: its rank or every rank; in a spread simulation every
+// process, announced by the first one, which the others have joined.
 static int mark(int (*say)(const char *marks, int rank), const ls_scenario *scenario,
                 const ls_launch_run *run, const process *own) {
     if (own->size > 1 && !own->blocks) {
@@ -219,7 +219,7 @@ static int mark(int (*say)(const char *marks, int rank), const ls_scenario *scen
     return LS_OK;
 }
 
-// The processes of a simulation go on, or end, together.
+// The processes of a simulation continue, or end, together.
 static int meet(int status, const process *own) {
     bool all_well = true;
 #ifdef LOCKSTEP_WITH_MPI

@@ -96,7 +96,7 @@ static int replay_folder(bool *recording, replay *to, const char *dir) {
 }
 
 // ---- Folders in folders -------------------------------------------------------------------------
-// What could not be replayed is a case that failed, and the others go on.
+// A result that cannot be replayed is a failed case, and the others continue.
 static int add_unusable(replay *to, const char *path) {
     ls_arena *arena = to->results->arena;
     ls_case_result result = {

@@ -1,4 +1,4 @@
-// lockstep show: draws who holds which block of each table and tensor of a scenario.
+// lockstep show: draws the owners of the blocks of each table and tensor of a scenario.
 #include <stdlib.h>
 #include <string.h>
 

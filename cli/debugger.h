@@ -28,7 +28,7 @@ int cli_python_debug(bool debug, const char *core, bool elsewhere);
 // The process that traces this thread; 0: none.
 long cli_debugger_has(void);
 
-// Says which process waits, and sleeps until a debugger has attached to it. The first call alone
+// Prints which process waits, and sleeps until a debugger has attached to it. Only the first call
 // does.
 void cli_debugger_wait(void);
 
@@ -44,9 +44,9 @@ typedef struct cli_stop_options {
         .help = "Print the process id, wait for a debugger to attach, then continue"               \
     }
 
-// Does what these options ask before the command runs: starts gdb with the commands catches
-// [count], at most three, then the run; or waits now; or arranges to wait where it goes wrong.
-// Returns LS_EXIT_OK to go on.
+// Acts on these options before the command runs: starts gdb with the commands catches [count], at
+// most three, then the run; or waits now; or arranges to wait at the error. Returns LS_EXIT_OK to
+// continue.
 int cli_stop(const cli_stop_options *options, const char *name, const char *const *catches,
              int count);
 

@@ -1,4 +1,4 @@
-// --device: where the simulator's buffers lie and its kernels run.
+// --device: the place of the simulator's buffers and kernels.
 #ifndef LS_CLI_DEVICE_H
 #define LS_CLI_DEVICE_H
 
@@ -14,8 +14,8 @@ extern const char *const cli_devices[];  // "host", "cuda"
         .help = "Device of the simulator: host (default), or cuda with all ranks on one GPU"       \
     }
 
-// Opens a device; *out NULL for the host. A program without CUDA goes on as the one with it. An
-// exit code; says on stderr why it is not LS_EXIT_OK.
+// Opens a device; *out NULL for the host. A program without CUDA becomes the one with it. An exit
+// code, with the reason on stderr if it is not LS_EXIT_OK.
 int cli_device_open(ls_device **out, int choice);
 // How the device of a program's calls is opened once it is needed (NULL: there is none), for
 // --device auto, host or cuda. An exit code, as above.

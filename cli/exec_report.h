@@ -5,8 +5,8 @@
 
 #include "exec/coordinator.h"
 
-// The path of what is preloaded, which replaces NCCL's library or, to observe, comes before
-// it. Where there is none says so on stderr. Returns an exit code.
+// The path of the preloaded library, which replaces NCCL's or, to observe, precedes it. If it is
+// missing, reports so on stderr. Returns an exit code.
 int cli_exec_find_front(char *out, size_t bytes, bool observe);
 // The folder that Python's processes begin with: the backend of torch.distributed.
 bool cli_exec_find_python(char *out, size_t bytes);

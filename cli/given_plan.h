@@ -6,8 +6,8 @@
 #include "cli/cli.h"
 #include "runner/scenario/scenario.h"
 
-// Cuts the scenario's tables as the plan in `path` says, which has these tables and no others. An
-// exit code; what is wrong is printed.
+// Shards the scenario's tables by the plan in `path`, which has exactly these tables. An exit code;
+// errors are printed.
 int cli_given_plan_take(ls_scenario *scenario, const char *path, ls_arena *arena);
 
 // Appends the report of what the plan in `path` costs `ranks` ranks (0: as many as `tables` says).

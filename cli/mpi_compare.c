@@ -151,7 +151,7 @@ static void cut(output *out, const regex_t *ignored) {
         size_t start = (size_t)found.rm_so, end = (size_t)found.rm_eo;
         memmove(out->line + start, out->line + end, out->length - end);
         out->length -= end - start;
-        from = end == start ? start + 1 : start;  // nothing is there again
+        from = end == start ? start + 1 : start;  // the folder is empty again
     }
 }
 
@@ -196,7 +196,7 @@ typedef struct amount {
     size_t bytes;
 } amount;
 
-// Whether both have printed the same; else says where they begin to differ.
+// Whether both have printed the same; else reports the first difference.
 static bool same_output(ls_text *text, const char *printed, const ls_reaper *reaper, int rank,
                         const regex_t *ignored, amount *compared) {
     output here, real;
@@ -350,7 +350,7 @@ static int real_code(const ls_reaper *reaper, int rank) {
     return code;
 }
 
-// Where a run did not come to its end, its ranks have no codes of their own to compare.
+// If a run did not complete, its ranks have no exit codes to compare.
 static bool same_code(ls_text *text, const ls_reaper *reaper, const ls_spmd_result *simulated,
                       bool whole, int rank) {
     int code = real_code(reaper, rank);

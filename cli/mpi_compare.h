@@ -23,8 +23,8 @@ typedef struct cli_mpi_real {
 
 // Where the ranks of the simulated run print to, in the reaper's directory. Returns an exit code.
 int cli_mpi_compare_open(ls_reaper *reaper, char *printed, size_t bytes, const cli_mpi_real *real);
-// Runs the program for real, and adds what that comes to. simulated: the run that has printed, or
-// NULL where it came to nothing. Returns an exit code.
+// Runs the program for real, and adds the outcome. simulated: the printed output of the run, or
+// NULL without a run. Returns an exit code.
 int cli_mpi_compare(ls_results *results, const ls_reaper *reaper, const char *printed,
                     const ls_spmd_result *simulated, const cli_mpi_real *real);
 

@@ -255,7 +255,7 @@ static bool is_digit(char letter) {
     return letter >= '0' && letter <= '9';
 }
 
-// --name, --name VALUE, --name=VALUE. *index moves past a value that is a word of its own.
+// --name, --name VALUE, --name=VALUE. *index moves past a separate value.
 static int parse_long(const cli_command *command, const option_list *list, int argc, char **argv,
                       int *index) {
     const char *name = argv[*index] + 2;

@@ -1,5 +1,5 @@
-// The option table. One table per command says everything about its options; parsing, --help, usage
-// errors, the man page and the shell completion are all made from it.
+// The option table. One table for each command has all facts about its options; parsing, --help,
+// usage errors, the man page and the shell completion are generated from it.
 #ifndef LS_CLI_OPTIONS_H
 #define LS_CLI_OPTIONS_H
 
@@ -33,7 +33,7 @@ typedef struct cli_option {
     const char *value_name;      // "FILE"; NULL for a switch
     const char *help;            // one sentence without a full stop
     const char *const *choices;  // CLI_CHOICE: NULL-terminated
-    cli_output_kind output;      // CLI_STRING: cli_outputs_check() looks at it
+    cli_output_kind output;      // CLI_STRING: cli_outputs_check() checks it
     bool *given;                 // set when the option was given; may be NULL
     int int_min, int_max;        // CLI_INT: the range
     double double_max;           // CLI_DOUBLE: the largest
@@ -60,7 +60,7 @@ typedef struct cli_common {
     const char *trace;   // --trace F.json
     uint64_t seed;       // --seed N
     bool seed_given;     //
-    bool quiet;          // --quiet: findings and errors alone
+    bool quiet;          // --quiet: only findings and errors
     int color;           // a cli_color
     bool help;           // --help
 } cli_common;
@@ -90,7 +90,7 @@ typedef struct cli_command {
 } cli_command;
 
 // Parses argv[0..argc) (after the command's name) into the tables' values and *args, whose array is
-// `storage` [argc]. On a usage error says what is wrong on stderr and returns LS_ERR_INVALID.
+// `storage` [argc]. A usage error is reported on stderr and returns LS_ERR_INVALID.
 int cli_options_parse(cli_args *args, const char **storage, const cli_command *command, int argc,
                       char **argv);
 

@@ -27,7 +27,7 @@ static bool is_stdout(const char *path) {
     return strcmp(path, "-") == 0;
 }
 
-// The last name of a path, without slashes behind it [*length], and the folder that it lies in.
+// The last name of a path, without trailing slashes [*length], and its folder.
 static const char *split(size_t *length, char *folder, size_t bytes, const char *path) {
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/') {
@@ -106,8 +106,8 @@ static void look_at_input(void *arg, const cli_option *option) {
     }
 }
 
-// Whether an argument or another option names the file. Values of options may be no paths: what is
-// not there yet is none of theirs.
+// Whether an argument or another option names the file. Values of options may be no paths: a
+// missing file is none of them.
 static bool is_input(named *all, const cli_args *args, const char *path) {
     all->of = path;
     all->is_input = false;

@@ -4,9 +4,9 @@
 
 #include "cli/options.h"
 
-// Checks, before work starts, every output that the command was asked for: that it can be written,
-// that no two are one file, and that none is an input of the call, which are the arguments and what
-// the other options name. On failure says why on stderr; an exit code, LS_EXIT_OK if all is well.
+// Checks, before work starts, every output of the command: it is writable, no two are one file, and
+// none is an input of the call, which are the arguments and the files of other options. A failure
+// is reported on stderr; an exit code.
 int cli_outputs_check(const cli_command *command, const cli_args *args);
 
 #endif

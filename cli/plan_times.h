@@ -8,7 +8,7 @@
 // The value of --measured: a backend that can be measured, or NULL: a file of times.
 const ls_backend_kind *cli_plan_times_live(const char *measured);
 
-// Reads the file of times and checks it against the scenario. Returns an exit code; says why on
+// Reads the file of times and checks it against the scenario. Returns an exit code; errors are on
 // stderr.
 int cli_plan_times_read(ls_stage_times *out, const char *path, const ls_scenario *scenario,
                         ls_arena *arena);

@@ -72,8 +72,8 @@ typedef struct cli_program_options {
     }
 #define CLI_RANK_DEADLINE_HELP "End a rank that makes no call for so long (default: 60; 0: never)"
 
-// The library's options for such a run, with --seed; faults [LS_SPMD_FAULTS_MAX] keeps what
-// --faults says. On an error says what is wrong. Returns an exit code.
+// The library's options for such a run, with --seed; faults [LS_SPMD_FAULTS_MAX] holds those of
+// --faults. An error is printed. Returns an exit code.
 int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
                          const cli_program_options *program);
 

@@ -158,7 +158,7 @@ void cli_scenarios_free(cli_scenarios *scenarios) {
     *scenarios = (cli_scenarios){0};
 }
 
-// The folder is made when something is to lie in it: a run that is killed leaves no empty one.
+// The folder is created with its first contents: a run that is killed leaves no empty one.
 static int check_keep_dir(const char *dir, const cli_scenarios *scenarios) {
     if (dir == NULL) {
         return LS_EXIT_OK;

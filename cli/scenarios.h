@@ -1,5 +1,5 @@
 // Shared by the commands that take scenario files: loading them all before anything runs, the
-// options of a run, and where the program lies.
+// options of a run, and the program's folder.
 #ifndef LS_CLI_SCENARIOS_H
 #define LS_CLI_SCENARIOS_H
 
@@ -66,18 +66,18 @@ typedef struct cli_run_options {
 // frees *out.
 int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside);
 void cli_scenarios_free(cli_scenarios *scenarios);
-// Tells all errors of all files before anything runs, for what loads each file by itself. Returns
-// an exit code.
+// Prints all errors of all files before anything runs, for commands that load each file separately.
+// Returns an exit code.
 int cli_scenarios_check(const cli_args *files, bool allow_outside);
 
 // The memory that runs may take, by --memory or by the machine. From now on no allocation is
 // larger. Returns an exit code.
 int cli_memory_limit(uint64_t *out, const cli_run_options *options);
 
-// Loads scenarios that are to be run, and hands them to `work`: checks the options first, refuses
-// scenarios that need more memory than --memory lets them have, and those whose recordings would
-// lie in one folder of keep_dir, which is there or can be made (--keep, --out; NULL: nothing is
-// kept). Returns an exit code.
+// Loads scenarios for a run, and passes them to `work`. Checks the options first, and refuses
+// scenarios that need more memory than --memory, and those whose recordings would share a folder of
+// keep_dir, which exists or can be created (--keep, --out; NULL: nothing is kept). Returns an exit
+// code.
 int cli_scenarios_run(const cli_args *files, const cli_run_options *options, const char *keep_dir,
                       int (*work)(const cli_scenarios *scenarios, ls_device *device),
                       ls_device *device);

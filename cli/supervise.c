@@ -29,7 +29,7 @@
 typedef struct ending {
     bool exec;     // it became another program
     bool stopped;  // it was stopped for longer than the deadline
-    int how;       // as waitpid says
+    int how;       // from waitpid
 } ending;
 
 static volatile sig_atomic_t child_of_signal, ended_by;
@@ -40,7 +40,7 @@ static void on_signal(int number) {
 }
 
 // ---- Remains ------------------------------------------------------------------------------------
-// Whether it cleans up after a run by itself, as its owner has ended (process/reaper.h).
+// Whether it cleans up after a run itself, since its owner has ended (process/reaper.h).
 static bool is_reaper(pid_t pid) {
     char path[64], name[32] = "";
     (void)snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
@@ -272,7 +272,7 @@ static int run_supervisor(const cli_supervised *what, int command) {
     }
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     int code = supervise(what, seen, ends, command);
-    if (ls_seen__here == NULL) {  // the ranks' process may still look at it as it ends
+    if (ls_seen__here == NULL) {  // the ranks' process may still read it as it ends
         ls_seen_close(seen);
     }
     return code;

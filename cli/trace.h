@@ -15,8 +15,8 @@
 // The trace that --trace asks for; *out NULL when it was not given. machine: a name or a file;
 // NULL: a logical clock. Returns an exit code.
 int cli_trace_open(ls_trace **out, const char *machine);
-// Writes it to --trace: text with a column per rank where the name ends in .txt, else JSON; nothing
-// when `code` says that the input was unusable. Frees it. Returns the worse of `code` and its own
+// Writes it to --trace: text with a column for each rank if the name ends in .txt, else JSON;
+// nothing if `code` is that of unusable input. Frees it. Returns the worse of `code` and its own
 // exit code.
 int cli_trace_close(ls_trace *trace, int code);
 

@@ -8,7 +8,7 @@ static const size_t *recv_counts(const ls_call *call) {
 }
 
 static int check(const ls_call *const *calls, int size) {
-    // With counts per member each member's own count may differ; alone it may not.
+    // With counts for each member, members' counts may differ; without, they may not.
     unsigned count = calls[0]->recv_counts == NULL ? LS_AGREE_COUNT : 0;
     LS_TRY(ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_FORM | count));
     return ls_check__same_counts(calls, size, recv_counts);

@@ -13,8 +13,8 @@ static size_t receives(const ls_call *const *calls, int from, int to) {
     return ls_block__count(calls[to]->recv_counts, calls[to]->count, from);
 }
 
-// Whether member `m` is in every pair that differs, with itself or with two others: then it is at
-// fault alone.
+// Whether member `m` is in every pair that differs, with itself or with two others: then only it is
+// at fault.
 static bool in_all_pairs(const ls_call *const *calls, int size, int m) {
     int partner = -1;
     bool several = false;
@@ -34,8 +34,7 @@ static bool in_all_pairs(const ls_call *const *calls, int size, int m) {
     return several;
 }
 
-#define TILE                                                                                       \
-    64  // senders that are looked at together: what a receiver says of them is in one place
+#define TILE 64  // senders that are processed together: a receiver's counts for them are adjacent
 
 static bool splits_agree(const ls_call *const *calls, int size) {
     for (int first = 0; first < size; first += TILE) {

@@ -1,4 +1,4 @@
-// barrier: no member goes on before all have come. Moves no data.
+// barrier: no member continues before all have arrived. Moves no data.
 #include "collectives/check.h"
 
 static int check(const ls_call *const *calls, int size) {

@@ -163,7 +163,7 @@ int ls_call_recv_elements(size_t *out, const ls_call *call) {
 }
 
 // ---- Checks -------------------------------------------------------------------------------------
-// The counts of the side that alone has a block for each member; NULL: even, or no such side.
+// The counts of the only side with a block for each member; NULL: even, or no such side.
 static const size_t *block_counts(const ls_call *call, const ls_collective *collective) {
     return collective->recv.form == LS_SIDE_BLOCKS ? call->recv_counts : call->send_counts;
 }

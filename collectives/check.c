@@ -63,7 +63,7 @@ typedef struct field_info {
     ls_finding_id finding;
 } field_info;
 
-// In the order in which a difference is worth telling: the first explains those after it.
+// In order of importance: the first difference explains those after it.
 static const field_info fields_known[] = {
     {LS_AGREE_KIND, "kind", LS_FINDING_KIND_MISMATCH},
     {LS_AGREE_COMM, "communicator", LS_FINDING_GROUP_MISMATCH},
@@ -134,7 +134,7 @@ static bool same_purpose(const ls_call *a, const ls_call *b) {
     return a->purpose == b->purpose || strcmp(a->purpose, b->purpose) == 0;
 }
 
-// The first member of those that say what most say.
+// The first member with the majority's value.
 static int common_purpose(const ls_call *const *calls, int size) {
     int best = -1, most = 0;
     for (int i = 0; i < size && 2 * most < size; i++) {

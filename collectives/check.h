@@ -34,12 +34,12 @@ typedef enum ls_agree_field {
 } ls_agree_field;
 
 // Checks that calls [size] agree in all `fields` (bits of ls_agree_field; kind and comm always),
-// then each call by itself. The ranks at fault are those that differ from the majority, or, where
-// there is none, from member 0.
+// then each call separately. The ranks at fault differ from the majority, or, without one, from
+// member 0.
 int ls_check__agree(const ls_call *const *calls, int size, unsigned fields);
 
-// Checks that the members that say what their calls are for say the same. At fault are those that
-// do not say what most say, or, of equally many, what the first says.
+// Checks that the members with a purpose have the same one. At fault are those without the
+// majority's, or, on a tie, without the first one's.
 int ls_check__purposes(const ls_call *const *calls, int size);
 
 // Checks that counts [size] of every member are the same as member 0's. `of` selects the array.
@@ -61,7 +61,7 @@ static inline const char *ls_block__at_const(const void *base, size_t element,
     return (const char *)base + element * element_bytes;
 }
 
-// Copies that may meet the same address (in place) and zero bytes with a NULL pointer.
+// Copies that allow equal addresses (in place), and zero bytes with a NULL pointer.
 LS_API_BACKENDS void ls_block__copy(void *to, const void *from, size_t bytes);
 
 // Results of a call from this many bytes on, all members together, are larger than the caches.
@@ -71,7 +71,7 @@ int ls_block__copy_result(ls_device *device, void *to, const void *from, size_t 
                           size_t total);
 // ls_block__copy in a device's memory.
 int ls_block__move(ls_device *device, void *to, const void *from, size_t bytes);
-// Where the call's buffers lie; NULL: in ordinary memory.
+// The device of the call's buffers; NULL: ordinary memory.
 ls_device *ls_call__device(const ls_call *call);
 
 // ---- Folding ------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ typedef struct ls_call_fold {
     double *premul;          // [size], or NULL
     size_t element_bytes;
     const int *members;  // owner of each input; -1: a result so far; NULL: input i is member i's
-    bool looks_later;    // in rank order the watcher is called by ls_call_fold__look alone
+    bool looks_later;    // in rank order only ls_call_fold__look calls the watcher
 } ls_call_fold;
 
 // From here on this thread's folds in ordinary memory call the watcher where they make a NaN or an

@@ -128,7 +128,7 @@ typedef enum ls_place_state {
     LS_PLACE_UNKNOWN,   // it has not begun
     LS_PLACE_RUNS,      // between calls
     LS_PLACE_WAITS,     // in a call that others must complete, or at its end for one that is open
-    LS_PLACE_STALLS,    // by a fault: it never goes on
+    LS_PLACE_STALLS,    // by a fault: it never continues
     LS_PLACE_RETURNED,  // its program has ended, and nothing of it is open
     LS_PLACE_DIED,      // by a fault
 } ls_place_state;

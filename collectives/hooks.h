@@ -22,7 +22,7 @@ extern uint64_t ls_gdb_met;
 // none.
 extern volatile uint64_t ls_gdb_stop_at;
 
-// Or it says which set it wants: the first from then on that fits. It writes `on` last.
+// Or it names the set that it wants: the first match from then on. It writes `on` last.
 typedef struct ls_gdb_wish {
     int on;           // 0: no wish
     int kind;         // an ls_kind that one of its calls has; -1: any
@@ -66,10 +66,10 @@ void ls_gdb_hook_group_caught(const ls_backend *backend, const ls_call *calls, i
                               uint32_t caught);
 void ls_gdb_hook_refused(const ls_backend *backend, const ls_call *calls, int count,
                          const ls_check_failure *failure);
-// Calls [size] have met, agree, and are set number `number` (from 0); the math comes next.
+// Calls [size] have matched, agree, and are set number `number` (from 0); the math comes next.
 void ls_gdb_hook_met(const ls_backend *backend, const ls_call *const *calls, int size,
                      uint64_t number);
-// The set that ls_gdb_stop_at or ls_gdb_stop_for asks for has met.
+// The set of ls_gdb_stop_at or ls_gdb_stop_for has matched.
 void ls_gdb_hook_reached(const ls_backend *backend, const ls_call *const *calls, int size,
                          uint64_t number);
 
@@ -78,10 +78,10 @@ void ls_gdb_hook_reached(const ls_backend *backend, const ls_call *const *calls,
 extern void (*ls_gdb_before_stop)(void);
 void ls_hooks__before_stop(void);
 
-// For those who make a controller's calls: calls the hooks.
+// For controllers: calls the hooks.
 void ls_hooks__group(const ls_backend *backend, const ls_call *calls, int count);
-// For those who match calls: counts the set and calls the hooks; and, where the backend moves its
-// data, calls the backend's observer of sets.
+// For matchers: counts the set and calls the hooks; and, where the backend moves its data, the
+// backend's observer of sets.
 void ls_hooks__matched(const ls_backend *backend, const ls_call *const *calls, int size);
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size);
 

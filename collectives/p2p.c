@@ -1,4 +1,4 @@
-// Point to point: one send and the receive that it meets, as calls [2].
+// Point to point: one send and its matching receive, as calls [2].
 #include "collectives/check.h"
 
 static int fail_pair(const ls_call *send, const ls_call *recv, ls_finding_id id, const char *what) {

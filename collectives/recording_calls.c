@@ -178,8 +178,8 @@ static bool same_counts(const size_t *a, const size_t *b, int size) {
     return a == b || (a != NULL && b != NULL && memcmp(a, b, (size_t)size * sizeof *a) == 0);
 }
 
-// Whether two records are of the same call. Not who was said to make it, nor what the backend used
-// for it; places that an older recording does not tell are taken as equal.
+// Whether two records are of the same call. Ignores its place and the backend's algorithm;
+// positions that an older recording lacks count as equal.
 static bool same_call(const ls_recorded_call *a, const ls_recorded_call *b) {
     bool same_comm = a->comm_size == b->comm_size && strcmp(a->comm, b->comm) == 0 &&
                      (a->comm_id < 0 || b->comm_id < 0 || a->comm_id == b->comm_id) &&

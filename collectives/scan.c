@@ -38,7 +38,7 @@ static bool carries_specials(const ls_call *call) {
     return (call->op == LS_SUM || call->op == LS_PROD) && !(format.infinite && format.saturates);
 }
 
-// The last result tells whether there is anything to look for; then all are looked at, in order.
+// The last result shows whether there is a NaN or infinity; then all are searched, in order.
 static void look_along_chain(ls_call_fold *fold, const ls_call *const *calls, int size,
                              size_t first, size_t length) {
     const char *last = ls_block__at(calls[size - 1]->recv, first, fold->element_bytes);
@@ -55,8 +55,8 @@ static void look_along_chain(ls_call_fold *fold, const ls_call *const *calls, in
     }
 }
 
-// Range by range. In place is safe: a chain goes upwards and reads an input for its own member's
-// result alone; the others go downwards, and a result lies where only members above it read.
+// Range by range. In place is safe: an upward chain reads an input only for its own member's
+// result; the others go downwards, and a result is stored where only members above it read.
 static int fold_range(ls_call_fold *fold, const ls_call *const *calls, int size, size_t first,
                       size_t length) {
     bool chained = calls[0]->op != LS_AVG && calls[0]->op != LS_PREMUL_SUM;

@@ -4,7 +4,7 @@
 
 #include "collectives/collectives.h"
 
-// Changes the placement along mesh dimension `axis` alone, from what `in` has to `to`: shard to
+// Changes the placement only along mesh dimension `axis`, from that of `in` to `to`: shard to
 // replicate (all_gather), partial to replicate (all_reduce) or shard (reduce_scatter), shard to
 // shard (all_to_all), replicate to shard or partial (local). No inner mesh dimension may shard a
 // tensor dimension that either placement shards.

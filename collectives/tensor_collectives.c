@@ -80,7 +80,7 @@ static ls_shard *out_shard(const operation *o, int index) {
 }
 
 // ---- Shapes of the other ranks ------------------------------------------------------------------
-// Differs from what it was when any one of the words does.
+// Differs from the old text if any word does.
 static int64_t check_of(const int64_t *words) {
     uint64_t sum = 0;
     for (int i = 0; i < SHAPE_WORDS - 1; i++) {

@@ -5,7 +5,7 @@
 
 #include "collectives/tensor.h"
 
-#define RANKS_MAX 4096  // each tells every other how much it sends
+#define RANKS_MAX 4096  // each sends every other the size of its data
 
 typedef struct exchange {
     ls_backend *backend;

@@ -197,7 +197,7 @@ static int check_targets(const losses *l, int rank, const ls_shard *x, size_t sa
 // Each rank's part of the targets' logits: partial where classes are sharded.
 static int pick(losses *l) {
     ls_dtype dtype = ls_local_tensor_dtype(l->logits);
-    LS_TRY(ls_local_tensor_reduce(&l->picked, l->logits, 1, LS_SUM));  // for how it lies
+    LS_TRY(ls_local_tensor_reduce(&l->picked, l->logits, 1, LS_SUM));  // for its placement
     for (int i = 0; i < ls_local_tensor_rank_count(l->logits); i++) {
         int rank = ls_local_tensor_ranks(l->logits)[i];
         const ls_shard *x = ls_local_tensor_shard(l->logits, rank, 0);
@@ -217,7 +217,7 @@ static int pick(losses *l) {
 // The sum over all classes that a smoothed label needs, in one all_reduce more.
 static int spread(losses *l) {
     ls_dtype dtype = ls_local_tensor_dtype(l->logits);
-    LS_TRY(ls_local_tensor_reduce(&l->spread, l->logits, 1, LS_SUM));  // for how it lies
+    LS_TRY(ls_local_tensor_reduce(&l->spread, l->logits, 1, LS_SUM));  // for its placement
     for (int i = 0; i < ls_local_tensor_rank_count(l->logits); i++) {
         int rank = ls_local_tensor_ranks(l->logits)[i];
         const ls_shard *x = ls_local_tensor_shard(l->logits, rank, 0);

@@ -56,7 +56,7 @@ static void *need(const step *s, size_t count, size_t size) {
     return ls_arena_alloc(s->arena, count, size);
 }
 
-// Whether blocks cut along `dim` lie one after another in a dense array of `block`.
+// Whether blocks cut along `dim` are adjacent in a dense array of `block`.
 static bool in_sequence(const ls_block *block, int dim) {
     for (int d = 0; d < dim; d++) {
         if (block->size.dim[d] != 1) {

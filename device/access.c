@@ -1,5 +1,5 @@
-// Reads and writes of the program, of which the compiler tells (the calls of -fsanitize=thread,
-// without its library), and its atomic operations.
+// Reads and writes of the program, from the compiler's instrumentation (the calls of
+// -fsanitize=thread, without its library), and its atomic operations.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-// Barriers of teams of ranks: sessions of NCCL, and NVSHMEM's. An arrival gives what its thread
-// knows if it releases, else what it has released before; a wait makes it known if it acquires,
-// else to a later fence.
+// Barriers of teams of ranks: sessions of NCCL, and NVSHMEM's. An arrival publishes its thread's
+// clock if it releases, else the clock of its last release; a wait takes it over if it acquires,
+// else a later fence does.
 #include "device/internal.h"
 
 static device_meeting *meeting_of(const ls_cuda_meet *meet) {

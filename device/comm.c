@@ -1,5 +1,5 @@
-// NCCL's host side: communicators, windows, device communicators. Calls of all members meet, and
-// must be the same.
+// NCCL's host side: communicators, windows, device communicators. Calls of all members match, and
+// must be equal.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

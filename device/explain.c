@@ -4,7 +4,7 @@
 
 #include "device/internal.h"
 
-#define LINES_MAX 12  // of a text about who waits
+#define LINES_MAX 12  // of a text about waiting threads
 
 // ---- Nobody can continue ------------------------------------------------------------------------
 // Threads that wait at one place for one thing.

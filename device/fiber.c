@@ -1,6 +1,6 @@
-// Stacks of threads, and switching between them: a kernel has thousands, each with a stack that
-// is taken from a pool and has no guard of its own. A switch saves what the ABI asks to be kept,
-// with no call of the system.
+// Stacks of threads, and switches between them: a kernel has thousands, each with a stack from a
+// pool and without a guard. A switch saves the registers that the ABI requires, without a system
+// call.
 #define _GNU_SOURCE  // MAP_NORESERVE
 #include <stdint.h>
 #include <stdlib.h>

@@ -55,7 +55,7 @@ struct device_group {
     device_queue ready;
     uint64_t priority;
     int rank;
-    int at;  // in the list of groups with ready threads; -1: not there
+    int at;  // in the list of groups with ready threads; -1: in none
 };
 
 typedef void (*device_describe)(ls_text *text, const device_thread *thread);

@@ -95,7 +95,7 @@ void *ls_device__allocate(int rank, size_t bytes, const char *name, ls_cuda_site
     for (size_t i = 0; i < whole / PAGE; i++) {
         m.pages[m.used / PAGE + i] = m.count;
     }
-    m.used += whole + PAGE;  // the page behind it is nobody's
+    m.used += whole + PAGE;  // the page behind it is unused
     return start;
 }
 

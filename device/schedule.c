@@ -1,6 +1,6 @@
-// Chooses who runs next: a thread of a block or of the host, the network, or a stream. Threads are
-// switched where they communicate or wait, and nowhere else: between two such places another thread
-// can see nothing that no clock orders, which is a race whatever the order was.
+// Chooses what runs next: a thread of a block or of the host, the network, or a stream. Threads are
+// switched only where they communicate or wait: between two such places another thread can observe
+// nothing that no clock orders, which is a race in any order.
 #include <stdlib.h>
 
 #include "base/random.h"
@@ -183,7 +183,7 @@ static void run_thread(device_group *group) {
     }
 }
 
-// One step of somebody; false: nobody can.
+// One step of any participant; false: none can run.
 static bool step(device_group **last) {
     device_state *s = &ls_device__state;
     if (s->changed && s->spinning.first != NULL) {

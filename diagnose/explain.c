@@ -1,5 +1,5 @@
-// The calls of a history go to the matcher in the order in which each rank made them, and one of a
-// queue when the one before it has met, as on a GPU. A call that has not met in the end hangs.
+// The calls of a history go to the matcher in each rank's order; a call of a queue goes when the
+// one before it has matched, as on a GPU. A call without a match in the end hangs.
 #include "diagnose/history.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 // Calls of a rank that begin one after another.
 typedef struct queue {
     uint64_t name;
-    int unmet;  // posted calls that have not met
+    int unmet;  // posted calls without a match
 } queue;
 
 typedef struct posted {
@@ -48,7 +48,7 @@ static void note_met(void *arg, ls_request *const *requests, int size) {
     }
 }
 
-// Completes what has met.
+// Completes a match.
 static void complete(matching *m) {
     const int count = m->met_count;
     ls_remote_skip(m->met, count);
@@ -151,7 +151,7 @@ static int post_one(matching *m, rank_state *rank, posted *of) {
     ls_rank_comm *handle = rank->handles[of->call->group];
     ls_remote_call made = {
         .call = of->call->call, .owner = of, .issuer = {.thread = of->call->thread}};
-    made.call.send = made.call.recv = m->buffer;  // nobody reads or writes it
+    made.call.send = made.call.recv = m->buffer;  // not read or written
     made.call.root = member_among(m->history, group, made.call.root);
     if (ls_comm_size(handle) < group->size) {  // counts are by member
         made.call.send_counts = made.call.recv_counts = NULL;

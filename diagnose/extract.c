@@ -9,7 +9,7 @@
 
 #define ASKED_MAX 4000
 
-// Whether a call moves nothing, or is a message of a rank to itself: smaller, and often nobody's.
+// Whether a call moves nothing, or is a message of a rank to itself: smaller, and often irrelevant.
 static bool is_hollow(const json_t *value) {
     const char *key;
     json_t *member;

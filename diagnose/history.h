@@ -1,5 +1,5 @@
-// The calls of each rank of a job, as its dumps tell them (python/lockstep/dumps.py), and what the
-// matcher says of them.
+// The calls of each rank of a job from its dumps (python/lockstep/dumps.py), and the matcher's
+// finding.
 #ifndef LS_DIAGNOSE_HISTORY_H
 #define LS_DIAGNOSE_HISTORY_H
 
@@ -46,12 +46,12 @@ typedef struct ls_history {
 int ls_history_read(ls_history **out, const char *path);
 void ls_history_free(ls_history *history);  // NULL is allowed
 
-// Whether the process ended by itself ("returned 1"), and did not die.
+// Whether the process ended by itself ("returned 1") instead of dying.
 bool ls_history_returned(const char *ended);
 
-// Has the matcher of ranks/ match the calls, and marks those that met. The others hang and are
-// explained. *out has the findings, and the caller frees it. LS_OK also with findings. A rank
-// without a dump is a finding if others wait for it and nothing else explains that.
+// Has the matcher of ranks/ match the calls, and marks the matched ones. The others hang and are
+// explained. *out has the findings; the caller frees it. LS_OK also with findings. A rank without a
+// dump is a finding if others wait for it and nothing else explains that.
 int ls_history_explain(ls_spmd_result **out, ls_history *history, const char *checks);
 
 // A sentence about calls that all members have made and that are not completed; NULL: none is.

@@ -29,7 +29,7 @@ typedef struct steps {
     ls_arena *arena;
     event *events;
     int event_count;
-    maker *makers;  // rank by rank, in the order of its calls; of included events alone
+    maker *makers;  // rank by rank, in the order of its calls; only of included events
     int maker_count;
     int *starts;    // [rank_count + 1] of each rank's makers
     int *next;      // [rank_count] the first that is not emitted
@@ -79,8 +79,8 @@ static int find_event(steps *s, event wanted) {
     return s->event_count++;
 }
 
-// Adds the rank's calls that did not meet, and the last `window` of each place that did. False:
-// there are too many.
+// Adds the rank's unmatched calls, and the last `window` matched ones of each place. False: there
+// are too many.
 static bool include_rank(steps *s, int rank, uint64_t window) {
     const ls_history_rank *of = &s->history->ranks[rank];
     int places = 0;

@@ -17,9 +17,9 @@ typedef enum ls_steps_rest {
 
 #define LS_STEPS_WHOLE UINT64_MAX  // a window of every call
 
-// A scenario of the calls that did not meet, and of the last `window` of each group, or pair of
-// ranks in it, that did. async: no call waits before the last one is made. *out is NULL where these
-// are no calls, or too many; the caller drops it with json_decref. LS_ERR_MEMORY.
+// A scenario of the unmatched calls, and of the last `window` matched ones of each group, or pair
+// of ranks in it. async: no call waits before the last one is made. *out is NULL if there are no
+// calls, or too many; the caller drops it with json_decref. LS_ERR_MEMORY.
 int ls_steps_make(json_t **out, const ls_history *history, ls_arena *arena, uint64_t window,
                   ls_steps_rest rest, bool async);
 

@@ -16,7 +16,7 @@ static void pass_on(const char *text, size_t bytes) {
             struct pollfd at = {.fd = 2, .events = POLLOUT};
             (void)poll(&at, 1, -1);
         } else if (wrote < 0 && errno != EINTR) {
-            return;  // nobody reads it
+            return;  // it is not read
         }
         text += wrote > 0 ? wrote : 0;
         bytes -= wrote > 0 ? (size_t)wrote : 0;

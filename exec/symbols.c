@@ -94,7 +94,7 @@ static bool ask(module **modules, symbol *out, const char *path, size_t offset) 
     return errno != ENOMEM;
 }
 
-// Answers until nobody asks any more. The questions come at 0; all else that is open is the
+// Answers until no more questions come. They come at 0; all other open descriptors are the
 // coordinator's.
 _Noreturn static void answer(int questions) {
     static const struct rlimit no_core = {0, 0};

@@ -6,8 +6,7 @@
 
 #include "base/file.h"
 
-// jansson tells a failed allocation as a syntax error, or not at all; so its allocator, whatever it
-// is, is asked.
+// jansson reports a failed allocation as a syntax error, or not at all; so its allocator is asked.
 static json_malloc_t allocate;
 static _Thread_local bool no_memory;
 

@@ -5,7 +5,7 @@
 
 #include "formats/yaml.h"
 
-// One file being read; what it is and where errors go is given, the rest is the reader's.
+// A file being read; the caller gives its name and the sink of errors, the rest is the reader's.
 typedef struct ls_yaml_reader {
     const char *file, *text;
     size_t bytes;
@@ -17,10 +17,10 @@ typedef struct ls_yaml_reader {
     int status;                // of what is no error of the file
 } ls_yaml_reader;
 
-// The file's root. NULL: it is not YAML or breaks a limit, which ls_yaml_close tells.
+// The file's root. NULL: it is not YAML or exceeds a limit; ls_yaml_close reports which.
 const ls_yaml_node *ls_yaml_open(ls_yaml_reader *reader);
-// Ends reading. The status that was come to, or LS_ERR_MEMORY, or LS_ERR_FORMAT with the first
-// error as the text of this thread's error.
+// Ends reading. Returns the status so far, or LS_ERR_MEMORY, or LS_ERR_FORMAT with the first error
+// as the text of this thread's error.
 int ls_yaml_close(ls_yaml_reader *reader, int status);
 
 void ls_yaml_error(ls_yaml_reader *reader, const ls_yaml_node *at, const char *format, ...)

@@ -1,5 +1,6 @@
-// The campaign's processes: one runs case after case and tells here what it comes to; where it ends
-// or finds a failure, the failure is shrunk, each try a process of its own, and another goes on.
+// The campaign's processes: one runs case after case and reports the outcomes here. If it ends or
+// finds a failure, the failure is shrunk, each try in a separate process, and another one
+// continues.
 #define _DEFAULT_SOURCE  // MAP_ANONYMOUS
 #include "fuzz/campaign.h"
 
@@ -26,7 +27,7 @@
 
 #define CASE_SECONDS      120  // after which a case hangs; none takes a second
 #define CASE_SECONDS_REAL 300
-#define EARLY_CASES       200  // by then the process has what it needs
+#define EARLY_CASES       200  // by then the process has finished its start
 // The largest piece of memory, the same on every machine: no case needs it, and a size that an
 // injected defect damages may ask for any.
 #define CASE_PIECE_BYTES ((uint64_t)1 << 30)
@@ -212,7 +213,7 @@ static void run_cases(fuzz_campaign *campaign) {
     board->error = status != LS_OK ? *ls_error_last() : (ls_error){0};
 }
 
-// Runs `work` in a process of its own. A crash or a hang is the board's outcome.
+// Runs `work` in a separate process. A crash or a hang is the board's outcome.
 static int run_apart(fuzz_campaign *campaign, void (*work)(fuzz_campaign *campaign)) {
     fuzz_board *board = campaign->board;
     int how = 0;
@@ -290,7 +291,7 @@ static int still_fails(void *arg, const json_t *scenario, bool *fails) {
     return LS_OK;
 }
 
-// The file's first lines: why it is there, and how to see that.
+// The file's first lines: the reason for it, and how to reproduce that.
 static const char *comment_of(ls_arena *arena, const fuzz_shrinking *shrinking,
                               const char *origin) {
     ls_text text = {0};

@@ -1,5 +1,5 @@
-// A campaign: many random scenarios (or some files), each tried in every way that fits it, in a
-// process of its own that survives none of their crashes; and what failed, shrunk.
+// A campaign: many random scenarios (or some files), each tried in every applicable way, in a
+// process that crashes do not end; and the failures, shrunk.
 #ifndef LS_FUZZ_CAMPAIGN_H
 #define LS_FUZZ_CAMPAIGN_H
 
@@ -10,12 +10,13 @@
 typedef struct ls_fuzz_options {
     uint64_t seed;
     uint32_t first, count;     // cases, by number
-    double seconds;            // 0: as many as `count` says
-    const char *const *files;  // [file_count] these instead of random ones; count is theirs
+    double seconds;            // 0: no limit but `count`
+    const char *const *files;  // [file_count] replace random ones; count is theirs
     int file_count;
     bool real;                  // also beside MPI
     int runs_max;               // of a failure's shrinking; 0: no shrinking
-    const char *keep_dir;       // gets what failed, one file each; NULL: the report alone has it
+    const char *keep_dir;       // receives the failures, one file each; NULL: only the report has
+                                // them
     const ls_run_options *run;  //
     void (*progress)(void *arg, int done, int total);  // or NULL
     void *progress_arg;

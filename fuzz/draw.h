@@ -1,6 +1,6 @@
-// Tools for random scenarios: draws that follow from (seed, case) alone, and a tree of JSON values
-// that is written as a scenario file (scenario_text.h). Memory that is missing is noted in the
-// draw, and reported once the tree is whole.
+// Tools for random scenarios: draws that depend only on (seed, case), and a tree of JSON values
+// that is written as a scenario file (scenario_text.h). Missing memory is recorded in the draw, and
+// reported once the tree is complete.
 #ifndef LS_FUZZ_DRAW_H
 #define LS_FUZZ_DRAW_H
 

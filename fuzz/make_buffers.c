@@ -140,7 +140,7 @@ static void push_wait(ls_fuzz_draw *draw, json_t *steps, const char *name) {
     ls_fuzz_set_text(draw, wait, "step", name);
 }
 
-// The program looks at what it received: at its own, or whether all ranks have the same.
+// The program reads its received data: its own, or compares all ranks'.
 static void use_result(ls_fuzz_draw *draw, json_t *steps, const json_t *call) {
     const char *kind = LS_FUZZ_WORD(draw, "check_replica", "touch", "");
     if (kind[0] != 0 && json_integer_value(json_object_get(call, "count")) > 0) {

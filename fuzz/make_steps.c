@@ -16,7 +16,7 @@ json_t *ls_fuzz_push_step(ls_fuzz_program *program, const char *kind, const char
     return keys;
 }
 
-// The result replaces the operand or has a name of its own.
+// The result replaces the operand or has a separate name.
 void ls_fuzz_put(ls_fuzz_program *program, json_t *keys, ls_fuzz_tensor *operand,
                  const ls_fuzz_tensor *made, bool always) {
     ls_fuzz_tensor copy = *made;

@@ -1,13 +1,12 @@
-// Steps of random programs on tensors that bring tensors of their own, or look at one: lookups and
-// losses, what must be equal, what is placed, an element that
-// all its holders write, and the whole.
+// Steps of random programs on tensors that introduce tensors or read one: lookups and losses,
+// equality checks, placing, an element that all its holders write, and the whole.
 #include <stdio.h>
 #include <string.h>
 
 #include "fuzz/tensor_model.h"
 
 // ---- Steps that bring their own tensors ---------------------------------------------------------
-// A tensor for one step alone: of [rows, columns], or [rows] where columns is 0.
+// A tensor for only one step: of [rows, columns], or [rows] if columns is 0.
 static json_t *declare_for(ls_fuzz_program *program, char name[8], int64_t rows, int64_t columns,
                            const char *dtype, int sharded_dim) {
     ls_fuzz_draw *draw = program->draw;
@@ -126,7 +125,7 @@ static bool fits_whole_alike(const ls_fuzz_program *program, const ls_fuzz_tenso
            ls_fuzz_same_shape(&tensor->shape, &other->shape);
 }
 
-// Of one whole, placed differently: where they meet, the model does not follow.
+// Of one whole, with another placement: the model does not follow where they meet.
 void ls_fuzz_bring_together(ls_fuzz_program *program, const char *kind) {
     ls_fuzz_tensor *a = ls_fuzz_pick(program, ls_fuzz_fits_values, NULL);
     ls_fuzz_tensor *b = a != NULL ? ls_fuzz_pick(program, fits_whole_alike, a) : NULL;

@@ -27,7 +27,7 @@ static void declare_blocks(ls_fuzz_program *program, json_t *keys, const ls_fuzz
     ls_fuzz_set_text(draw, full, "tensor", tensor->name);
 }
 
-// Where one axis alone shards, its parts may be of any sizes.
+// If only one axis shards, its parts may have any sizes.
 static void size_parts(ls_fuzz_program *program, json_t *keys, ls_fuzz_tensor *tensor) {
     int only = -1, sharded = 0;
     for (int axis = 0; axis < program->mesh.axes; axis++) {

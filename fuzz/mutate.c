@@ -1,5 +1,5 @@
-// Defects in the user's own scenario, by the mechanisms that scenarios have for them: faults, ranks
-// that do something else than a step says, shards that do not make up their table.
+// Defects in the user's own scenario, by the mechanisms of scenarios: faults, exceptions of ranks,
+// shards that do not add up to their table.
 #include "fuzz/mutate.h"
 
 #include <inttypes.h>
@@ -245,7 +245,7 @@ static int plant_faults(mutating *m) {
     int tried = m->ranks < RANKS_TRIED ? m->ranks : RANKS_TRIED;
     for (int t = 0; t < tried; t++) {
         int rank = rank_tried(m, t), calls = 0;
-        do {  // the first kind says how many calls there are
+        do {  // the first kind gives the number of calls
             LS_TRY(plant_fault(m, 0, rank, calls++));
         } while (m->last != LS_FUZZ_MISSED && m->last != LS_FUZZ_UNFIT && calls < CALLS_MAX);
         for (size_t which = 1; which < FAULT_COUNT; which++) {
@@ -258,7 +258,7 @@ static int plant_faults(mutating *m) {
     return LS_OK;
 }
 
-// One rank does something else than step `number` says.
+// One rank deviates from step `number`.
 static int plant_except(mutating *m, size_t number, int kind, const char *key, json_t *value) {
     json_t *tree = json_deep_copy(m->tree);
     json_t *steps = json_object_get(json_object_get(tree, "program"), "steps");

@@ -1,5 +1,5 @@
-// One defect in a scenario: a fault of a rank, or, in programs on buffers, a rank that does
-// something else than a step says.
+// One defect in a scenario: a fault of a rank, or, in programs on buffers, a rank that deviates
+// from a step.
 #include <string.h>
 
 #include "fuzz/draw.h"

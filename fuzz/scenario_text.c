@@ -109,7 +109,7 @@ static bool holds_mappings(const json_t *value) {
     return json_is_object(json_array_get(value, 0));
 }
 
-// The members of a mapping, one a line; lists of mappings have a line for each of theirs.
+// The members of a mapping, one a line; lists of mappings have one line for each of their members.
 static void write_block(ls_text *out, const json_t *mapping, const char *indent) {
     const char *key;
     json_t *value;

@@ -1,6 +1,6 @@
 // Shrinking. A change is any small edit of the tree, tried in a fixed order; the reader of
-// scenarios says what is one, so that nothing here knows the schema but where ranks and members are
-// counted.
+// scenarios decides whether it is valid, so this file knows only where the schema counts ranks and
+// members.
 #include "fuzz/shrink.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static void cut_places(json_t *object, const char *key, size_t axes) {
     }
 }
 
-// Names are not taken twice by what wrapping makes equal.
+// Wrapping does not make names equal.
 static void drop_doubles(json_t *array) {
     for (size_t i = 0; i < json_array_size(array); i++) {
         for (size_t k = json_array_size(array) - 1; k > i; k--) {

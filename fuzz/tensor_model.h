@@ -63,7 +63,7 @@ bool ls_fuzz_fits_values(const ls_fuzz_program *program, const ls_fuzz_tensor *t
                          const ls_fuzz_tensor *other);
 bool ls_fuzz_fits_replicated(const ls_fuzz_program *program, const ls_fuzz_tensor *tensor,
                              const ls_fuzz_tensor *other);
-// A step's keys; the result, which replaces the operand or (always) has a name of its own.
+// A step's keys; the result, which replaces the operand or (always) has a separate name.
 json_t *ls_fuzz_push_step(ls_fuzz_program *program, const char *kind, const char *tensor);
 void ls_fuzz_put(ls_fuzz_program *program, json_t *keys, ls_fuzz_tensor *operand,
                  const ls_fuzz_tensor *made, bool always);

@@ -129,7 +129,7 @@ static void fail(ls_fuzz_outcome *out, const ls_case_result *result) {
     }
 }
 
-// An injected defect must be found, or the verdict must say what it did.
+// An injected defect must be found, or the verdict must state its effect.
 static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
     static const ls_fuzz_end ends[] = {
         [LS_UNNOTICED_MISSED] = LS_FUZZ_MISSED,

@@ -15,7 +15,7 @@ typedef enum ls_fuzz_end {
     LS_FUZZ_FOUND,        // the injected defect is
     LS_FUZZ_HARMLESS,     // the injected defect changes no bit
     LS_FUZZ_ROUNDING,     // ... or no more than rounding may
-    LS_FUZZ_MISSED,       // no rank comes to what is injected
+    LS_FUZZ_MISSED,       // no rank reaches the injected defect
     LS_FUZZ_FAILED,       // it is not as it should be
     LS_FUZZ_ENVIRONMENT,  // no memory, no processes
     LS_FUZZ_END_COUNT
@@ -40,13 +40,13 @@ bool ls_fuzz_way_real(int way);
 // Of the ways that are alike, whether case `number` takes this one.
 bool ls_fuzz_way_turn(int way, uint32_t number);
 
-// Tries the scenario that the tree is; `file` is what it is called, and where its files are.
-// options->checkpoint: a name for folders that this may make and removes; NULL: no tables are
+// Tries the scenario of the tree; `file` is its name, with the folder of its files.
+// options->checkpoint: a name for folders that this may create and removes; NULL: no tables are
 // saved. LS_ERR_MEMORY; all else is in *out.
 int ls_fuzz_try(ls_fuzz_outcome *out, const json_t *scenario, const char *file, int way,
                 const ls_run_options *options);
 
-// Parses a tree as its text. LS_ERR_FORMAT: it is no scenario, which `errors` (or NULL) tells.
+// Parses a tree as its text. LS_ERR_FORMAT: it is no scenario; `errors` (or NULL) has the reason.
 int ls_fuzz_parse(ls_scenario **out, const json_t *scenario, const char *file, bool outside,
                   ls_text *errors);
 

@@ -88,9 +88,9 @@ static bool has_negative_zero(const ls_generator *values) {
     return has;
 }
 
-// Where what a rank gets depends on the others: ids drawn over all of a batch, tables that lie
-// apart on as many ranks, steps that take what each rank has for more than a part of the whole or
-// that add up in an order of the ranks.
+// Scenarios in which a rank's input depends on the others: ids drawn over a whole batch, tables on
+// as many separate ranks, steps that use each rank's data as more than a part of the whole or sum
+// in rank order.
 static bool depends_on_ranks(const ls_scenario *scenario) {
     static const ls_step_kind whole[] = {
         LS_STEP_REDISTRIBUTE, LS_STEP_FULL,      LS_STEP_ADD,           LS_STEP_SUB,
@@ -245,8 +245,8 @@ static bool cuts_columns(const ls_plan_table *table) {
     return cut;
 }
 
-// Where a state of one number per row is not what it was: those of column blocks become one, and a
-// mean in f64 of what is the same in f64 may be rounded.
+// A state of one number for each row may change: those of column blocks are merged, and a mean in
+// f64 of equal f64 values may be rounded.
 static bool loses_states(const ls_checkpoint *from, const ls_plan *plan) {
     const ls_plan *own = ls_checkpoint_plan(from);
     bool loses = false;

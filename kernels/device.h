@@ -1,11 +1,10 @@
-// A device: memory of its own and the kernels that work on it, behind one table of functions. The
-// host is one (ordinary memory, the kernels of cpu/); a GPU is another (cuda/device.h). Code that
-// goes through a device runs on either, and gives the same bits on both.
+// A device: memory and the kernels that work on it, behind one table of functions. The host is one
+// (ordinary memory, the kernels of cpu/); a GPU is another (cuda/device.h). Code that uses a device
+// runs on either, and gives the same bits on both.
 //
-// Pointers are the device's memory, but those marked (host); structs are the host's, and hold such
-// pointers. Kernels take what kernels.h says, run
-// in the order of the calls, and return LS_ERR_BACKEND where the device failed; copies to and from
-// the host wait for them. Not thread-safe.
+// Pointers are device memory, except those marked (host); structs are the host's, and contain such
+// pointers. Kernels take the arguments of kernels.h, run in call order, and return LS_ERR_BACKEND
+// if the device failed; copies to and from the host wait for them. Not thread-safe.
 #ifndef LS_KERNELS_DEVICE_H
 #define LS_KERNELS_DEVICE_H
 
@@ -21,10 +20,10 @@ typedef struct ls_device ls_device;
 
 #define LS_DEVICE_HANDLE_BYTES 64  // CUDA's
 
-// The kernels, which the headers describe, with their parameters and arguments: those that each
-// device makes by a function of its own, and those that are a call of its kernel. (host): the out
-// of equal and any_special, which wait; value, mask, premul, factor, format, optimizer, update,
-// bad_index, unique, row_starts; in of reduce [in_count], whose pointers are the device's.
+// The kernels, described in their headers, with parameters and arguments: those that each device
+// implements by a function, and those that are a call of its kernel. (host): the out of equal and
+// any_special, which wait; value, mask, premul, factor, format, optimizer, update, bad_index,
+// unique, row_starts; in of reduce [in_count], whose pointers are the device's.
 #define LS_DEVICE_OWN_MAP(X)                                                                       \
     X(any_special, (bool *out, const void *data, size_t count, ls_dtype dtype),                    \
       (out, data, count, dtype))                                                                   \
@@ -119,7 +118,7 @@ typedef struct ls_device ls_device;
 typedef struct ls_device_ops {
     const char *name;  // "host", "cuda"
     bool is_host;      // its memory is ordinary memory
-    // Zeroed memory, bytes > 0. LS_ERR_MEMORY says how many bytes were wanted and what is free.
+    // Zeroed memory, bytes > 0. LS_ERR_MEMORY names the requested bytes and the free ones.
     int (*alloc)(ls_device *device, void **out, size_t bytes);
     void (*free)(ls_device *device, void *pointer, size_t bytes);  // NULL is allowed
     bool (*owns)(ls_device *device, const void *pointer);          // such memory, or shared memory

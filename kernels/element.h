@@ -23,9 +23,9 @@ uint16_t ls_f8e5m2_to_f16(uint8_t bits);  // exact
 uint8_t ls_f16_to_f8e4m3(uint16_t bits);
 uint8_t ls_f16_to_f8e5m2(uint16_t bits);
 
-// One element as a double (integers beyond 2^53 round; a NaN keeps its sign and every bit of its
-// payload, signalling ones too) and back (floats: one rounding, saturating
-// for f8 alone; integers: truncated toward zero and clamped to the type's range, NaN gives 0).
+// Converts one element to a double (integers beyond 2^53 round; a NaN keeps its sign and every bit
+// of its payload, signalling ones too) and back (floats: one rounding, saturating only for f8;
+// integers: truncated toward zero and clamped to the type's range, NaN gives 0).
 LS_API_BACKENDS double ls_element_to_f64(const void *element, ls_dtype dtype);
 LS_API_BACKENDS void ls_element_from_f64(void *element, ls_dtype dtype, double value);
 

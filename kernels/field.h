@@ -15,8 +15,8 @@ uint32_t ls_field_times(uint32_t a, uint32_t b);
 uint32_t ls_field_over(uint32_t a, uint32_t b);  // times the inverse; of 0 it is 0
 uint32_t ls_field_power(uint32_t a, uint64_t exponent);
 // A constant: whole numbers modulo p, others as the fraction of the smallest denominator that f32
-// cannot tell from them, so that 0.1 in f32 and in f64 are both 1/10. A number of the field, as a
-// double, is itself.
+// cannot distinguish from them, so that 0.1 in f32 and in f64 are both 1/10. A number of the field,
+// as a double, is itself.
 uint32_t ls_field_of(double value);
 // The `which`-th square root: of small squares, which random numbers hardly are, the root, so that
 // the field and floats agree on them; else an uninterpreted function of its argument.
@@ -43,7 +43,7 @@ void ls_field_matmul_reference(const ls_field_product *product);
 
 typedef enum ls_field_op { LS_FIELD_ADD, LS_FIELD_SUB, LS_FIELD_MUL } ls_field_op;
 
-// out [rows, columns] = a op b, whose elements lie so many apart; 0: the same for all.
+// out [rows, columns] = a op b, with strides of the operands; 0: broadcast.
 typedef struct ls_field_pairs {
     int32_t *out;
     const int32_t *a, *b;

@@ -44,7 +44,7 @@ typedef enum ls_weight_decay {
 } ls_weight_decay;
 
 typedef enum ls_optimizer_form {
-    LS_OPTIMIZER_FUSED,  // FBGEMM's formulas, for rows that have a gradient alone
+    LS_OPTIMIZER_FUSED,  // FBGEMM's formulas, only for rows with a gradient
     LS_OPTIMIZER_DENSE,  // torch.optim's, for every row; of a kind that torch.optim lacks, FBGEMM's
     LS_OPTIMIZER_FORM_COUNT
 } ls_optimizer_form;
@@ -91,16 +91,16 @@ LS_API_BACKENDS const ls_optimizer_traits *ls_optimizer_about(ls_optimizer_kind 
 int ls_optimizer_parse(ls_optimizer_kind *out, const char *text);  // LS_ERR_NOT_FOUND
 const char *ls_weight_decay_name(ls_weight_decay decay);           // "default", "none", "l2", ...
 
-// Whether the kind's formula reads a constant, one of ls_optimizer's by its name; another does
-// nothing. Of weight decay and the forms of momentum ls_optimizer_check() says more.
+// Whether the kind's formula reads a constant, a member of ls_optimizer by name; others have no
+// effect. ls_optimizer_check() has the rules of weight decay and the forms of momentum.
 bool ls_optimizer_reads(ls_optimizer_kind kind, const char *constant);
 // The state that TorchRec's planner counts, in the weights' bytes; -1: one number for each row.
 double ls_optimizer_torchrec_states(ls_optimizer_kind kind);
 
 // lr 0.01, beta1 0.9, beta2 0.999, momentum 0.9 (sgd: 0), weight_decay 0, eta 0.001, nearest.
 LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_form form);
-// LS_ERR_INVALID says which field cannot be: not finite or out of its range, or a weight decay that
-// the form lacks (it would do nothing).
+// LS_ERR_INVALID names the invalid field: not finite or out of its range, or a weight decay that
+// the form ignores.
 LS_API_BACKENDS int ls_optimizer_check(const ls_optimizer *optimizer);
 // States in use: the traits' number, but sgd has one only in the dense form with momentum.
 LS_API_BACKENDS int ls_optimizer_state_count(const ls_optimizer *optimizer);

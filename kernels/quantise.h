@@ -35,7 +35,7 @@ typedef enum ls_row_element {
 //   inference, 16 and 8 bits     {LS_ROW_F16, .alignment = 16}           2 dim; f8: dim
 typedef struct ls_row_format {
     ls_row_element element;
-    bool scale_f32;    // scale and bias are f32 (INT8 alone), else f16
+    bool scale_f32;    // scale and bias are f32 (only INT8), else f16
     bool scale_first;  // they stand ahead of the elements
     size_t alignment;  // a row's bytes are a multiple of it; 0 is 1
 } ls_row_format;

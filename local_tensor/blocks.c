@@ -152,9 +152,9 @@ static int check_overlap(const block_list *list, const int *subset, int subset_c
 }
 
 // Finds an index that no block holds. The blocks do not overlap, so at a position along dimension d
-// they cover everything behind it exactly when the sizes of their cross-sections sum to the whole:
-// take the first position where they do not, keep the blocks that it cuts, go on with d + 1.
-// `subset` is used up. Returns false when everything is covered.
+// they cover everything behind it exactly if the sizes of their cross-sections sum to the whole:
+// take the first position where they do not, keep the blocks that it cuts, and continue with d + 1.
+// `subset` is consumed. Returns false if everything is covered.
 static bool find_uncovered(ls_shape *index, const block_list *list, int *subset, int subset_count,
                            const ls_shape *shape, edge *edges) {
     *index = (ls_shape){.ndim = shape->ndim};
@@ -215,7 +215,7 @@ static int check_blocks(const block_list *list, const ls_shape *shape, bool cove
     for (int b = 0; b < list->count; b++) {
         size_t block_elements = 0;
         int status = ls_shape_count(&block_elements, &list->block[b].size);
-        LS_ASSERT(status == LS_OK);  // it lies inside a shape that has a count
+        LS_ASSERT(status == LS_OK);  // it is inside of a shape that has a count
         if (block_elements != 0) {
             subset[subset_count++] = b;
         }

@@ -1,5 +1,5 @@
-// Making tensors: zeroed, cut out of a whole array, from given shards, cloned, and declaring a
-// placement for shards that are there already.
+// Creates tensors: zeroed, sharded from a whole array, from given shards, cloned; and declares a
+// placement for existing shards.
 #include "local_tensor/internal.h"
 
 #include <string.h>

@@ -117,7 +117,7 @@ int ls_local_tensor__check_pair(const ls_local_tensor *a, const ls_local_tensor 
 // implied placement (NULL: none) and hands the tensor out.
 int ls_local_tensor__finish(ls_local_tensor **out, ls_local_tensor *tensor, int status,
                             const ls_shape *shape, const ls_placements *placements);
-// A zeroed tensor of `dtype` that lies as `tensor` does.
+// A zeroed tensor of `dtype` with the layout of `tensor`.
 int ls_local_tensor__like(ls_local_tensor **out, const ls_local_tensor *tensor, ls_dtype dtype);
 // Replicated, or partial by sum or avg.
 bool ls_placement__is_linear_or_whole(const ls_placement *placement);

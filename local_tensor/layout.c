@@ -1,5 +1,5 @@
-// Layouts: the blocks that ranks hold where a placement leaves a rank more than one, and the blocks
-// of every rank of the world, whether a placement says them or a list.
+// Layouts: the blocks of ranks if a placement gives a rank several, and the blocks of every rank of
+// the world, from a placement or a list.
 #include "local_tensor/internal.h"
 
 #include <string.h>

@@ -72,8 +72,8 @@ typedef struct ls_mesh {
 int ls_mesh_size(int *out, const ls_mesh *mesh);  // number of ranks; checks every limit
 void ls_mesh_coordinates(int *out, const ls_mesh *mesh, int rank);  // out [ndim]
 int ls_mesh_rank(const ls_mesh *mesh, const int *coordinates);
-// The ranks that differ from `rank` in mesh dimension `axis` alone, ascending along it:
-// out [mesh->dim[axis]].
+// The ranks that differ from `rank` only in mesh dimension `axis`, ascending along it: out
+// [mesh->dim[axis]].
 void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
 int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name);  // LS_ERR_NOT_FOUND
 // "0-3, 7" for ascending ranks [rank_count]; cut off with "..." to fit, always terminated.
@@ -89,8 +89,8 @@ typedef struct ls_world_options {
     uint64_t seed;    //
     const int *held;  // ranks this process holds, ascending; NULL: all
     int held_count;   // at least 1 when held is given
-    // Where the shards lie instead (borrowed): in memory that it shares with the host, and plain
-    // operations run there. NULL: in ordinary memory.
+    // The device of the shards (borrowed): memory that it shares with the host, where plain
+    // operations run. NULL: ordinary memory.
     struct ls_device *device;
 } ls_world_options;
 
@@ -115,7 +115,7 @@ typedef enum ls_placement_kind {
     LS_PLACE_PARTIAL
 } ls_placement_kind;
 
-// How a tensor lies along one mesh dimension.
+// The placement of a tensor along one mesh dimension.
 typedef struct ls_placement {
     ls_placement_kind kind;
     int dim;   // shard: which tensor dimension; negative counts from the end

@@ -1,6 +1,6 @@
-// Elementwise operations: operands of equal places, and those that are brought together without
-// communication, as DTensor does: broadcast dimensions, and a replicated operand cut as the other
-// lies.
+// Elementwise operations: operands with equal placements, and operands that are combined without
+// communication, as in DTensor: broadcast dimensions, and a replicated operand that is cut to the
+// other's shards.
 #include "local_tensor/internal.h"
 
 #include <string.h>

@@ -52,7 +52,7 @@ static int join_shapes(ls_local_tensor *result, const ls_local_tensor *const *te
     return ls_local_tensor__allocate(result);
 }
 
-// Joined along a dimension that no mesh dimension shards, equal placements stay what they are.
+// Joined along a dimension that no mesh dimension shards, equal placements stay.
 static bool join_placements(ls_shape *shape, const ls_local_tensor *const *tensors,
                             int tensor_count, int dim) {
     const ls_mesh *mesh = &tensors[0]->world->mesh;

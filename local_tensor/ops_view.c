@@ -69,7 +69,7 @@ static bool view_shard(ls_placement *at, const ls_shape *from, const ls_shape *t
 }
 
 // ---- Where elements lie -------------------------------------------------------------------------
-// Copies a rank's elements, in order, where each must come to its own position.
+// Copies a rank's elements in order, each to its own position.
 static bool copy_rank(ls_local_tensor *to, const ls_local_tensor *from, int i) {
     size_t bytes = ls_dtype_bytes(from->dtype), k = to->first[i], at = 0;
     for (size_t s = from->first[i]; s < from->first[i + 1]; s++) {
@@ -186,7 +186,7 @@ int ls_local_tensor_view(ls_local_tensor **out, const ls_local_tensor *tensor,
         if (at->kind == LS_PLACE_SHARD && !empty) {
             fits = view_shard(at, &tensor->shape, &to);
         } else if (at->kind == LS_PLACE_SHARD) {
-            *at = LS_REPLICATE;  // nobody holds anything
+            *at = LS_REPLICATE;  // no rank holds anything
         }
     }
     if (!fits) {
@@ -246,7 +246,7 @@ static int check_slice(int *axis, const ls_local_tensor *tensor, int dim, int64_
     return LS_OK;
 }
 
-// Every rank keeps what it has of the slice.
+// Every rank keeps its part of the slice.
 static void take_slice(ls_local_tensor *to, const ls_local_tensor *from, int dim, int64_t start) {
     for (size_t s = 0; s < to->shard_count; s++) {
         ls_shard *shard = &to->shards[s];

@@ -1,4 +1,4 @@
-// Tensors as text: how they lie, and the first values of every shard.
+// Tensors as text: placements, and the first values of every shard.
 #include "local_tensor/internal.h"
 
 static void print_head(ls_text *text, const ls_local_tensor *tensor) {

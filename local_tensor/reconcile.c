@@ -114,7 +114,7 @@ int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor) {
 }
 
 // ---- Replicas -----------------------------------------------------------------------------------
-// A number that ranks share which differ in replicated mesh dimensions alone.
+// A number that is equal on ranks which differ only in replicated mesh dimensions.
 static int group_of(const ls_local_tensor *tensor, int rank) {
     const ls_mesh *mesh = &tensor->world->mesh;
     int coordinates[LS_MESH_DIMS_MAX];

@@ -224,7 +224,7 @@ int ls_local_tensor_map(ls_local_tensor *tensor, ls_rank_callback callback, void
     for (int i = 0; i < tensor->rank_count; i++) {
         int rank = tensor->ranks[i];
         size_t first = tensor->first[i];
-        // Cleared so that what is found after a failure was said by this callback.
+        // Cleared, so that a later error is this callback's.
         ls_error_clear();
         int result =
             callback(arg, rank, &tensor->shards[first], (int)(tensor->first[i + 1] - first));

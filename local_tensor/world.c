@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// Checks that ranks ascend and lie in [0, size).
+// Checks that ranks ascend and are in [0, size).
 static int check_held(const int *held, int held_count, int size) {
     if (held_count < 1) {
         return LS_FAIL(LS_ERR_INVALID, "a process must hold at least one rank");

@@ -1,6 +1,6 @@
-// The derived bound: how far a correct reduction can lie from the exact one, whatever its order. It
-// follows from the format, the number of terms and the actual values, and holds no tuned constant.
-// The derivation is in docs/bounds.md. This is the only place that computes it.
+// The derived bound: the largest distance of a correct reduction from the exact one, in any order.
+// It follows from the format, the number of terms and the actual values, without tuned constants.
+// docs/bounds.md has the derivation. No other code computes it.
 #ifndef LS_ORDERS_BOUND_H
 #define LS_ORDERS_BOUND_H
 
@@ -33,8 +33,8 @@ double ls_bound_sum_of_products(ls_dtype dtype, size_t terms, double magnitudes)
 // [count] are those.
 void ls_bound_add_sums_of_products(double *bounds, ls_dtype dtype, size_t terms,
                                    const double *magnitudes, size_t count);
-// The same for values of these sizes [count] that are off by their bounds and are then rounded to
-// dtype so often: adds what that adds, and says how they may overflow (ls_overflow).
+// The same for values of these sizes [count] with errors within their bounds, rounded to dtype that
+// many times: adds the contribution, and the possible overflow (ls_overflow).
 void ls_bound_add_roundings(double *bounds, unsigned char *overflow, ls_dtype dtype, int roundings,
                             const double *sizes, size_t count);
 
@@ -53,9 +53,9 @@ typedef enum ls_overflow {
 // types (f8): none.
 unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down);
 
-// For results that stay finite: how far they lie from the exact ones where `roundings` are made on
-// the way of each term, and the terms' magnitudes add up to `magnitudes`: ((1 + u)^roundings - 1)
-// magnitudes. Not counted: products that underflow, half a subnormal each.
+// For finite results: the distance from the exact ones with `roundings` for each term and
+// magnitudes that add up to `magnitudes`: ((1 + u)^roundings - 1) magnitudes. Without underflow of
+// products, half a subnormal each.
 double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes);
 
 // Whether a result within the bound proves anything. size: of a sum of many values of one rank, the

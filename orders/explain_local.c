@@ -293,7 +293,7 @@ int ls_explain__local(ls_order_explanation *best, const ls_order_observation *ob
                             reduction->count,  observation->root,   0,
                             reduction->count};
     if (ls_order_runs(best->order, &range, count_run, &l.run_capacity) != LS_OK) {
-        return LS_OK;  // too many chunks to look at one by one
+        return LS_OK;  // too many chunks to examine one by one
     }
     // The base text must outlive best->order, which the result replaces.
     ls_text base = {0};

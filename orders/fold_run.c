@@ -128,7 +128,7 @@ static int own(const block *b, unsigned char *top, int rank) {
                              (b->first - b->origin) * b->bytes, b->length * b->bytes);
 }
 
-// Terms that are added one after another to what lies at `top` (or begin a partial result there).
+// Terms that are added one after another to the value at `top` (or start a partial result there).
 typedef struct segment {
     const void *in[32];
     size_t count;

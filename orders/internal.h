@@ -8,7 +8,7 @@
 #define LS_ORDER_RANKS_MAX    65536
 #define LS_ORDER_CHANNELS_MAX 64
 #define LS_ORDER_TEXT_MAX     ((size_t)1 << 20)
-// The channels that the measured machine gives a communicator; channels= says otherwise.
+// The channels that the measured machine gives a communicator; channels= overrides it.
 #define LS_ORDER_CHANNELS_DEFAULT 24
 
 // ---- Folds: what is added to what ---------------------------------------------------------------
@@ -117,7 +117,7 @@ typedef enum ls_symmetric_kernel {
 } ls_symmetric_kernel;
 
 typedef struct ls_order_override {
-    int target;  // of this root or block alone; -1: of every one
+    int target;  // only of this root or block; -1: of every one
     size_t first;
     size_t end;
     ls_fold *fold;
@@ -134,7 +134,7 @@ typedef struct ls_measured_class {
 typedef struct ls_measured_call {
     ls_order_call call;
     int dtype;     // -1: every one
-    bool counted;  // for one count alone
+    bool counted;  // for one count only
     size_t count;
     bool accumulate_f32;
     ls_fma fma;

@@ -1,6 +1,6 @@
-// Measured orders: a JSON file that says, per call, which summation tree each element has. The file
-// may come from anywhere: everything in it is checked, and nothing is allocated that its size does
-// not justify. docs/orders.md gives the format.
+// Measured orders: a JSON file with the summation tree of each element, by call. The file may be
+// hostile: everything in it is checked, and no allocation exceeds its size's need. docs/orders.md
+// has the format.
 #include <string.h>
 
 #include "formats/json_read.h"

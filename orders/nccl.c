@@ -1,7 +1,7 @@
-// Which element goes through which channel, loop and chunk in NCCL's ring and tree, by version. The
-// numbers are facts of NCCL's host code (enqueue.cc: topoGetAlgoInfo, scheduleCollTasksToPlan,
-// calcCollChunking) and device code (all_reduce.h, reduce_scatter.h, reduce.h); docs/orders.md
-// tells the story and what was measured.
+// The channel, loop and chunk of each element in NCCL's ring and tree, by version. The numbers are
+// facts of NCCL's host code (enqueue.cc: topoGetAlgoInfo, scheduleCollTasksToPlan,
+// calcCollChunking) and device code (all_reduce.h, reduce_scatter.h, reduce.h); docs/orders.md has
+// the explanation and the measurements.
 #include <string.h>
 
 #include "orders/internal.h"
@@ -164,7 +164,7 @@ ls_fma ls_nccl__fma(const ls_order *order, ls_dtype dtype) {
 }
 
 // ---- Runs ---------------------------------------------------------------------------------------
-// Visits the part of a run that lies in the range.
+// Visits the part of a run in the range.
 static int visit_cut(ls_order_run run, const ls_order_range *range, ls_order_visit visit,
                      void *arg) {
     size_t end = least(run.first + run.length, range->first + range->length);
@@ -305,7 +305,7 @@ static int tree_of(ls_fold **out, const ls_order *order, int ranks, int channel)
 int ls_nccl__tree_runs(const ls_order *order, const ls_order_range *range, ls_order_visit visit,
                        void *arg) {
     if (range->call != LS_ORDER_ALL_REDUCE) {
-        // NCCL has a tree for all_reduce alone.
+        // NCCL has a tree only for all_reduce.
         ls_order ring = *order;
         ring.kind = LS_ORDER_RING;
         ring.fold_count = 0;

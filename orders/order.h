@@ -36,12 +36,12 @@ typedef struct ls_reduction {
     const double *premul;      // [in_count] factors of premul_sum, else NULL
     size_t count;              // elements of the whole call (all_reduce, reduce: per rank;
                                // reduce_scatter: per block), which chunk boundaries depend on
-    struct ls_device *device;  // where in[]'s memory and the results lie; NULL: ordinary memory
+    struct ls_device *device;  // device of in[]'s memory and of the results; NULL: ordinary memory
 } ls_reduction;
 
 // The calls whose sums an order describes.
 typedef enum ls_order_call {
-    LS_ORDER_NONE,  // a call's sum has an order of its own, as a scan's, or there is none
+    LS_ORDER_NONE,  // a call's sum has a fixed order, as a scan's, or there is none
     LS_ORDER_ALL_REDUCE,
     LS_ORDER_REDUCE,
     LS_ORDER_REDUCE_SCATTER,

@@ -155,8 +155,8 @@ static int folds_value(ls_order *order, span key, span value) {
     return LS_OK;
 }
 
-// [TARGET@]FIRST..END:TREE, separated by '/': elements [FIRST, END), of one root or block alone
-// where a target is given, are folded that way instead.
+// [TARGET@]FIRST..END:TREE, separated by '/': elements [FIRST, END), only of one root or block with
+// a target, are folded by TREE instead.
 static int overrides_value(ls_order *order, span key, span value) {
     int count = parts_in(value);
     const char *expected = "overrides as in 1024..2048:0(1(2))";

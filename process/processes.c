@@ -1,5 +1,5 @@
-// Reads /proc. A process is held by a pidfd from before it is looked at until it is ended, so that
-// no other can take its number in between.
+// Reads /proc. A process is held by a pidfd before it is examined until it is ended, so that its
+// number cannot be reused in between.
 #define _GNU_SOURCE
 #include "process/processes.h"
 #include "base/time.h"
@@ -99,7 +99,7 @@ bool ls_processes_has(const char *dir, pid_t pid) {
     return found;
 }
 
-// The next process in /proc; 0: no more, or, where errno says so, none that could be read.
+// The next process in /proc; 0: none, or, if errno is set, none that could be read.
 static pid_t next_process(DIR *proc) {
     errno = 0;
     for (const struct dirent *entry; (entry = readdir(proc)) != NULL;) {
@@ -149,13 +149,13 @@ void ls_processes_end(const char *dir) {
 }
 
 // ---- Shared memory ------------------------------------------------------------------------------
-// Whether a process, of which something could not be read, may have what was looked for: not where
-// it is gone or another user's. Without memory or descriptors to look with, nobody knows.
+// Whether a process that could not be read completely may match: not if it is gone or another
+// user's. Without memory or descriptors the answer is unknown.
 static bool may_have(int error) {
     return error != 0 && error != ENOENT && error != ESRCH && error != EACCES && error != EPERM;
 }
 
-// The file itself decides: a process with a root of its own has another path to it.
+// The file itself decides: a process with another root has another path to it.
 static bool has_open(pid_t pid, const struct stat *segment) {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
@@ -197,7 +197,7 @@ static bool has_mapped(pid_t pid, const struct stat *segment) {
     return found;
 }
 
-// The maker of a segment holds it open until it is mapped, so the open ones are looked at first.
+// The maker of a segment holds it open until it is mapped, so open ones are examined first.
 static bool in_use(const struct stat *segment) {
     DIR *proc = opendir("/proc");
     if (proc == NULL) {

@@ -17,15 +17,15 @@ typedef struct ls_process {
     double cpu_seconds;  // it has run for so long
 } ls_process;
 
-// Whether there is such a process, and what it does.
+// Whether the process exists, and its state.
 bool ls_process_read(ls_process *out, pid_t pid);
 
 // Whether a thread of the process, other than the caller, runs or would if it got a processor.
 bool ls_process_has_work(pid_t pid);
 
-// Whether the process is of the launch whose directory is `dir`, or lies in it.
+// Whether the process belongs to the launch whose directory is `dir`, or runs in it.
 bool ls_processes_has(const char *dir, pid_t pid);
-// Whether a process of the launch whose directory is `dir`, or lies in it, is stopped; and which.
+// Whether a process of the launch whose directory is `dir`, or in it, is stopped; and which.
 bool ls_processes_stopped(ls_process *out, const char *dir);
 // Ends all of them; returns when none is left.
 void ls_processes_end(const char *dir);

@@ -56,14 +56,15 @@ _Noreturn static void keep(int owner, const ls_reaper *reaper) {
     _exit(0);
 }
 
-// Starts what removes the directory, which need not be there yet.
+// Starts the reaper, which removes the directory; it need not exist yet.
 static int start(ls_reaper *out) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", out->dir, strerror(errno));
     }
     out->started = ls_time_wall_ns() / 1000000000 - 1;  // files' times lag a little
-    // It has its name from the start: who ends this process's children spares the reaper.
+    // It has its name from the start: a tool that ends this process's children recognises the
+    // reaper.
     char name[16] = "";
     (void)prctl(PR_GET_NAME, name);
     (void)prctl(PR_SET_NAME, LS_REAPER_NAME);
@@ -89,7 +90,7 @@ static void stop(ls_reaper *reaper) {
     *reaper = (ls_reaper){.pipe = -1};
 }
 
-// Adds a name that nobody else has.
+// Adds a unique name.
 static bool add_random(char *dir, size_t room) {
     unsigned char bytes[12];
     size_t length = strlen(dir);

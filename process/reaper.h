@@ -14,17 +14,16 @@
 
 typedef struct ls_reaper {
     char dir[PATH_MAX];
-    char folder[PATH_MAX];  // that it lies in, if it was made for it; else ""
+    char folder[PATH_MAX];  // its folder, if it was created for it; else ""
     time_t started;
     pid_t pid;  // of the process that waits
     int pipe;   // it waits for this end to close
 } ls_reaper;
 
-// Makes a directory in the place for temporary ones, or beside `beside` (NULL: there), as
-// BESIDE.part-..., and keeps it and the processes launched with directories in it (launch.h). The
-// folder of `beside` is made where it is not there, and goes again if nothing else comes to lie in
-// it.
-// LS_ERR_BACKEND when no process can be started.
+// Creates a directory in the temporary folder, or beside `beside` (NULL: not), as BESIDE.part-...,
+// and keeps it and the processes launched with directories in it (launch.h). The folder of `beside`
+// is created if it is missing, and removed again if it stays empty. LS_ERR_BACKEND: no process can
+// be started.
 int ls_reaper_make(ls_reaper *out, const char *beside);
 // Ends those processes, removes the directory and all below it, and what of MPI's shared memory
 // they left.

@@ -189,7 +189,7 @@ static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm
     comm->file = file;
     comm->line = line;
     if (run->direct) {
-        ls_comm_close(comm->shared->comm);  // nobody else here holds it
+        ls_comm_close(comm->shared->comm);  // no other rank here holds it
     }
     return LS_OK;
 }

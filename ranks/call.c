@@ -1,5 +1,4 @@
-// The calls as programs make them: each becomes a request, is checked by itself, and is handed to
-// where calls meet.
+// Calls of programs: each becomes a request, is checked separately, and goes to the matcher.
 #include <signal.h>
 #include <unistd.h>
 
@@ -121,7 +120,7 @@ static bool plant(int *status, bool *twice, ls_request *request) {
         while (rank->run->direct) {
             (void)pause();
         }
-        if (rank->run->remote != NULL) {  // nobody waits here for its program
+        if (rank->run->remote != NULL) {  // no thread waits here for its program
             ls_remote__block(rank);
             rank->state = LS_RANK_STALLED;
             *status = LS_OK;
@@ -135,8 +134,8 @@ static bool plant(int *status, bool *twice, ls_request *request) {
     return false;
 }
 
-// Collectives of a communicator meet in the order in which a rank makes them, which calls that two
-// threads make at once do not have.
+// Collectives of a communicator match in the order in which a rank makes them; calls that two
+// threads make at once have no order.
 static int check_threads(ls_request *request) {
     const ls_rank *rank = request->rank;
     for (const ls_thread *at = &rank->main; at != NULL; at = at->next) {
@@ -183,7 +182,7 @@ static int make(ls_request *request) {
         status = ls_request__await(rank);
     }
     me->current = NULL;
-    // A call that another rank's thread completed says nothing in this one.
+    // A call that another rank's thread completed has no error in this thread.
     status = status == LS_OK && !request->asynchronous ? request->status : status;
     return status != LS_OK && run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
 }

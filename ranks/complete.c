@@ -26,7 +26,7 @@ int ls_spmd__complete(ls_spmd *run, const ls_call *const *calls, int size) {
         return complete_elsewhere(run, calls, size);
     }
     bool p2p = calls[0]->kind == LS_SEND;
-    // In a parallel run other communicators go on meanwhile: nobody else touches these buffers.
+    // In a parallel run other communicators proceed meanwhile: they do not access these buffers.
     if (run->parallel && !p2p) {
         (void)pthread_mutex_unlock(&run->mutex);
     }

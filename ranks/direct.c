@@ -1,7 +1,7 @@
-// Programs where this process holds one rank (MPI, NCCL with a process per GPU): calls go to the
-// backend, which meets the others: at once, where it completes calls side by side (MPI), else in
-// the order in which they were made, at the latest when one of them, or a later one, is waited for.
-// A rank's other work delays the others, and cannot block them without end.
+// Programs in which this process holds one rank (MPI, NCCL with a process for each GPU). Calls go
+// to the backend, which matches the others: at once, if it completes calls concurrently (MPI), else
+// in call order, at the latest when one of them or a later one is waited for. A rank's other work
+// delays the others, and cannot block them forever.
 #include <string.h>
 
 #include "ranks/internal.h"

@@ -1,5 +1,5 @@
-// Splits, subsets and checks of replicas where this process holds one rank: the members tell each
-// other what they ask for, and each comes to what the matcher comes to where it sees them all.
+// Splits, subsets and checks of replicas if this process holds one rank: the members exchange their
+// arguments, and each gets the result of the matcher that sees them all.
 #include <stdio.h>
 #include <string.h>
 

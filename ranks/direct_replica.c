@@ -133,7 +133,7 @@ static int compare(bool *differ, const ls_request *request, const ls_call *what)
 }
 
 // ---- Declared ones ------------------------------------------------------------------------------
-// One declared copy, as the members tell each other of it.
+// One declared copy, as the members exchange it.
 typedef struct form {
     uint64_t there, count, dtype;
 } form;
@@ -170,7 +170,7 @@ static int check_declared(const ls_meet *meet, const ls_request *request, uint64
     LS_TRY(ls_replica__check_form(run, request->comm->shared, meet->requests));
     LS_TRY(compare(&differ, request, &what));
     if (differ) {
-        ls_replica__forget(request->comm, what.send);  // said once
+        ls_replica__forget(request->comm, what.send);  // reported once
     }
     return LS_OK;
 }
@@ -181,7 +181,7 @@ int ls_direct__replica(const ls_meet *meet, const ls_request *request) {
         LS_TRY(ls_replica__check_form(request->rank->run, request->comm->shared, meet->requests));
         return compare(&differ, request, &request->call);
     }
-    // In `key` the members have said how many they have declared so far.
+    // In `key` the members have sent the number of their declarations so far.
     int numbers = meet->requests[0]->key, size = request->call.comm->size;
     for (int m = 1; m < size; m++) {
         numbers = meet->requests[m]->key < numbers ? meet->requests[m]->key : numbers;

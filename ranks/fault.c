@@ -3,7 +3,7 @@
 #include "ranks/internal.h"
 #include "ranks/planted.h"
 
-// The bytes of its own memory that a call sends: those of which a bit can flip.
+// The bytes of its own memory that a call sends: a bit flip affects those.
 static size_t sent_bytes(const ls_request *request) {
     const ls_call *call = &request->call;
     size_t bytes = call->count;
@@ -24,13 +24,13 @@ static size_t sent_bytes(const ls_request *request) {
 
 static void flip_bit(const ls_request *request, int64_t amount) {
     uint64_t bit = (uint64_t)amount % ((uint64_t)sent_bytes(request) * 8);
-    // The buffer is the program's own, which it may write; the call alone promises not to.
+    // The buffer is the program's own, which it may write; only the call is const.
     unsigned char *memory = (unsigned char *)(uintptr_t)request->call.send;
     memory[bit / 8] = (unsigned char)(memory[bit / 8] ^ (1u << (bit % 8)));
 }
 
-// Whether a call's count says how much it moves: a barrier moves nothing, and an all_to_all may
-// have counts of its own.
+// Whether a call's count determines its data: a barrier moves nothing, and an all_to_all may have
+// separate counts.
 static bool has_count(const ls_call *call) {
     if (ls_kind_is_ask(call->kind)) {
         return call->kind == LS_CHECK_REPLICA;
@@ -93,8 +93,8 @@ static int change_split(ls_request *request, int64_t amount) {
     return LS_OK;
 }
 
-// The sizes of the call's buffers, before a fault has it say otherwise; a comparison of replicas is
-// no collective, and reads what it compares by itself.
+// The sizes of the call's buffers before a fault changes the call; a comparison of replicas is no
+// collective, and reads its memory itself.
 static int note_before(ls_request *request) {
     if (request->call.kind >= LS_KIND_COUNT) {
         return LS_OK;
@@ -117,7 +117,7 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
     *out = LS_FAULT_DO_CALL;
     for (int i = 0; i < options->fault_count; i++) {
         const ls_fault *fault = &options->faults[i];
-        // An allocation's call number says nothing, nor does that of a fault of training.
+        // An allocation has no call number, nor has a fault of training.
         if (fault->type == LS_FAULT_ALLOCATION || ls_fault_of_training(fault->type) ||
             fault->rank != request->rank->id || fault->call != request->number ||
             !finds_call(request, i)) {
@@ -140,7 +140,7 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
             *twice = true;
             break;
         case LS_FAULT_BIT_FLIP:
-            if (request->staged) {  // its data may not be there yet
+            if (request->staged) {  // its data may not have arrived yet
                 request->flip = (uint64_t)fault->amount + 1;
                 break;
             }

@@ -32,7 +32,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 #ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102  // Linux 6.13: a guard that is no mapping of its own
+#define MADV_GUARD_INSTALL 102  // Linux 6.13: a guard without a separate mapping
 #endif
 
 #define GUARD_BYTES ((size_t)16 << 10)  // below each stack
@@ -79,7 +79,7 @@ static void arrive(ls_fiber *from, void *fake) {
 #endif
 }
 
-// Goes to another stack, and returns when somebody comes back to this one.
+// Switches to another stack, and returns when another fiber switches back.
 static void go(ls_fiber *from, ls_fiber *to) {
     ucontext_t here;
     void *fake = NULL;
@@ -89,7 +89,7 @@ static void go(ls_fiber *from, ls_fiber *to) {
     arrive(NULL, fake);
 }
 
-// makecontext takes ints: who begins is known to the run of this thread.
+// makecontext takes ints: the run of this thread has the fiber that begins.
 static _Thread_local ls_fibers *beginning;
 
 static void enter_fiber(void) {
@@ -168,7 +168,7 @@ void ls_fibers__close(ls_spmd *run) {
 }
 
 // ---- Runs ---------------------------------------------------------------------------------------
-// A debugger finds a rank by its thread: the carrier is that of who runs.
+// A debugger finds a rank by its thread: the carrier has the name of the running rank.
 static ls_fiber *next_of(ls_spmd *run) {
     const ls_rank *next = run->running;
     if (next == NULL) {
@@ -178,7 +178,7 @@ static ls_fiber *next_of(ls_spmd *run) {
     return &run->fibers->ranks[next->id];
 }
 
-// Goes to who has the run token, whose fiber may not have begun.
+// Switches to the rank with the run token, whose fiber may not have begun.
 static void go_on(ls_spmd *run, ls_fiber *from) {
     ls_fibers *fibers = run->fibers;
     ls_fiber *to = next_of(run);
@@ -212,8 +212,9 @@ void ls_fibers__run(ls_spmd *run) {
     }
 }
 
-// The last error and the last failed check are the thread's; while others run they would become
-// theirs. Apart, since nearly every rank that waits has none, and each page of its stack is dear.
+// The last error and the last failed check belong to the thread; other ranks on it would overwrite
+// them. Stored separately, since nearly every waiting rank has none, and each page of its stack is
+// expensive.
 __attribute__((noinline)) static void go_on_keeping(ls_spmd *run, ls_fiber *from) {
     const ls_error error = *ls_error_last();
     const ls_check_failure failure = *ls_check_last();

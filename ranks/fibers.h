@@ -1,5 +1,5 @@
-// Ranks as fibers: all of them on one thread, each with a stack of its own, between which the run
-// token goes without the kernel. For programs that keep nothing of a rank in the thread's own
+// Ranks as fibers: all of them on one thread, each with a separate stack. The run token moves
+// between them without the kernel. For programs that keep nothing of a rank in thread-local
 // storage.
 #ifndef LS_RANKS_FIBERS_H
 #define LS_RANKS_FIBERS_H
@@ -10,7 +10,7 @@
 // ls_fibers__run. stack_bytes: of each, a multiple of the page.
 int ls_fibers__open(ls_spmd *run, void (*main)(ls_rank *rank), size_t stack_bytes);
 void ls_fibers__close(ls_spmd *run);
-// On the thread that carries them: runs who has the run token, and returns when no rank is left.
+// On the carrier thread: runs the rank with the run token, and returns when no rank is left.
 void ls_fibers__run(ls_spmd *run);
 // On a rank's fiber, which does not have the run token: returns when it has it again. At its end:
 // does not return.

@@ -93,7 +93,7 @@ ls_request *ls_flight__trapped(uint64_t *opened, uintptr_t address, bool write) 
         at = at->next;
     }
     ls_request *request = at != NULL ? at->request : NULL;
-    // All calls that keep this page closed let go of it: the access goes on.
+    // All calls that keep this page closed release it: the access proceeds.
     for (ls_guard *next; at != NULL; at = next) {
         next = at->next;
         if (address < at->low || address >= at->high) {
@@ -141,7 +141,7 @@ static int hidden_parts(part *out, const ls_request *request) {
         out[0] = (part){recv, bytes};
         return 1;
     }
-    if ((uintptr_t)send <= (uintptr_t)recv) {  // a root's own: it is there already
+    if ((uintptr_t)send <= (uintptr_t)recv) {  // a root's own: it has arrived already
         size_t own = request->send_bytes - (size_t)(recv - send);
         out[0] = (part){recv + own, own < bytes ? bytes - own : 0};
         return own < bytes ? 1 : 0;

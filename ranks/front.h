@@ -1,23 +1,23 @@
-// Another front over the same matcher: programs written for another library (mpi/). Its calls are
-// posted as every other call, meet in the same places and are explained by the same graph; what
-// their data and their agreement are, the front knows.
+// Another frontend over the same matcher: programs written for another library (mpi/). Its calls
+// are posted like every other call, match in the same places and are explained by the same graph.
+// The frontend defines their data and their agreement.
 #ifndef LS_RANKS_FRONT_H
 #define LS_RANKS_FRONT_H
 
 #include "collectives/check.h"
 #include "ranks/state.h"
 
-#define LS_TAG_ANY (-1)  // of a receive: any tag from 0; those below meet their like alone
+#define LS_TAG_ANY (-1)  // of a receive: any tag from 0; smaller tags match only their equals
 
 #define LS_MATCH_CHOICES_MAX 256  // that are chosen from at a time
 
 typedef struct ls_match_choice {
     ls_request *recv;  // a receive from any member, or a probe
-    ls_request *send;  // that it can meet
+    ls_request *send;  // its possible matches
 } ls_match_choice;
 
 typedef struct ls_front {
-    // The calls of all members [size] have met: checks that they agree and moves their data.
+    // The calls of all members [size] have matched: checks that they agree and moves their data.
     // Another status than LS_OK ends the run.
     int (*met)(ls_spmd *run, ls_request *const *requests, int size);
     // The same of a send and its receive.
@@ -75,18 +75,18 @@ LS_API_BACKENDS void ls_findings__history(ls_text *text, const ls_rank *rank, in
 // "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
 LS_API_BACKENDS void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 LS_API_BACKENDS void ls_request__free(ls_rank *rank, ls_request *request);
-// Complete: the rank that waits for it, if it waits, could go on.
+// Complete: its waiting rank, if any, can continue.
 LS_API_BACKENDS void ls_request__done(ls_request *request, int status);
 // Blocks until the rank's awaited requests are done or the run has failed, and none of its data is
 // being moved any more. Returns the run's status.
 LS_API_BACKENDS int ls_request__await(ls_rank *rank);
 LS_API_BACKENDS void ls_request__drain(ls_rank *rank);  // waits for its data that is being moved
 LS_API_BACKENDS int ls_request__poll(bool *hopeless, ls_rank *rank);  // see there
-// Makes the call that `own` says (kind, buffers, counts...) on `comm`; request NULL: blocking. A
-// blocking one lives in `own` until it is complete, which is the caller's to forget.
+// Makes the call of `own` (kind, buffers, counts...) on `comm`; request NULL: blocking. A blocking
+// one is stored in `own` until it is complete, and the caller forgets it.
 LS_API_BACKENDS int ls_call__post(const char *file, int line, ls_rank_comm *comm, ls_request *own,
                                   ls_request **request);
-// The oldest send that a receive or probe like this would meet now; NULL: none.
+// The oldest send that a receive or probe like this would match now; NULL: none.
 LS_API_BACKENDS ls_request *ls_p2p__waiting(const ls_request *like);
 LS_API_BACKENDS void
 ls_p2p__withdraw(ls_request *request);  // an unmatched send or receive is cancelled

@@ -1,7 +1,7 @@
-// Where debuggers stop, beside collectives/hooks.h, which tells of calls that have met: empty
+// Functions that debuggers stop at, beside collectives/hooks.h, which reports matched calls: empty
 // functions that a run calls at its events. Set a breakpoint on one and read its arguments; state.h
-// says what they point to. Nothing else may call them, and their names and parameters change only
-// with LS_RANKS_ABI.
+// describes them. No other code may call them, and their names and parameters change only with
+// LS_RANKS_ABI.
 #ifndef LS_RANKS_HOOKS_H
 #define LS_RANKS_HOOKS_H
 
@@ -21,7 +21,7 @@ void ls_gdb_hook_enter(const ls_spmd *run, const ls_rank *rank, const ls_request
 // It is one that the debugger wants to see, by the bits of ls_gdb_catches.
 void ls_gdb_hook_caught(const ls_spmd *run, const ls_rank *rank, const ls_request *request,
                         uint32_t caught);
-// For those who make calls: calls the two.
+// For the makers of calls: calls the two.
 void ls_hooks__enter(const ls_spmd *run, const ls_rank *rank, const ls_request *request);
 void ls_gdb_hook_complete(const ls_spmd *run, const ls_rank *rank, const ls_request *request);
 // run NULL: found outside of an SPMD run.
@@ -32,10 +32,11 @@ void ls_gdb_hook_mismatch(const ls_spmd *run, const ls_finding *finding);
 void ls_gdb_hook_deadlock(const ls_spmd *run, const char *text);
 // A rank is about to wait: for the run token, or, its program over, for the end of the run.
 void ls_gdb_hook_parked(const ls_spmd *run, const ls_rank *rank);
-// For debuggers to call, on any thread while all are stopped: who runs next, of those that could.
+// For debuggers to call, on any thread while all are stopped: the rank that runs next, of those
+// that can.
 #define LS_GDB_CALLED __attribute__((noinline, used))
 void ls_gdb_give_token(ls_rank *to);
-// The run token goes from one rank to another (NULL: from nobody).
+// The run token goes from one rank to another (NULL: from none).
 void ls_gdb_hook_switch(const ls_spmd *run, const ls_rank *from, const ls_rank *to);
 
 #endif

@@ -18,7 +18,7 @@ void ls_schedule__wait_for_start(ls_rank *rank);  // first thing in a rank's thr
 void ls_schedule__yield(ls_rank *rank);           // others may run first
 void ls_schedule__give_way(ls_rank *rank);        // under every schedule
 void ls_schedule__block(ls_rank *rank, ls_rank_state state);   // until made ready
-void ls_schedule__make_ready(ls_rank *rank);                   // a blocked rank could go on
+void ls_schedule__make_ready(ls_rank *rank);                   // a blocked rank can continue
 void ls_schedule__finish(ls_rank *rank, ls_rank_state state);  // last thing in a rank's thread
 void ls_schedule__set_current(ls_rank *rank);                  // of a run without threads
 // A rank whose threads are all blocked or asleep gives the run token on; on one of them.
@@ -42,7 +42,7 @@ void ls_turns__wait(ls_thread *me);   // until it is INSIDE
 // ---- outside.c: the threads of a rank that are outside of the library ---------------------------
 // Waits until the other threads of a rank sleep or are in calls: none has run between two looks.
 void ls_outside__settle(ls_rank *rank, const ls_thread *me);
-// No rank could run: whether a thread comes to a call.
+// No rank can run: whether a thread is about to make a call.
 bool ls_outside__await_arrival(ls_spmd *run);
 // All polls were in vain: whether a thread may have changed what they see since the last question,
 // within the deadline.
@@ -62,7 +62,7 @@ void ls_trap__leave_thread(ls_rank *rank);
 extern const ls_core ls_core__run;  // in core.c
 
 // ---- run.c --------------------------------------------------------------------------------------
-// Returns the run's status with a sentence that says why; for calls made after the failure.
+// Returns the run's status with its reason; for calls made after the failure.
 int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank);
 
 // A run without its threads: opened, and ended with `status` of opening or running it.
@@ -77,7 +77,7 @@ int ls_threads__run(ls_spmd *run);
 void ls_threads__lost(ls_rank *rank, ls_finding_id id, const char *format, ...) LS_PRINTF(3, 4);
 int ls_spmd__make_result(ls_spmd *run, int rank_count);
 int ls_spmd__verdict(const ls_spmd *run);  // what ls_spmd_run returns
-// Completes calls [size] that have met and agree: here, or where the run's backend moves data.
+// Completes calls [size] that have matched and agree: here, or in the run's backend.
 int ls_spmd__complete(ls_spmd *run, const ls_call *const *calls, int size);
 
 // ---- findings.c ---------------------------------------------------------------------------------
@@ -86,19 +86,19 @@ int ls_findings__fatal_call(ls_spmd *run, ls_finding_id id, const ls_request *re
                             const char *format, ...) LS_PRINTF(4, 5);
 // Whether that was found at that place of this rank.
 bool ls_findings__known(const ls_spmd *run, ls_finding_id id, int rank, const char *file, int line);
-// A finding of that kind whose ranks all are ones that `explained` tells is taken back: it was what
-// another one explains.
+// Withdraws a finding of that kind if `explained` returns true for all its ranks: another finding
+// explains it.
 void ls_findings__withdraw(ls_spmd *run, ls_finding_id id,
                            bool (*explained)(const ls_spmd *run, int rank, const char *where));
-// A call that means nothing, by itself: a finding of its rank (NULL: no rank's), before what
-// follows from it. Returns LS_ERR_INVALID. Call outside of ls_schedule__enter.
+// A call that is invalid by itself: a finding of its rank (NULL: of none), before its consequences.
+// Returns LS_ERR_INVALID. Call outside of ls_schedule__enter.
 int ls_findings__refuse(ls_rank *rank, const char *file, int line, const char *format, ...)
     LS_PRINTF(4, 5);
 // The same for one rank's call: the text is put behind what the call is.
 bool ls_findings__add_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                            const char *format, ...) LS_PRINTF(4, 5);
 // The finding of this thread's last failing check of calls [count] (ls_check_last, ls_error_last):
-// who says what, the majority, the last calls of both sides. Returns the status to fail the run
+// each rank's value, the majority, the last calls of both sides. Returns the status to fail the run
 // with.
 int ls_findings__add_check(ls_spmd *run, ls_request *const *requests, int count);
 // The body of such a finding.
@@ -106,14 +106,14 @@ void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
                              ls_request *const *requests, int count);
 
 // ---- witness.c: who is at fault where no majority says it ---------------------------------------
-// Whether half of the calls that met is compared with the other half.
+// Whether half of the matched calls differs from the other half.
 bool ls_witness__wanted(const ls_check_failure *failure, const ls_call *const *calls, int count);
 // Then turns the blame when other ranks make the call of that line as the blamed do, and says so in
 // the text.
 void ls_witness__turn(ls_check_failure *failure, ls_text *text, const ls_spmd *run,
                       const ls_call *const *calls, int count);
-// Which of two ranks that wait for each other, in these calls, came to its line otherwise than
-// other ranks do: 0, 1, or -1 where nobody can tell.
+// Of two ranks that wait for each other in these calls, the one that reached its line unlike other
+// ranks: 0, 1, or -1: unknown.
 int ls_witness__odd(const ls_spmd *run, const int *circle, const ls_call *const *calls);
 
 // ---- checks.c: the moments at which checks are called (checks/check.h) --------------------------
@@ -141,7 +141,7 @@ void ls_checks__without_data(ls_spmd *run);
 int ls_checks__arguments(ls_request *request);  // LS_OK, or the status the run failed with
 
 // ---- checks/values.c: garbage, NaN and Inf ------------------------------------------------------
-// Whether what the call carries is looked at.
+// Whether the call's data is checked.
 bool ls_values__on(const ls_spmd *run, const ls_call *call);
 // Of ranges by several threads: a watch of a range's own (false: no memory), for the calling
 // thread, and what it saw, taken in the order of the ranges.
@@ -200,8 +200,8 @@ void ls_flight__tell(ls_request *request);  // if it was touched too early
 const void *ls_flight__send(const ls_request *request);
 void *ls_flight__recv(const ls_request *request);
 const ls_call *ls_flight__call(ls_request *request);
-// An access to `address` was refused: opens the page; returns whose call closed it, NULL: nobody's.
-// *opened: how many pieces of memory were opened so far.
+// An access to `address` was refused: opens the page; returns the rank whose call closed it, NULL:
+// none. *opened: the number of pages opened so far.
 ls_request *ls_flight__trapped(uint64_t *opened, uintptr_t address, bool write);
 
 // ---- request.c ----------------------------------------------------------------------------------
@@ -222,9 +222,10 @@ void ls_kept__drop(ls_request *request);  // and forgets the counts
 void ls_kept__returned(ls_rank *rank);
 
 // ---- place.c ------------------------------------------------------------------------------------
-// Tells the backend's observer where this process's rank is; awaited: what it waits for, or NULL.
+// Reports this process's place to the backend's observer; awaited: the request that it waits for,
+// or NULL.
 void ls_place__tell(const ls_rank *rank, ls_place_state state, const ls_request *awaited);
-// Gives the last finding of a run in which nobody can go on the places of all ranks.
+// Adds the places of all ranks to the last finding of a run in which no rank can continue.
 void ls_place__note(ls_spmd *run);
 
 // ---- call.c -------------------------------------------------------------------------------------
@@ -233,20 +234,20 @@ void ls_place__note(ls_spmd *run);
 int ls_meet__open(ls_shared_comm *shared);
 void ls_meet__close(ls_shared_comm *shared);
 void ls_meet__free(ls_shared_comm *shared, ls_meet *meet);
-ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: nobody is there yet
+ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: no member has arrived
 
 // ---- meet.c: where calls meet -------------------------------------------------------------------
-// Hands a request to its communicator; completes what has met.
+// Passes a request to its communicator; completes a match.
 int ls_meet__submit(ls_request *request);
 // Checks that all ask for the same of what is no collective of data.
 int ls_meet__check_asks(const ls_meet *meet);
-// Moves the data of requests that have met and agree, and looks at it.
+// Moves the data of requests that have matched and agree, and checks it.
 int ls_meet__move(ls_spmd *run, ls_meet *meet);
 
 // ---- p2p.c --------------------------------------------------------------------------------------
 int ls_p2p__submit(ls_request *request);
-// Nobody can go on: lets one receive from any member (or a probe) meet one of the sends that fit.
-// False: there is none.
+// No rank can continue: lets one receive from any member (or a probe) match one of the possible
+// sends. False: there is none.
 bool ls_p2p__choose(ls_spmd *run);
 void ls_p2p__decide(ls_spmd *run);  // finding of a send and receive that do not fit
 // Moves the data of a send and its receive; both are done then.
@@ -261,7 +262,7 @@ static inline void ls_remote__block(ls_rank *rank) {
 }
 
 // ---- comm.c -------------------------------------------------------------------------------------
-// Does what a met split or subset asks for. requests [size].
+// Executes a matched split or subset. requests [size].
 int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
 int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
 void ls_comm__close(ls_spmd *run);
@@ -304,21 +305,20 @@ bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number);
 int ls_sites__select(ls_spmd *run, const char *word);
 
 // ---- lookahead.c --------------------------------------------------------------------------------
-// After a mismatch of `meet` (the finding is in ls_check_last): goes on without data for a few
-// calls, or decides from the calls that wait already. Returns the status of the run, LS_OK: it goes
-// on.
+// After a mismatch of `meet` (the finding is in ls_check_last): continues without data for a few
+// calls, or decides from the waiting calls. Returns the status of the run, LS_OK: it continues.
 int ls_lookahead__start(ls_spmd *run, ls_meet *meet);
 bool ls_lookahead__submit(ls_request *request);  // true: the request is dealt with
 void ls_lookahead__end(ls_spmd *run);            // decides, fails the run
 
 // ---- stuck.c ------------------------------------------------------------------------------------
-// Nobody can run although ranks are alive: says why, and fails the run.
+// No rank can run although some are alive: finds the reason, and fails the run.
 void ls_stuck__explain(ls_spmd *run);
 // Whether it follows from a call that was refused and reported: then the run fails, too.
 bool ls_stuck__refused(ls_spmd *run);
 // The same where `request` waits for a rank that has returned. In returned.c.
 void ls_stuck__returned(ls_spmd *run, const ls_request *request);
-// Sends, receives and collectives that nobody completed by the end of the run.
+// Sends, receives and collectives that are incomplete at the end of the run.
 void ls_stuck__leftovers(ls_spmd *run);
 
 // ---- direct.c: runs on a backend that holds one rank --------------------------------------------
@@ -326,8 +326,8 @@ int ls_direct__submit(ls_request *request);
 int ls_direct__wait(ls_request *request);
 int ls_direct__group_end(ls_rank *rank);
 int ls_direct__finish(ls_rank *rank);  // requests without a wait: others may wait for it
-// The run ends with what the last check or error of this thread says of the request. In
-// direct_call.c, with the next one.
+// The run ends with the last check or error of this thread, about the request. In direct_call.c,
+// with the next one.
 int ls_direct__fail(ls_request *request, int status);
 // A call of the library's own on the request's communicator, complete at the end.
 int ls_direct__collective(const ls_request *request, ls_call call);

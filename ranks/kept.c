@@ -33,7 +33,7 @@ static void tell_open_group(ls_rank *rank) {
     ls_text_free(&text);
 }
 
-// Calls for the rank by a thread that is not one of its own were refused.
+// Refused calls for the rank by a thread of another rank.
 static void tell_foreign(ls_rank *rank) {
     const char *file = atomic_load(&rank->foreign_file);
     if (file == NULL || rank->run->status != LS_OK) {

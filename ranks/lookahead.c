@@ -1,9 +1,8 @@
-// After a mismatch: which call of which rank is the odd one? The calls that the ranks make next
-// tell whether they make the same calls in another order, or whether one leaves a call out or makes
-// one more. Calls that block go on blocking, so what is seen is what the ranks do until they wait;
-// with options.lookahead every rank may make some calls more, which are complete at once and move
-// no data. Where no majority says who is at fault, those that are no members go on for a while, as
-// witnesses (witness.c).
+// After a mismatch, finds the odd call and its rank. The next calls of the ranks show whether they
+// make the same calls in another order, or whether one skips a call or makes an extra one. Blocking
+// calls stay blocked, so the ranks are observed until they wait. With options.lookahead every rank
+// may make some more calls, which complete at once and move no data. If no majority decides who is
+// at fault, ranks outside of the communicator continue for a while, as witnesses (witness.c).
 #include <stdio.h>
 #include <string.h>
 
@@ -27,8 +26,8 @@ struct ls_lookahead {
     bool found;     // the mismatch has a name
     ls_check_failure failure;
     char error[LS_ERROR_TEXT_MAX];
-    char *sides;          // who says what
-    const ls_call **met;  // [size] the calls that met, where witnesses are wanted; else NULL
+    char *sides;          // each member's value
+    const ls_call **met;  // [size] the matched calls, if witnesses are wanted; else NULL
 };
 
 static void trace(ls_lookahead *look, int member, const ls_request *request) {
@@ -103,8 +102,8 @@ static bool is_for(const ls_site_round *round, const char *purpose) {
     return round->call.purpose != NULL && strcmp(round->call.purpose, purpose) == 0;
 }
 
-// The calls on which the ranks agreed before: the rank at fault makes the newest call again, or
-// goes on with what followed the others' call. Where both are so, neither is known.
+// The earlier calls on which the ranks agreed: the rank at fault repeats the newest call, or
+// continues with the call that followed the others'. If both do, it is unknown.
 static void decide_by_history(ls_lookahead *look, const traced *here, const traced *there,
                               const char **why) {
     const ls_sites *sites = look->shared->sites;
@@ -192,7 +191,7 @@ static void add_threads(ls_text *text, const ls_lookahead *look) {
     }
 }
 
-// Keeps whom the members alone would have named.
+// Records the rank that the members would have named.
 static void keep_others(ls_spmd *run, const ls_check_failure *before,
                         const ls_check_failure *after) {
     ls_spmd_result *result = run->result;
@@ -322,7 +321,7 @@ int ls_lookahead__start(ls_spmd *run, ls_meet *meet) {
             bool member = ls_comm_member(look->shared->comm, r) >= 0;
             run->ranks[r].witness_left = member ? 0 : WITNESS_CALLS;
         }
-        return LS_OK;  // ranks whose calls are asynchronous go on until they wait
+        return LS_OK;  // ranks with asynchronous calls continue until they wait
     }
     for (int r = 0; r < run->rank_count; r++) {
         run->ranks[r].lookahead_left = run->options.lookahead;

@@ -1,5 +1,5 @@
-// Where collectives meet: call number i of every member of a communicator is one collective. The
-// last to arrive checks that all agree and does the math on everyone's buffers.
+// Matches collectives: call number i of every member of a communicator is one collective. The last
+// to arrive checks that all agree and does the math on all buffers.
 #include <string.h>
 
 #include "backends/backend.h"
@@ -64,7 +64,7 @@ static int meet_for(ls_meet **out, ls_shared_comm *shared, uint64_t round) {
 }
 
 // ---- Completing --------------------------------------------------------------------------------
-// Calls agree among themselves elsewhere: here all are one.
+// Calls agree elsewhere: here all are one.
 static ls_kind ask_of(const ls_request *request) {
     return ls_kind_is_ask(request->call.kind) ? request->call.kind : LS_KIND_COUNT;
 }
@@ -77,7 +77,7 @@ int ls_meet__check_asks(const ls_meet *meet) {
     if (changed < 0) {
         return LS_OK;
     }
-    // The kind that fewer members say is at fault; the first of them names the place.
+    // The minority's kind is at fault; the first of them names the place.
     int like_first = 0;
     for (int m = 0; m < size; m++) {
         like_first += ask_of(meet->requests[m]) == ask_of(meet->requests[0]) ? 1 : 0;
@@ -104,7 +104,7 @@ int ls_meet__check_asks(const ls_meet *meet) {
 }
 
 static int check_overlap(const ls_spmd *run, const ls_meet *meet) {
-    // Addresses of different processes say nothing of each other.
+    // Addresses of different processes are unrelated.
     if (!run->checks[LS_FINDING_BUFFER_OVERLAP] || run->remote != NULL) {
         return LS_OK;
     }
@@ -117,7 +117,7 @@ static int check_meet(ls_spmd *run, ls_meet *meet) {
         return LS_OK;
     }
     int size = meet->shared->comm->size;
-    // First: what a call is for tells ranks apart that are a call ahead or behind.
+    // First: a purpose distinguishes ranks that are a call ahead or behind.
     if (run->checks[LS_FINDING_PURPOSE_MISMATCH]) {
         LS_TRY(ls_check__purposes(meet->calls, size));
     }
@@ -200,7 +200,7 @@ static int complete(ls_spmd *run, ls_meet *meet) {
     for (int m = 0; m < size; m++) {
         if (status == LS_OK && meet->requests[m]->state == LS_REQUEST_MATCHED &&
             run->remote != NULL) {
-            continue;  // until its data is there
+            continue;  // until its data has arrived
         }
         if (status == LS_OK && !meet->requests[m]->asynchronous && front == NULL) {
             ls_checks__completed(meet->requests[m]);
@@ -220,7 +220,7 @@ int ls_meet__submit(ls_request *request) {
     ls_shared_comm *shared = request->comm->shared;
     request->call.seq = shared->comm->seq[request->comm->member]++;
     if (run->suspects[0] != NULL) {
-        return LS_OK;  // the run is over; what is still posted helps to say why
+        return LS_OK;  // the run is over; posted calls help to explain it
     }
     if (run->lookahead != NULL && ls_lookahead__submit(request)) {
         return run->status;

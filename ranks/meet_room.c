@@ -1,7 +1,7 @@
-// The room that a communicator has for calls that wait for others.
+// The room of a communicator for calls that wait for others.
 #include "ranks/internal.h"
 
-#define ROOM_FIRST 4  // meets open at once: more than one only with asynchronous calls
+#define ROOM_FIRST 4  // open matches at once: more than one only with asynchronous calls
 
 int ls_meet__open(ls_shared_comm *shared) {
     void *memory = NULL;

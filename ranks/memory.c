@@ -1,14 +1,14 @@
-// A rank's memory: what it allocated, which of it was never written, what it freed. And what
-// programs say about their own reads and writes.
+// A rank's memory: allocations, unwritten and freed memory; and declared reads and writes of
+// programs.
 #include <stdio.h>
 #include <string.h>
 
 #include "ranks/internal.h"
 
-#define RED_BYTES  ((size_t)64)  // before and behind each allocation, which nobody may write
+#define RED_BYTES  ((size_t)64)  // before and behind each allocation; must not be written
 #define RED_BYTE   0xa7
 #define NOT_BESIDE PTRDIFF_MIN
-#define FREED_KEPT 32  // freed allocations of a rank kept, to tell use after free
+#define FREED_KEPT 32  // freed allocations of a rank that are kept, to detect use after free
 
 static void drop(ls_rank *rank, int index) {
     ls_allocation *allocation = &rank->allocations[index];
@@ -43,7 +43,7 @@ static int make_room(ls_rank *rank) {
     return LS_OK;
 }
 
-// With closed pages (flight.c) a buffer has its pages for itself, and lies at the start of one.
+// With closed pages (flight.c) a buffer has separate pages, and starts at the beginning of one.
 static int place(ls_allocation *made, ls_rank *rank) {
     const ls_spmd *run = rank->run;
     made->pages = run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] && !run->direct && !run->borrowed;

@@ -1,4 +1,4 @@
-// The threads of a rank that are outside of the library: whether one may still come to a call.
+// The threads of a rank outside of the library: whether one may still make a call.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <inttypes.h>
@@ -125,8 +125,8 @@ static void add_look(looks *out, ls_thread *at, doing what, uint64_t cpu_ns, uin
     out->returns = out->returns || what == DOING_RETURNS || (what == DOING_RUNS && at->spins);
 }
 
-// Looks at the threads of a rank that are outside of the library but `me`. Not under `turn`: a
-// thread that waits for it to come to a call would look asleep.
+// Examines the threads of a rank outside of the library, except `me`. Not under `turn`: a thread
+// that waits for it to make a call would seem asleep.
 static void look_at_rank(looks *out, ls_rank *rank, const ls_thread *me) {
     int number = -1;
     while (true) {
@@ -151,7 +151,7 @@ static void look_at_rank(looks *out, ls_rank *rank, const ls_thread *me) {
         } else if (at != NULL && at->state == LS_THREAD_OUT) {
             add_look(out, at, what, cpu_ns, times);
         } else {
-            out->runs = true;  // it has come to a call: look again
+            out->runs = true;  // it is about to make a call: look again
         }
         (void)pthread_mutex_unlock(&rank->turn);
     }

@@ -1,16 +1,15 @@
-// Where sends and receives meet: of each pair of members of a communicator, and of each tag where
-// there are tags, the i-th send with the i-th receive. A send is complete when its receive is there
-// (rendezvous), so a program that counts on buffering shows.
+// Matches sends and receives: of each pair of members of a communicator, and of each tag if there
+// are tags, the i-th send with the i-th receive. A send completes when its receive arrives
+// (rendezvous), so a program that relies on buffering is detected.
 //
-// A message that has not met is in two lists, each in the order of posting. One has all sends or
-// all receives of its receiver. The other has the sends or the receives of one key (receiver,
-// sender, tag), or the receives that name no sender or no tag: a message looks only at those that
-// it may meet.
-// Messages meet as if there were only the first list.
+// An unmatched message is in two lists, each in order of posting. One has all sends or all receives
+// of its receiver. The other has the sends or the receives of one key (receiver, sender, tag), or
+// the receives without a sender or a tag: a message examines only possible matches. The result is
+// as with only the first list.
 #include "ranks/internal.h"
 
-// A receive from any member of a front that explores: its send is chosen when nobody can go on.
-// Others meet what came first.
+// A receive from any member in a frontend that explores: its send is chosen when no rank can
+// continue. Others match the first to arrive.
 static bool is_held(const ls_request *request) {
     return request->any_source && request->front != NULL;
 }
@@ -32,8 +31,8 @@ static bool names_any(const ls_request *request) {
 }
 
 // ---- The lists ----------------------------------------------------------------------------------
-// The list of the key of a send or of a receive that names its sender and its tag: with `own` the
-// request's own list, else that of the messages that it may meet.
+// The list for the key of a send, or of a receive with a sender and a tag: with `own` the request's
+// own list, else that of its possible matches.
 static ls_request **keyed_at(const ls_request *key, bool own) {
     const ls_shared_comm *shared = key->comm->shared;
     LS_ASSERT(shared->keyed_room > 0);
@@ -124,7 +123,7 @@ static bool meets(const ls_request *send, const ls_request *recv) {
            (recv->tag == send->tag || (recv->tag == LS_TAG_ANY && send->tag > LS_TAG_ANY));
 }
 
-// The receives that a send would meet, oldest first.
+// The receives that a send would match, oldest first.
 typedef struct recv_walk {
     const ls_request *send;
     ls_request *at[2];  // the next of its key, of those that name no sender or no tag
@@ -168,7 +167,7 @@ static bool claimed(const ls_request *send, const ls_request *recv) {
     return false;
 }
 
-// The oldest send of `member` (-1: of any) that the receive would meet; NULL: none yet.
+// The oldest send of `member` (-1: of any) that the receive would match; NULL: none yet.
 static ls_request *find_send(const ls_request *recv, int member) {
     const ls_shared_comm *shared = recv->comm->shared;
     ls_request *at = shared->sends[recv->comm->member];
@@ -291,7 +290,7 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     if (ls_calls_check(calls, 2) != LS_OK) {
         run->suspects[0] = send;
         run->suspects[1] = recv;
-        return LS_OK;  // until nobody can go on
+        return LS_OK;  // until no rank can continue
     }
     check_groups(run, send, recv);
     check_groups(run, recv, send);
@@ -327,7 +326,7 @@ static void found(ls_request *probe, ls_request *send) {
     ls_request__done(probe, LS_OK);
 }
 
-// After a receive from any member has met its send, those behind it may meet theirs.
+// After a receive from any member has matched its send, later ones may match theirs.
 static int settle(ls_spmd *run, ls_shared_comm *shared, int member) {
     for (ls_request *at = shared->recvs[member], *next; at != NULL; at = next) {
         next = at->next_p2p[LS_P2P_ALL];
@@ -391,8 +390,8 @@ int ls_p2p__submit(ls_request *request) {
 }
 
 // ---- Receives from any member -------------------------------------------------------------------
-// They are held until nobody can go on without them: then every send that could come first is
-// there (POE: Vakkalanka, Gopalakrishnan, Kirby, "Dynamic verification of MPI programs with
+// They are held until no rank can continue without them: then every send that could come first has
+// arrived (POE: Vakkalanka, Gopalakrishnan, Kirby, "Dynamic verification of MPI programs with
 // reductions in presence of split operations and relaxed orderings", CAV 2008).
 static int choices_at(ls_match_choice *out, int most, const ls_shared_comm *shared, int member) {
     int count = 0;

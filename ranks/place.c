@@ -1,5 +1,5 @@
-// Where ranks are in their programs: noted with a finding where nobody can go on, and reported by a
-// process that holds one rank, so that a real hang can be compared with the simulated one.
+// The places of ranks in their programs: recorded with a finding in a stuck run, and reported by a
+// process with one rank, so that a real hang can be compared with the simulated one.
 #include <stdio.h>
 
 #include "ranks/internal.h"
@@ -23,8 +23,8 @@ void ls_place__tell(const ls_rank *rank, ls_place_state state, const ls_request 
     }
 }
 
-// The oldest call of a rank that nobody completed. A process whose program has returned waits for
-// those at its end.
+// The oldest incomplete call of a rank. A process whose program has returned waits for those at its
+// end.
 static const ls_request *open_call(const ls_rank *rank) {
     const ls_request *at = rank->open;
     while (at != NULL && at->state != LS_REQUEST_POSTED) {
@@ -63,7 +63,7 @@ void ls_place__note(ls_spmd *run) {
     ls_spmd_result *result = run->result;
     ls_place *places = ls_arena_alloc(result->arena, (size_t)run->rank_count, sizeof *places);
     if (places == NULL || result->finding_count == 0) {
-        return;  // the finding alone says enough for the simulation
+        return;  // the finding is enough for the simulation
     }
     for (int r = 0; r < run->rank_count; r++) {
         note(&places[r], &run->ranks[r]);

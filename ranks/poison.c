@@ -94,7 +94,7 @@ void ls_poison__fill(void *at, size_t bytes, ls_dtype dtype, uint32_t origin) {
     }
     size_t done = bytes < p.size ? bytes : p.size;
     memcpy(at, p.bytes, done);
-    while (done < bytes) {  // doubling what is there
+    while (done < bytes) {  // doubles the filled part
         size_t more = done < bytes - done ? done : bytes - done;
         more = more < 4096 ? more : 4096;
         memcpy((char *)at + done, at, more);

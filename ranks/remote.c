@@ -1,5 +1,5 @@
-// See remote.h. A run without threads or a run token: it counts as parallel, so that a rank which
-// nobody has heard of as waiting counts as running.
+// See remote.h. A run without threads or a run token: it counts as parallel, so that a rank that
+// has not reported a wait counts as running.
 #include "ranks/remote.h"
 
 #include <stdio.h>
@@ -120,8 +120,8 @@ static void release(void) {
     ls_schedule__set_current(NULL);
 }
 
-// The call as it is checked. Where nobody looks for buffers that overlap, they are said to be
-// apart: the data is staged, so that it moves as if they were.
+// The call for the checks. Unless overlaps are checked, buffers are declared separate: the data is
+// staged, so it moves as if they were.
 static ls_call checked(const ls_rank_comm *comm, const ls_call *call) {
     ls_call made = *call;
     if (!comm->rank->run->checks[LS_FINDING_BUFFER_OVERLAP] && made.recv != NULL) {

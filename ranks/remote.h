@@ -15,14 +15,14 @@ typedef struct ls_spmd ls_spmd;
 
 typedef struct ls_remote {
     void *arg;
-    // Requests [size, by member; 2 for a message: the send, then its receive] have met and agree.
-    // ls_remote_move completes them; not from here.
+    // Requests [size, by member; 2 for a message: the send, then its receive] have matched and
+    // agree. ls_remote_move completes them; not from here.
     void (*met)(void *arg, ls_request *const *requests, int size);
 } ls_remote;
 
-// Opens a run; options and remote live as long. Its schedule is of no interest. Checks of what is
-// seen in a rank's own memory (buffer.use_before_wait, modified_in_flight) are off, and so is
-// handle.leak where it is not named: who ends gives up what it holds.
+// Opens a run; options and remote must outlive it. Its schedule is ignored. Checks of a rank's own
+// memory (buffer.use_before_wait, modified_in_flight) are off, and so is handle.leak unless it is
+// named: a rank that ends releases its handles.
 int ls_remote_open(ls_spmd **out, const ls_spmd_options *options, const ls_remote *remote);
 // Ends it: what ls_spmd_run gives.
 int ls_remote_close(ls_spmd_result **out, ls_spmd *run);
@@ -57,8 +57,8 @@ typedef struct ls_remote_call {
     ls_issuer issuer;
     const char *overlap;  // which of its blocks share memory, as a sentence that lives as long as
                           // the call; NULL: none. Its buffers are then not compared.
-    int tag;              // messages meet those of their tag
-    bool any_source;      // a receive from the one that sends first, with root -1 until it has met
+    int tag;              // messages match those of their tag
+    bool any_source;      // a receive from the first sender, with root -1 until it has matched
     // LS_COMM_SPLIT: what it asks for, and where this rank's new communicator goes.
     int color, key;
     ls_rank_comm **made;
@@ -75,12 +75,11 @@ bool ls_remote_done(const ls_request *request);
 // Where its result goes, from here on; and where its data is, too.
 void ls_remote_receive(ls_request *request, void *recv);
 void ls_remote_place(ls_request *request, const void *send, void *recv);
-// Moves the data of requests that have met; they are done then. collected: the ranks copy it for
-// themselves, and what is left is to look at it.
+// Moves the data of matched requests; they are done then. collected: the ranks copy it themselves,
+// and only the checks remain.
 int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size, bool collected);
-// The same where it lies: in memory of a device, as all their buffers do. *done false: a check
-// wants to see the bytes, and nobody has heard of it: ls_remote_move does it, on what
-// ls_remote_place says.
+// The same in place: in memory of a device, where all their buffers are. *done false: a check needs
+// the bytes, and nothing was reported: ls_remote_move does it, on the memory of ls_remote_place.
 int ls_remote_move_on(bool *done, ls_spmd *run, ls_request *const *requests, int size,
                       struct ls_device *device);
 // They are done, and their data moves elsewhere.
@@ -92,10 +91,10 @@ void ls_remote_abandon(ls_rank_comm *comm, const char *file, int line);
 void ls_remote_name(ls_rank_comm *comm, const char *name);  // for messages
 
 // ---- Actions of ranks ---------------------------------------------------------------------------
-// The rank waits for requests [count], as far as they wait for others, and goes on by itself when
-// they have met.
+// The rank waits for requests [count], if they are incomplete, and continues automatically when
+// they have matched.
 void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count);
-void ls_remote_resume(ls_rank *rank);  // it goes on whatever it waited for
+void ls_remote_resume(ls_rank *rank);  // it continues, whatever it waited for
 void ls_remote_return(ls_rank *rank, int exit_status);
 // Before it returns: where its error was raised (file NULL: unknown) and what it was ("": unknown).
 void ls_remote_failed(ls_rank *rank, const char *file, int line, const char *why);
@@ -104,10 +103,10 @@ void ls_remote_died(ls_rank *rank, const char *how);
 bool ls_remote_gone(const ls_rank *rank);     // it has returned or died
 bool ls_remote_dead(const ls_rank *rank);     // died
 bool ls_remote_stalled(const ls_rank *rank);  // by a fault
-// Whether somebody waits for a call that nobody is left to make: then the run ends with why.
+// Whether a rank waits for a call that no rank is left to make: then the run ends with the reason.
 bool ls_remote_doomed(ls_spmd *run);
-// Nothing has moved for too long: every rank with a call that waits for others is taken to wait for
-// it, and the others never to come. The run ends with why. False: nobody waits for anybody.
+// No progress for too long: every rank with an incomplete call counts as waiting for it, and the
+// missing ranks as absent. The run ends with the reason. False: no rank waits.
 bool ls_remote_explain(ls_spmd *run);
 // The rank waits for others at that place, outside of what is called here.
 void ls_remote_elsewhere(ls_rank *rank, const char *file, int line);
@@ -115,9 +114,9 @@ void ls_remote_elsewhere(ls_rank *rank, const char *file, int line);
 bool ls_remote_runs(const ls_rank *rank);
 bool ls_remote_waited_for(const ls_spmd *run);
 bool ls_remote_stuck(const ls_spmd *run);  // no rank is left that could make a call
-// Appends who waits for others in which call.
+// Appends the ranks that wait for others, with their calls.
 void ls_remote_waiting(const ls_spmd *run, ls_text *text);
-// A defect that is seen by who runs the ranks: recorded, and the run ends. The text is copied.
+// A defect that the ranks' launcher found: recorded, and the run ends. The text is copied.
 void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int count,
                        const char *file, int line, const char *text);
 

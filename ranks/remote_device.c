@@ -1,6 +1,5 @@
-// Data of remote ranks that lies in a device's memory: the math runs there. Data that a check reads
-// byte by byte is left to ls_remote_move, by way of ordinary memory; whether one does is asked of
-// the device, in a few words.
+// Data of remote ranks in a device's memory: the math runs there. Data that a check reads byte by
+// byte is left to ls_remote_move, through ordinary memory; a small query of the device decides.
 #include "kernels/device.h"
 #include "ranks/internal.h"
 #include "ranks/remote.h"
@@ -29,7 +28,7 @@ static int is_wanted_before(bool *out, const ls_spmd *run, const ls_meet *meet, 
     return LS_OK;
 }
 
-// Whether a reduction's results hold a NaN or an infinity: then it is looked for who brought it.
+// Whether a reduction's results have a NaN or an infinity: then its source is searched.
 static int is_wanted_after(bool *out, const ls_spmd *run, const ls_meet *meet, int size,
                            ls_device *device) {
     const ls_call *call = &meet->requests[0]->call;
@@ -37,7 +36,7 @@ static int is_wanted_after(bool *out, const ls_spmd *run, const ls_meet *meet, i
     if (!ls_collective_of(call->kind)->reduces || !ls_values__on(run, call)) {
         return LS_OK;
     }
-    bool alike = ls_collective_of(call->kind)->replicates;  // one result tells for all
+    bool alike = ls_collective_of(call->kind)->replicates;  // one result decides for all
     for (int m = 0; m < size && !*out && (m == 0 || !alike); m++) {
         const ls_request *request = meet->requests[m];
         if (request->staged_recv != NULL && request->recv_bytes > 0) {
@@ -80,7 +79,7 @@ int ls_remote_move_on(bool *done, ls_spmd *run, ls_request *const *requests, int
     ls_rank *first = requests[0]->rank;
     ls_schedule__enter(first);
     int status = move(done, run, &meet, size, device);
-    // A remote rank's data is staged: what it sent is there, also of a call in place.
+    // A remote rank's data is staged: its sent data still exists, also of a call in place.
     if (status == LS_OK && *done) {
         ls_move move = {
             .shared = meet.shared, .requests = requests, .size = size, .device = device};

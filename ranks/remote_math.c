@@ -1,6 +1,6 @@
-// The math of large calls of remote ranks by several threads: elements in ranges, each of which is
-// a call of its own. In rank order alone, where a range's bits are those of the whole call's; what
-// was seen of NaN is assembled in the order of the ranges, so that nothing depends on threads.
+// The math of large calls of remote ranks in several threads: elements in ranges, each of which is
+// a separate call. Only in rank order, where a range's bits are those of the whole call's. Observed
+// NaN are merged in the order of the ranges, so that nothing depends on threads.
 #include <stdio.h>
 #include <unistd.h>
 

@@ -4,7 +4,7 @@
 
 #define POLLS_MAX      10000  // in a row, while no rank made or completed a call
 #define IDLE_POLLS_MAX 200000
-#define FREED_KEPT     256  // requests of a rank kept after ls_wait, to tell use after free
+#define FREED_KEPT     256  // requests that are kept after ls_wait, to detect use after free
 
 typedef struct heap_request {
     ls_request request;
@@ -147,9 +147,9 @@ int ls_request__await(ls_rank *rank) {
     return complete ? LS_OK : run->status;
 }
 
-// A poll of another front that found nothing: others run first. Where nothing can happen any more a
-// receive from any member is let go. Returns the run's status, and *hopeless: nobody will ever
-// change what the poll sees.
+// A poll of another frontend that found nothing: others run first. In a stuck run a receive from
+// any member is released. Returns the run's status; *hopeless: no rank will ever change the result
+// of the poll.
 int ls_request__poll(bool *hopeless, ls_rank *rank) {
     ls_spmd *run = rank->run;
     *hopeless = false;
@@ -278,8 +278,8 @@ int ls_wait_all_at(const char *file, int line, ls_request **requests, int count)
     return first;
 }
 
-// Others run before a poll, so that a loop of polls comes to an end; where nobody else could, the
-// rank waits, and the run is explained if nobody ever can.
+// Others run before a poll, so that a loop of polls ends; if no other can, the rank waits, and the
+// run is explained if none ever can.
 static int poll(bool *done, ls_rank *rank, ls_request *request, const char *file, int line) {
     ls_spmd *run = rank->run;
     *done = false;

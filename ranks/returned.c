@@ -1,6 +1,6 @@
-// Calls that wait for ranks which have returned: did those make one call less than the others,
-// leave one out on the way, or did the few that wait make one too many? The call sites in the
-// histories tell.
+// Calls that wait for returned ranks: whether those made one call less than the others, skipped one
+// on the way, or whether the few that wait made an extra one. The call sites in the histories
+// decide.
 #include <stdio.h>
 #include <string.h>
 
@@ -40,8 +40,8 @@ static bool same_site(const ls_history_entry *a, const ls_history_entry *b) {
                   b->call.file != NULL ? b->call.file : "") == 0;
 }
 
-// The call that `longer` made on the way and `shorter` did not, when both ended with the same call;
-// NULL: `shorter` just made one less at the end, or nothing can be said (a loop over one call).
+// The call that `longer` made on the way and `shorter` did not, if both ended with the same call;
+// NULL: `shorter` just made one less at the end, or it is unknown (a loop over one call).
 static const ls_history_entry *odd_call(const ls_rank *longer, const ls_rank *shorter,
                                         const ls_comm *comm) {
     const ls_history_entry *a[64], *b[64];
@@ -56,8 +56,8 @@ static const ls_history_entry *odd_call(const ls_rank *longer, const ls_rank *sh
     if (i < 0) {
         return NULL;
     }
-    // The compared calls must really shift: one more of a run of equal calls says nothing, unless
-    // it is known that the run began after another call.
+    // The compared calls must really shift: one more in a run of equal calls has no meaning, unless
+    // the run is known to have begun after another call.
     bool run_of_equals = same_site(a[i], a[i + 1]);
     return run_of_equals && j < 0 ? NULL : a[i];
 }

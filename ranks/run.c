@@ -251,7 +251,7 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
         left_behind = left_behind || run->ranks[r].left_behind || !ls_turns__left(&run->ranks[r]);
     }
     ls_trap__close();
-    if (!left_behind) {  // a thread that nobody has joined may still look at it
+    if (!left_behind) {  // an unjoined thread may still read it
         close_run(run);
         ls_free(run, 1, sizeof *run);
     }

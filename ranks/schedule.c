@@ -1,7 +1,6 @@
-// The run token: which rank runs. A rank gives it on when it blocks or ends, and, under schedules
-// that ask for it, at every call; who gets it is a function of the seed and of what happened
-// before. In a parallel run there is no run token: a mutex protects the run, and the operating
-// system schedules.
+// The run token: the rank that runs. A rank passes it on when it blocks or ends, and, under some
+// schedules, at every call; the next rank is a function of the seed and of the events so far. A
+// parallel run has no run token: a mutex protects the run, and the operating system schedules.
 #define _GNU_SOURCE  // environ, clearenv
 #include <sched.h>
 #include <stdlib.h>
@@ -13,8 +12,8 @@
 #include "ranks/internal.h"
 
 #define SCHEDULE_STREAM 0x7363686eu  // of random draws
-// A delayed rank runs after all others. Those may poll for what it does, so after so many polls it
-// has a turn.
+// A delayed rank runs after all others. Those may poll for its progress, so after this many polls
+// it has a turn.
 #define PASSED_OVER_MAX 1000
 
 static _Thread_local ls_rank *current;
@@ -151,7 +150,7 @@ static int ready_after(const ls_spmd *run, int set, int rank) {
     return -1;
 }
 
-// Threads have come to calls while their ranks did not have the run token.
+// Threads are about to make calls while their ranks lack the run token.
 static void take_arrivals(ls_spmd *run) {
     if (!run->arrivals || !atomic_exchange(&run->arrivals, false)) {
         return;
@@ -187,7 +186,7 @@ static ls_rank *choose(ls_spmd *run, int from) {
     return NULL;
 }
 
-// The C library has put the rank's variables into memory of its own, which it would use for the
+// The C library has copied the rank's variables into its own memory, which it would use for the
 // next rank's; clearenv makes it forget that.
 static void keep_environment(ls_rank *rank) {
     size_t count = 0;
@@ -297,7 +296,7 @@ void ls_schedule__wait_for_start(ls_rank *rank) {
     }
     inside = 0;
     rank->waits = false;
-    (void)pthread_mutex_lock(&rank->turn);  // a rank that fails looks at all of them
+    (void)pthread_mutex_lock(&rank->turn);  // a rank that fails examines all of them
     rank->main.state = LS_THREAD_OUT;
     rank->in = NULL;
     (void)pthread_mutex_unlock(&rank->turn);
@@ -348,9 +347,8 @@ void ls_schedule__give_way(ls_rank *rank) {
     pass_on(rank, me, choose(run, rank->id));
 }
 
-// Nobody can run: lets receives from any member meet sends until somebody can, which takes more
-// than one where a rank waits for several; else the run fails, which makes every blocked rank
-// ready.
+// No rank can run: lets receives from any member match sends until one can, which takes several if
+// a rank waits for several; else the run fails, which makes every blocked rank ready.
 static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     ls_rank *next = choose(run, from);
     while (next == NULL &&

@@ -12,7 +12,7 @@
 
 // The call site that a rank was last seen at.
 typedef struct ls_seen_place {
-    const char *key;  // `file` in the process of the ranks: what is there already is not copied
+    const char *key;  // `file` in the ranks' process: its existing contents are not copied
     char file[240];
     int line;
 } ls_seen_place;
@@ -51,7 +51,7 @@ extern LS_API_BACKENDS bool ls_seen__forked;    // this process is one that a ra
 
 // The calling thread is the rank's, and makes a call there.
 LS_API_BACKENDS void ls_seen__at(int rank, const char *file, int line);
-// The process goes on with another run.
+// The process continues with another run.
 LS_API_BACKENDS void ls_seen__begin(void);
 void ls_seen__found(const ls_finding *finding);
 // The process is about to end because of this rank. Safe in a signal's handler.

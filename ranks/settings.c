@@ -1,4 +1,4 @@
-// See settings.h. Every sentence says which word is wrong.
+// See settings.h. Every message names the wrong word.
 #include "ranks/settings.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-// The state of a run: shared by the files of ranks/, and read by debuggers. Programs
-// use ranks.h alone. LS_RANKS_ABI counts changes of what is below; hooks.h says where to stop.
+// The state of a run: shared by the files of ranks/, and read by debuggers. Programs use only
+// ranks.h. LS_RANKS_ABI counts changes of this file; hooks.h has the functions to stop at.
 //
-// One rank runs at a time unless the schedule is parallel: it holds the run token, which is all the
-// protection the run needs. In a parallel run the same functions hold run->mutex instead.
+// One rank runs at a time unless the schedule is parallel: it holds the run token, which is the
+// only protection that the run needs. In a parallel run the same functions hold run->mutex instead.
 #ifndef LS_RANKS_STATE_H
 #define LS_RANKS_STATE_H
 
@@ -34,7 +34,7 @@ typedef enum ls_rank_state {
     LS_RANK_READY,    // could run, waits for the run token
     LS_RANK_RUNNING,  //
     LS_RANK_BLOCKED,  // in a call that others must complete
-    LS_RANK_STALLED,  // by a fault; never goes on
+    LS_RANK_STALLED,  // by a fault; never continues
     LS_RANK_RETURNED,
     LS_RANK_DIED,  // by a fault; its program may still be unwinding
 } ls_rank_state;
@@ -44,7 +44,7 @@ typedef enum ls_request_state {
     LS_REQUEST_POSTED,   // waits for the other ranks' calls
     LS_REQUEST_MATCHED,  // its data is being moved
     LS_REQUEST_DONE,     // complete; asynchronous ones wait for ls_wait
-    LS_REQUEST_FREED,    // waited for; kept for a while to tell use after free
+    LS_REQUEST_FREED,    // waited for; kept for a while to detect use after free
 } ls_request_state;
 
 // A copy that a request owns, because the program's may be gone before the call is complete.
@@ -93,7 +93,7 @@ struct ls_request {
     bool poisoned;              // its send buffer was never written, which was reported
     struct ls_thread *awaited;  // a thread waits for it, in one call or in several of a group
     uint64_t group;             // the ls_group_start that it belongs to, from 1; 0: none
-    bool detached;              // nobody waits for it: the second of a call that a fault doubled
+    bool detached;              // no wait follows: the second of a call that a fault doubled
     ls_rank *rank;
     ls_rank_comm *comm;
     uint64_t number;   // among all calls of the rank, from 0
@@ -109,7 +109,7 @@ struct ls_request {
     const struct ls_front *front;
     void *record;
     int tag;             // LS_TAG_ANY: of a receive, any
-    bool any_source;     // a receive from any member: held until nobody can go on
+    bool any_source;     // a receive from any member: held until no rank can continue
     bool probe;          // takes no message
     ls_request *found;   // match of a probe or a receive
     int color, key;      // SPLIT
@@ -160,11 +160,11 @@ typedef struct ls_allocation {
     size_t clean_start, clean_end;  // nothing unwritten was found in it
     bool pages;                     // it has its pages for itself
     uint32_t origin;                // of its pattern
-    void *block;                    // where it lies, and how much
+    void *block;                    // its address and size
     size_t block_bytes;             //
     bool overrun;                   // a write beside it was reported
     bool let_go;                    // its release while a call used it was reported
-    bool freed;                     // kept for a while to tell use after free
+    bool freed;                     // kept for a while to detect use after free
     const char *file;
     int line;
     const char *freed_file;
@@ -221,7 +221,7 @@ struct ls_rank {
     bool holds;            // it has the run token
     bool calls_at_once;    // its threads may be in calls at once: their order is chosen
     int spins;             // times that it waited in vain for a thread that computed
-    atomic_bool arrived;   // a thread has come to a call while another rank had the run token
+    atomic_bool arrived;   // a thread is about to make a call while another rank has the run token
     bool waits;            // in the library, for the run token
     bool parted;           // a debugger took the run token from it while it ran its program
     bool slow;             // by a fault
@@ -278,14 +278,14 @@ struct ls_rank_comm {
     uint64_t replicas;  // declared so far
     bool destroyed;
     bool abandoned;  // destroyed with calls in flight, which are matched none the less
-    bool of_run;     // world and axes: nobody destroys them
+    bool of_run;     // world and axes: never destroyed
     const char *file;
     int line;
     ls_met_groups *met_groups;  // [size] by peer; NULL before a message of a group
     ls_rank_comm *next;         // in run->handles
 };
 
-// The calls of all members that meet as one collective.
+// The calls of all members that match as one collective.
 struct ls_meet {
     ls_shared_comm *shared;
     uint64_t round;
@@ -300,12 +300,12 @@ struct ls_meet {
 struct ls_shared_comm {
     ls_comm *comm;
     uint64_t *rounds;  // [size] collectives of each member so far
-    ls_meet **ring;    // meets [base, base + count) by round % room
+    ls_meet **ring;    // matches [base, base + count) by round % room
     uint64_t base;
     uint64_t count;
     uint64_t room;
     ls_meet *free_meets;
-    // Messages that have not met, oldest first, see p2p.c.
+    // Unmatched messages, oldest first, see p2p.c.
     ls_request **sends;   // [size] by receiver
     ls_request **recvs;   // [size] by receiver
     ls_request **any;     // [size] by receiver: receives from any member or with any tag
@@ -318,7 +318,8 @@ struct ls_shared_comm {
     uint64_t replicas;              // declared so far, by the member that has declared most
     ls_sums *sums;                  // its last results, see redundant.c; NULL: none
     const ls_shared_comm *crossed;  // calls on it in opposite orders were reported
-    ls_sites *sites;                // from which lines members met, see sites.c; NULL: not yet
+    ls_sites *sites;                // the lines from which members matched, see sites.c; NULL: not
+                                    // yet
 };
 
 // A call as its order with others is judged.
@@ -338,9 +339,9 @@ typedef struct ls_order_edge {
     struct ls_order_edge *next;
 } ls_order_edge;
 
-// Equal calls that meet from different lines of the program.
+// Equal calls that match from different lines of the program.
 typedef enum ls_sites_check {
-    LS_SITES_CROSSING,  // a finding where their order differs, as docs/ranks.md says
+    LS_SITES_CROSSING,  // a finding if their order differs, by the rules of docs/ranks.md
     LS_SITES_OFF,
     LS_SITES_STRICT,  // always a finding
 } ls_sites_check;
@@ -382,11 +383,11 @@ struct ls_spmd {
     int history;
     double deadline_seconds;     // of a rank without a call; at most 0: none
     atomic_uint_least64_t beat;  // calls and turns so far, for the watchdog
-    atomic_int token;            // rank with the token; -1: nobody's
+    atomic_int token;            // rank with the token; -1: none
     pthread_mutex_t mutex;
     sem_t done;         // the starting thread waits for it; with a debugger, first for its ranks
     int process;        // that the threads are of
-    uintptr_t shapes;   // of a run without data: where the next allocation lies
+    uintptr_t shapes;   // of a run without data: the address of the next allocation
     ls_fibers *fibers;  // ranks are fibers of one thread, see fibers.h; NULL: threads
     int carrier_tid;    // of that thread
     char *stacks;       // of all threads: a guard, the stack of the program, that of handlers

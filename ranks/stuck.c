@@ -1,13 +1,12 @@
-// Nobody can run although ranks are alive: who waits for whom, in which call, and why it never
-// comes. In this order: somebody died or stalls; ranks wait for each other in a circle; somebody
-// returned.
+// No rank can run although some are alive: the ranks that wait, their calls, and the reason. In
+// this order: a rank died or stalls; ranks wait for each other in a cycle; a rank returned.
 #include <stdio.h>
 #include <string.h>
 
 #include "ranks/internal.h"
 
-#define AWAITED_MAX 64  // requests of one rank that are looked at
-#define STARTS_MAX  64  // ranks from which a circle is searched
+#define AWAITED_MAX 64  // requests of one rank that are examined
+#define STARTS_MAX  64  // ranks from which a cycle is searched
 
 // ---- The graph: a rank waits for the ranks that its calls still need ---------------------------
 typedef struct edge {
@@ -21,7 +20,7 @@ typedef struct search {
     const ls_request **through;  // [ranks] the call of `parent` that waits for this rank
     int *queue;                  // [ranks]
     int start;
-    int end;  // its call waits for `start` again: a circle
+    int end;  // its call waits for `start` again: a cycle
     const ls_request *closing;
 } search;
 
@@ -70,7 +69,7 @@ static bool reach(search *s, int from, const ls_request *request, int *tail) {
     return false;
 }
 
-// Breadth first, so the circle is a shortest one through `start`.
+// Breadth first, so the cycle is a shortest one through `start`.
 static bool find_circle(search *s, int start) {
     for (int r = 0; r < s->run->rank_count; r++) {
         s->parent[r] = -1;
@@ -157,7 +156,7 @@ static void finish(ls_spmd *run, int status, ls_finding_id id, const int *ranks,
 }
 
 // ---- A circle ----------------------------------------------------------------------------------
-// The ranks of the circle from `start` on: out [rank count], and the calls in which each waits.
+// The ranks of the cycle from `start` on: out [rank count], and the call in which each waits.
 static int circle_of(int *out, const ls_request **calls, const search *s) {
     int count = 0;
     const ls_request *through = s->closing;
@@ -331,7 +330,7 @@ void ls_stuck__explain(ls_spmd *run) {
         ls_stuck__returned(run, request);
         return;
     }
-    // A stalled rank that nobody waits for.
+    // A stalled rank without waiting ranks.
     for (int r = 0; r < run->rank_count; r++) {
         if (run->ranks[r].state == LS_RANK_STALLED) {
             ls_text text = {0};

@@ -117,7 +117,7 @@ static void run_program(ls_rank *rank) {
         break;
     default:
         rank->exit_status = run->program(rank, run->arg);
-        if (ls_seen__forked) {  // a process of its own: nobody waits for it here
+        if (ls_seen__forked) {  // a separate process: no thread waits for it here
             (void)fflush(NULL);
             _exit(rank->exit_status);
         }
@@ -255,8 +255,8 @@ static size_t stack_of(const ls_spmd *run) {
     return (stack + 4095) / 4096 * 4096;
 }
 
-// The ranks' stacks lie in one mapping, each between its guard and what signals' handlers have:
-// made and found out one by one, they would be most of what starting a rank costs.
+// The ranks' stacks are in one mapping, each between its guard and its signal handlers' stack:
+// allocated one by one, they would dominate the start of a rank.
 static int make_stacks(ls_spmd *run) {
     size_t each, stack = stack_of(run);
     LS_TRY(ls_size_add(&each, stack, LS_STACK_GUARD_BYTES + LS_HANDLER_STACK_BYTES));
@@ -309,7 +309,7 @@ static int start_threads(ls_spmd *run, int *started) {
     return status;
 }
 
-// A rank whose thread is gone (SYS_exit) has given its turn to nobody.
+// A rank whose thread is gone (SYS_exit) has not passed on its turn.
 static void end_gone(ls_rank *rank) {
     if (rank->state != LS_RANK_RUNNING || rank->tid == 0 || rank->run->fibers != NULL ||
         syscall(SYS_tgkill, rank->run->process, rank->tid, 0) == 0 || errno != ESRCH) {

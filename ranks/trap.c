@@ -16,8 +16,8 @@ static const int ends[] = {SIGABRT, SIGFPE, SIGBUS, SIGILL};
 #define END_COUNT (sizeof ends / sizeof ends[0])
 static struct sigaction before_ends[END_COUNT];
 
-// Whether a page could have been opened by another thread between this access and its handler: then
-// it is made again. The same access without any opening in between is nobody's of ours.
+// Whether another thread could have opened the page between this access and its handler: then the
+// access is repeated. The same access without any opening in between is not caused by lockstep.
 static bool may_be_open(uintptr_t address, uint64_t opened) {
     static _Thread_local uintptr_t last_address;
     static _Thread_local uint64_t last_opened;

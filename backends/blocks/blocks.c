@@ -105,7 +105,7 @@ static int tell_failed(void) {
     return LS_OK;
 }
 
-// Takes a message in, for nobody: its sender waits until it is gone.
+// Receives a message and drops it: its sender waits until it is gone.
 static int take_in(void) {
     MPI_Status status;
     int there = 0, bytes = 0;

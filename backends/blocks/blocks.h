@@ -11,16 +11,16 @@
 // blocks of one size, or of two that differ by one.
 void ls_blocks_of(int *first, int *count, int ranks, int process, int processes);
 
-// The backend for a world that holds this process's block. Where another process has failed and
-// what it was to send does not come, calls are LS_ERR_RANK_DIED.
+// The backend for a world that holds this process's block. If another process has failed and its
+// data does not arrive, calls are LS_ERR_RANK_DIED.
 int ls_backend_blocks_create(ls_backend **out, ls_world *world);
 
 // Gives process 0's data [bytes] to all processes. A process that waits for it leaves the processor
 // to others.
 int ls_blocks_share(void *data, size_t bytes);
-// Waits until every process is here, and tells whether all is well with all of them. One that has
-// failed says so, and those that wait in a call for something of it go on, and fail; after that the
-// processes can only end.
+// Waits until every process has arrived, and returns whether all are well. A failed one reports
+// this; processes that wait for its data in a call then fail. After that the processes can only
+// end.
 int ls_blocks_meet(bool *all_well, bool well);
 
 #endif

@@ -1,8 +1,7 @@
-// The data that calls of a block need from the other blocks: a parcel goes to every process that
-// has members of their communicators, or receives a message of theirs, and one comes from each. A
-// parcel is the calls, then what each of them sends. Of a collective that has a block for every
-// pair of members the receiver's own blocks travel; of any other all that a member puts in, as its
-// math reads all.
+// Exchanges the data that calls of a block need from other blocks: a parcel goes to every process
+// with members of their communicators or with the receive of one of their messages, and one comes
+// from each. A parcel has the calls, then their sent data. For a collective with a block for every
+// pair of members, only the receiver's blocks are sent; for any other, all of a member's input.
 #include "backends/blocks/blocks.h"
 #include <sched.h>
 #include <string.h>
@@ -34,7 +33,7 @@ typedef struct exchange {
     MPI_Request *requests;
     int request_count, request_room;
     int sent;     // of these, those that send: the first
-    void *spare;  // [spare_bytes] where results of other processes' members go, which nobody reads
+    void *spare;  // [spare_bytes] for results of other processes' members, which are not read
     size_t spare_bytes;
     bool failed;  // another process has
 } exchange;
@@ -117,8 +116,8 @@ static int move_bytes(exchange *e, void *data, size_t bytes, int process, int ta
     return LS_OK;
 }
 
-// Moves what of a call's input `receiver` needs from or to `process`. packed: data holds that
-// alone, else all of the input.
+// Moves the part of a call's input that `receiver` needs, from or to `process`. packed: data has
+// only that part, else all of the input.
 static int move_input(exchange *e, const ls_call *call, void *data, bool packed, int receiver,
                       int process) {
     size_t element = ls_dtype_bytes(call->dtype), elements = 0;
@@ -126,7 +125,7 @@ static int move_input(exchange *e, const ls_call *call, void *data, bool packed,
         LS_TRY(ls_call_send_elements(&elements, call));
         return move_bytes(e, data, elements * element, process, LS_BLOCKS_TAG_DATA, !packed);
     }
-    char *at = data, *start = data;  // of blocks that lie one after another
+    char *at = data, *start = data;  // of adjacent blocks
     for (int m = 0; m <= call->comm->size; m++) {
         bool is = m < call->comm->size, mine = is && holder(e, call->comm->ranks[m]) == receiver;
         size_t bytes = is ? ls_block__count(call->send_counts, call->count, m) * element : 0;
@@ -223,8 +222,8 @@ static int await_calls(exchange *e, int process, int *bytes) {
     return ls_mpi__status(MPI_Get_count(&status, MPI_BYTE, bytes), "MPI_Get_count");
 }
 
-// The call of this process that meets one of another's: it has the communicator, and stands for
-// what is the same for all members and does not travel. *from: where to look first.
+// The call of this process that matches one of another's: it has the communicator and the arguments
+// that are equal on all members and are not sent. *from: the index to try first.
 static const ls_call *counterpart(const exchange *e, int64_t comm, int *from) {
     for (int i = 0; i < e->call_count; i++) {
         int at = (*from + i) % e->call_count;

@@ -12,9 +12,9 @@
 #define LS_BLOCKS_TAG_DATA   2
 #define LS_BLOCKS_TAG_FAILED 3
 
-// Exchanges what the calls [call_count] of this process's ranks need: out [out_count], in `arena`,
-// gets those of them that are completed here, and the other processes' that these meet, with
-// buffers of their own. Every call has passed ls_call_check.
+// Exchanges the inputs of calls [call_count] of this process's ranks. out [out_count], in `arena`,
+// gets those that are completed here and the matching calls of other processes, with their own
+// buffers. Every call has passed ls_call_check.
 int ls_blocks__exchange(ls_call **out, int *out_count, const ls_world *world, const ls_call *calls,
                         int call_count, ls_arena *arena);
 

@@ -49,7 +49,7 @@ void ls_mpi_finalize(void) {
 }
 
 void ls_mpi_abort(int code) {
-    // mpiexec ends the processes at once and may drop what they have written; this lets it through.
+    // mpiexec ends the processes at once and may drop their output; this flushes it.
     const struct timespec a_moment = {.tv_nsec = 250 * 1000 * 1000};
     (void)fflush(NULL);
     (void)nanosleep(&a_moment, NULL);

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-// Starts MPI and tells this process's rank and the number of ranks. Once per process. The processes
-// that mpiexec has started are killed with its parent from now on.
+// Starts MPI and returns this process's rank and the number of ranks. Once for each process. From
+// now on the processes of mpiexec are killed with its parent.
 LS_API int ls_mpi_init(int *rank, int *size);
 LS_API void ls_mpi_finalize(void);
 // Ends all processes of the job, a quarter of a second later: mpiexec passes on what was written
@@ -18,12 +18,11 @@ LS_API void ls_mpi_finalize(void);
 LS_API LS_NORETURN void ls_mpi_abort(int code);
 const char *ls_mpi_version(void);  // "MPICH 4.0.2"; static storage
 
-// The backend for a world that holds this process's rank alone. MPI must be running.
+// The backend for a world that holds only this process's rank. MPI must be running.
 LS_API int ls_backend_mpi_create(ls_backend **out, ls_world *world);
 
-// From now on calls are handed to MPI as they are, without agreeing on them first, as a program of
-// its own would do it: what does not match then hangs, fails or goes unnoticed. To see what MPI
-// itself does.
+// From now on calls go to MPI unchecked, without agreement, as in an ordinary program: a mismatch
+// then hangs, fails or goes unnoticed. Shows MPI's own behaviour.
 LS_API void ls_backend_mpi_trust(ls_backend *backend);
 
 // ---- Inside the library -------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// Agreement before anything moves: every member tells every other what it asks for, and all run the
-// descriptors' checks on the calls of all. Ranks that disagree get one and the same error.
+// Agreement before any data moves: every member sends every other its arguments, and all run the
+// descriptors' checks on the calls of all. Ranks that disagree get the same error.
 #include <string.h>
 
 #include "backends/mpi/mpi_internal.h"
@@ -235,7 +235,7 @@ static int check_call(ls_mpi_group *group, const comm_batch *batch, int k) {
     return status;
 }
 
-// A member whose own checks failed says so; the others name it.
+// A member whose own checks failed reports it; the others name it.
 static int check_statuses(const comm_batch *batch) {
     for (int m = 0; m < batch->comm->size; m++) {
         const fingerprint *f = &batch->all[(size_t)m * (size_t)batch->call_count];

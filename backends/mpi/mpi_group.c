@@ -1,6 +1,6 @@
-// Groups of calls on their way through the MPI backend. A group waits for older ones that it would
-// otherwise overtake: collectives of one communicator, and messages one way between two ranks, have
-// an order. All others go on at the same time.
+// Groups of calls in progress in the MPI backend. A group waits for older ones that it must not
+// overtake: collectives of one communicator, and messages one way between two ranks, are ordered.
+// All others proceed concurrently.
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,7 +144,7 @@ static int begin(ls_mpi_group *group) {
         return begin_trusting(group);
     }
     if (group->own_status != LS_OK && !peers_valid(group->calls, group->call_count)) {
-        return group->own_status;  // there is no peer to tell
+        return group->own_status;  // no peer to inform
     }
     return ls_mpi__agree_begin(group);
 }
@@ -173,7 +173,7 @@ static void end(ls_mpi_group *group, int status) {
     group->error = *ls_error_last();
     group->failure = *ls_check_last();
     if (status != LS_OK && group->own_status != LS_OK) {
-        // Telling the others may have changed the error; this rank's own is the one that matters.
+        // Informing the others may have changed the error; this rank's own is the relevant one.
         group->status = group->own_status;
         group->error = group->own_error;
         group->failure = group->own_failure;

@@ -20,8 +20,8 @@ MPI_Op ls_mpi__op(ls_op op, ls_dtype dtype);
 void ls_mpi__divide(void *elements, ls_dtype dtype, int divisor, size_t count);
 
 // ---- Groups of calls on their way (mpi_group.c) -------------------------------------------------
-// What a group needs until it is done. It goes through phases, each of which starts requests that
-// must be complete before the next; nobody waits in between, so several groups are under way at
+// The state of a group until it is done. It has phases, each of which starts requests that must
+// complete before the next. No wait happens in between, so several groups can be in progress at
 // once.
 typedef struct ls_mpi_group {
     struct ls_mpi_group *next;  // under way, oldest first
@@ -44,7 +44,7 @@ typedef struct ls_mpi_group {
     struct ls_mpi_batch *batches;  // [batch_count] collectives by communicator, see mpi_agree.c
     int batch_count;
     struct ls_mpi_pair *pairs;  // [call_count] sends and receives
-    struct ls_mpi_end *ends;    // [call_count] work that remains when the data is there
+    struct ls_mpi_end *ends;    // [call_count] remaining work after the data has arrived
 } ls_mpi_group;
 
 // Joins calls [call_count] (borrowed until done) to what is under way in `list`.
@@ -67,7 +67,7 @@ int ls_mpi__agree_check(ls_mpi_group *group);
 
 // ---- Moving (mpi_move.c) ------------------------------------------------------------------------
 int ls_mpi__move_begin(ls_mpi_group *group);  // starts all calls
-int ls_mpi__move_end(ls_mpi_group *group);    // remaining work when the data is there
+int ls_mpi__move_end(ls_mpi_group *group);    // remaining work after the data has arrived
 
 typedef struct ls_mpi_comm {
     MPI_Comm comm;  // MPI_COMM_NULL where this rank is no member

@@ -9,7 +9,7 @@
 typedef struct ls_mpi_end {
     void *from;    // copied to the call's recv where it is another buffer; NULL: nothing to copy
     int divisor;   // of the result; 0: none
-    bool neutral;  // nobody's input goes into it
+    bool neutral;  // no member's input goes into it
 } finish;
 
 typedef struct move {
@@ -60,7 +60,7 @@ static int new_buffer(void **out, const move *m, size_t elements) {
     return *out != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// Where a reduction reads its input: premul_sum multiplies it first, in a buffer of its own.
+// The input of a reduction: premul_sum multiplies it first, into a separate buffer.
 static int reduction_input(const void **out, const move *m, size_t elements) {
     *out = m->call->send;
     if (m->call->op == LS_PREMUL_SUM && elements != 0) {

@@ -33,7 +33,7 @@ static int issue(nccl_owner *owner, ls_nccl_messages *messages) {
     }
     int status = ls_nccl__on_all_watched(owner, issue_job, ls_nccl__messages_check, messages);
     if (status == LS_OK || status == LS_ERR_TIMEOUT) {
-        // A call that never came says more than that NCCL did not end.
+        // A missing call is a better explanation than an NCCL call that did not end.
         ls_error error = *ls_error_last();
         int missing = ls_nccl__messages_close(messages);
         if (missing == LS_OK && status != LS_OK) {
@@ -161,7 +161,7 @@ static int take_calls(nccl_owner *owner, const ordered *from, int count) {
 static int run_ordered(nccl_owner *owner, const ordered *list, int count, ls_arena *arena) {
     for (int first = 0; first < count;) {
         int end = first + 1;
-        // Unchecked, each rank runs through its calls by itself, as programs do.
+        // Unchecked, each rank executes its calls separately, as programs do.
         while (end < count && (owner->options.unchecked || same_step(&list[first], &list[end]))) {
             end++;
         }
@@ -309,7 +309,7 @@ static const ls_backend_ops nccl_ops = {
 };
 
 // Every process must have the same NCCL: another version may split the work in another way. They
-// tell one another before any of them asks a GPU.
+// exchange versions before any of them uses a GPU.
 static int check_versions(nccl_owner *owner) {
     const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
     if (bootstrap == NULL) {
@@ -378,7 +378,7 @@ static int open_world(nccl_owner *owner) {
     return ls_nccl__world_open(owner);
 }
 
-// Binds what there is to a world.
+// Binds the available resources to a world.
 static void bind(nccl_owner *owner, ls_world *world, const ls_nccl_options *options) {
     owner->backend = (ls_backend){.ops = &nccl_ops, .world = world, .impl = owner};
     owner->options = options != NULL ? *options : (ls_nccl_options){0};

@@ -47,7 +47,7 @@ typedef struct ls_nccl_options {
     bool unchecked;  // skip the checks before a call: mismatches then hang until the deadline. For
                      // tests of the deadline.
     bool blocking;   // blocking communicators without a deadline, as benchmarks want them
-    bool quiet_log;  // leave NCCL's logging alone; then it is not known what NCCL used
+    bool quiet_log;  // leave NCCL's logging unchanged; then NCCL's choices are unknown
     ls_nccl_kept *kept;  // the caller's, outlives the backend; NULL: nothing is kept
 } ls_nccl_options;
 

@@ -157,7 +157,7 @@ static void round_close(round_of *round) {
     }
 }
 
-// Receives what has come; *missing: the first peer that has said nothing yet.
+// Receives the messages that have arrived; *missing: the first peer without one.
 static int receive(round_of *round, const ls_nccl_bootstrap *bootstrap, int tag, int *missing) {
     *missing = LS_RANK_NONE;
     for (int i = 0; i < round->count; i++) {
@@ -172,7 +172,7 @@ static int receive(round_of *round, const ls_nccl_bootstrap *bootstrap, int tag,
     return LS_OK;
 }
 
-// LS_ERR_TIMEOUT: *missing said nothing in time.
+// LS_ERR_TIMEOUT: *missing sent nothing in time.
 static int exchange(round_of *round, nccl_owner *owner, int what, int *missing) {
     const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
     int tag = ls_nccl__tag(round->comm, what);
@@ -194,7 +194,7 @@ static int exchange(round_of *round, nccl_owner *owner, int what, int *missing) 
     }
 }
 
-// Nobody answered: whose call is missing, by the name that the simulator gives it.
+// No answer: names the missing call as the simulator does.
 int ls_nccl__fail_missing(const ls_call *call, int missing, double deadline_seconds) {
     char text[256];
     ls_call_format(text, sizeof text, call);
@@ -236,7 +236,7 @@ static bool is_p2p(const ls_call *call) {
     return ls_kind_is_message(call->kind);
 }
 
-// Tells every other member of `comm` this rank's collectives there.
+// Sends every other member of `comm` this rank's collectives there.
 static int gather_collectives(list *all, nccl_owner *owner, const ls_comm *comm,
                               const ls_call *calls, int call_count) {
     round_of round;

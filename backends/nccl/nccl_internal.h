@@ -103,7 +103,7 @@ typedef struct nccl_staged {
     char *gathered;  // of a call that NCCL does not have: a piece for each member; NULL: it has it
 } nccl_staged;
 
-// Of a call that NCCL does not have, what a member says of it: its input, and then its factor.
+// A member's data for a call that NCCL lacks: its input, and then its factor.
 static inline size_t ls_nccl__piece_bytes(const nccl_staged *staged) {
     return staged->send_bytes + sizeof(double);
 }
@@ -178,8 +178,8 @@ bool ls_nccl__is_gathered(const ls_call *call);
 int ls_nccl__supports(const ls_call *call);
 
 // ---- Sends and receives between processes (nccl_messages.c) -------------------------------------
-// A rank's sends and receives are checked against their other ends while NCCL is at it: a group of
-// one rank may meet single calls of another, so nobody may wait for all of them before.
+// A rank's sends and receives are checked against their other ends while NCCL runs: a group of one
+// rank may match single calls of another, so no rank may wait for all of them first.
 typedef struct ls_nccl_messages {
     nccl_owner *owner;
     const ls_call **calls;  // [count]
@@ -187,7 +187,7 @@ typedef struct ls_nccl_messages {
     int count;
     ls_arena *arena;
 } ls_nccl_messages;
-// Tells the other ends of calls [count] what is about to be done.
+// Sends the other ends of calls [count] a description of the call.
 int ls_nccl__messages_open(ls_nccl_messages *out, nccl_owner *owner, const ls_call **calls,
                            int count, ls_arena *arena);
 // Checks the other ends that are known by now.
@@ -196,7 +196,7 @@ int ls_nccl__messages_check(void *messages);
 int ls_nccl__messages_close(ls_nccl_messages *messages);
 
 // ---- Other processes (nccl_agree.c) -------------------------------------------------------------
-// What is said, per communicator.
+// The exchanged data, for each communicator.
 enum {
     LS_NCCL_TAG_COLLECTIVES = 1,
     LS_NCCL_TAG_SEND,  // a sender's call, to the receiver

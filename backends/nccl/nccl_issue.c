@@ -87,7 +87,7 @@ typedef struct pairs {
     const char *send;  // blocks one after another; NULL: nothing is sent
     char *recv;
     const size_t *send_counts, *recv_counts;  // NULL: `count` each
-    bool same_send;                           // one block goes to everybody
+    bool same_send;                           // one block goes to all members
     size_t count;
     int only_from, only_to;  // -1: any
 } pairs;
@@ -161,7 +161,7 @@ static int issue_all_to_all(const issue *i) {
 
 static int issue_gather(const issue *i) {
     const ls_call *call = i->call;
-    // Whether the blocks have one size is known on the root alone: pairs, whatever they are.
+    // Only the root knows whether the blocks have one size: pairs in any case.
     bool root = i->member == call->root;
     pairs p = {i->send, root ? i->recv : NULL, NULL, call->recv_counts,
                true,    call->count,           -1,   call->root};

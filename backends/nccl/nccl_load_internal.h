@@ -49,8 +49,9 @@ typedef struct ls_nccl_library {
     char text[32];  // "2.28.9"
 } ls_nccl_library;
 
-// Opens the library once per process: LOCKSTEP_NCCL_LIBRARY (an environment variable), else
-// libnccl.so.2 where the loader looks, else where configure found it. LS_ERR_BACKEND says why not.
+// Opens the library once for each process: LOCKSTEP_NCCL_LIBRARY (an environment variable), else
+// libnccl.so.2 on the loader's path, else the one that configure found. LS_ERR_BACKEND gives the
+// reason.
 int ls_nccl__load(const ls_nccl_library **out);
 
 // LS_OK, or LS_ERR_BACKEND with NCCL's words; ncclInProgress is LS_OK.

@@ -134,7 +134,7 @@ static void parse_trees(ls_nccl_topology *topology, const char *line) {
     }
 }
 
-// The part of a log line after "NCCL INFO ", as a string of its own.
+// The part of a log line after "NCCL INFO ", as a separate string.
 static bool next_line(char *out, size_t out_bytes, const char **text) {
     while (**text != '\0') {
         size_t length = strcspn(*text, "\n");
@@ -153,7 +153,7 @@ static bool next_line(char *out, size_t out_bytes, const char **text) {
 
 int ls_nccl__topology_parse(ls_nccl_topology *topology, const char *text) {
     char line[2048];
-    // Rings first: they tell the number of channels, whichever rank wrote first.
+    // Rings first: they give the number of channels, whichever rank wrote first.
     for (const char *at = text; next_line(line, sizeof line, &at);) {
         if (strncmp(line, "Channel ", 8) == 0) {
             LS_TRY(parse_ring(topology, line));
@@ -185,7 +185,7 @@ static void write_ring(ls_text *out, const ls_nccl_topology *topology, int chann
     }
 }
 
-// `member` and what hangs below it: "0(1(2))". False where a member is unknown or met twice.
+// `member` and its subtree: "0(1(2))". False if a member is unknown or occurs twice.
 static bool write_tree(ls_text *out, const ls_nccl_topology *topology, int channel, int member,
                        int *met) {
     const ls_nccl_node *node = &topology->nodes[channel * topology->size + member];
@@ -234,7 +234,7 @@ static bool write_channel(ls_text *out, const ls_nccl_topology *topology, int ch
            met == topology->size;
 }
 
-// How many of the first `told` channels make a list that repeats into all of these.
+// The number of the first `told` channels whose list repeats into all of these.
 static int period_of(ls_text *channels, int told) {
     int period = 1;
     for (int c = 0; c < told; c++) {
@@ -246,9 +246,9 @@ static int period_of(ls_text *channels, int told) {
     return period;
 }
 
-// "KEY=a/b/...": the shortest list that repeats into that of all channels. NCCL cuts its lines
-// after 1,023 characters, so of 64 channels the trees of some 50 are reported: where more than half
-// are, and repeat, the others go on so. (Trees over several hosts are others in the second half.)
+// "KEY=a/b/...": the shortest list that repeats into that of all channels. NCCL truncates its lines
+// after 1,023 characters, so of 64 channels some 50 trees are logged: if more than half are, and
+// repeat, the others continue the pattern. (Trees over several hosts differ in the second half.)
 static char *write_list(const ls_nccl_topology *topology, bool ring) {
     ls_text channels[LS_NCCL_CHANNELS_MAX] = {{0}};
     int told = 0;

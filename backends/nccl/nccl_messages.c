@@ -1,5 +1,5 @@
-// Sends and receives between processes: each end tells the other what it is about to do, and checks
-// what it is reported while NCCL moves the data.
+// Sends and receives between processes: each end sends the other a description of its call, and
+// checks the received one while NCCL moves the data.
 #include "backends/nccl/nccl_internal.h"
 
 int ls_nccl__messages_open(ls_nccl_messages *out, nccl_owner *owner, const ls_call **calls,

@@ -1,4 +1,5 @@
-// Moving one rank's buffers to its GPU and back, and what NCCL does not have: done by the CPUs.
+// Moves one rank's buffers to its GPU and back, and executes on the CPUs the operations that NCCL
+// lacks.
 #include <string.h>
 
 #include "backends/nccl/nccl_internal.h"

@@ -197,7 +197,8 @@ static bool job_done(nccl_worker *worker, bool wait) {
     return done;
 }
 
-// A rank that stopped because another failed says the least, one that ran into the deadline little.
+// A rank that stopped because of another failure explains least, one that ran into the deadline
+// little.
 static int blame(const nccl_worker *worker) {
     if (worker->status == LS_OK) {
         return 0;

@@ -25,7 +25,7 @@ int ls_sim_device__copy_out(ls_backend *backend, void *host, const void *in, siz
 // A call of an event, with its buffers on the device.
 typedef struct placed {
     ls_call call;
-    void *send, *recv;  // made for the call; NULL: it has its own. In place: `recv` alone
+    void *send, *recv;  // made for the call; NULL: it has its own. In place: only `recv`
     size_t send_bytes, recv_bytes;
     void *host_recv;  // where the results go after; NULL: nowhere
     size_t host_recv_bytes, host_recv_offset;

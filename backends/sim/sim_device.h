@@ -5,8 +5,8 @@
 #include "backends/match.h"
 #include "kernels/device.h"
 
-// The event's math on the device. Buffers that do not lie there are copied in first, and the
-// results out after. LS_ERR_MEMORY names rank, call and bytes.
+// The event's math on the device. Other buffers are copied in first, and the results out after.
+// LS_ERR_MEMORY names rank, call and bytes.
 int ls_sim_device__math(ls_device *device, const ls_event *event, const ls_order *order);
 
 // The device's memory, as a backend's.

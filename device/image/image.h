@@ -7,7 +7,7 @@
 typedef int (*ls_device_program)(int argc, char **argv, char **environment);
 #define LS_DEVICE_IMAGE_MAIN "ls_device_image_main"
 
-// processes: each rank runs main with variables of its own, from a copy of the program.
+// processes: each rank runs main with separate variables, from a copy of the program.
 __attribute__((visibility("default"))) int ls_device_main(ls_rank *self, void *arg,
                                                           ls_device_program main, bool processes);
 

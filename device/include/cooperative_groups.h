@@ -96,7 +96,7 @@ struct grid_group {
     }
 };
 
-typedef thread_block_tile<1> coalesced_group;  // which others are in it, nobody may rely on
+typedef thread_block_tile<1> coalesced_group;  // programs may not rely on the other members
 inline thread_block this_thread_block() {
     return {};
 }

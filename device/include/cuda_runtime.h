@@ -24,7 +24,7 @@
 #define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
-// The line of the call, as a last argument that nobody gives.
+// The line of the call, as a defaulted last argument.
 #define LS_CUDA_HERE ls_cuda_site ls_at = {__builtin_FILE(), __builtin_LINE()}
 
 // ---- Vectors ------------------------------------------------------------------------------------

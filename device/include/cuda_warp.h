@@ -25,7 +25,7 @@ inline void __threadfence_system() {
     ls_cuda_fence(LS_CUDA_SCOPE_SYSTEM);
 }
 inline unsigned __activemask() {
-    return 1u << ls_cuda_self->lane;  // which others run with this one, nobody may rely on
+    return 1u << ls_cuda_self->lane;  // programs may not rely on the others that run with this one
 }
 inline void __nanosleep(unsigned) {
     (void)ls_cuda_clock();

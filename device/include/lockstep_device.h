@@ -49,8 +49,8 @@ LS_CUDA_API void ls_cuda_yield(void);
 enum { LS_CUDA_SCOPE_BLOCK, LS_CUDA_SCOPE_DEVICE, LS_CUDA_SCOPE_SYSTEM, LS_CUDA_SCOPE_THREAD };
 enum { LS_CUDA_LOAD = 1, LS_CUDA_STORE = 2, LS_CUDA_UPDATE = 3 };
 LS_CUDA_API void ls_cuda_fence(int scope);
-// Around an atomic operation; order as of the compiler's __ATOMIC_*. After it: whether it changed
-// what is there.
+// Around an atomic operation; order: the compiler's __ATOMIC_*. After it: whether it changed the
+// value.
 LS_CUDA_API void ls_cuda_atomic(const volatile void *at, size_t bytes, int kind, int order,
                                 int scope, ls_cuda_site site);
 LS_CUDA_API void ls_cuda_atomic_done(const volatile void *at, uint64_t value, bool changed,

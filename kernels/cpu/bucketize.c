@@ -1,6 +1,6 @@
-// Bucketize without memory of its own. Lengths [owners, bags] in memory order are exactly the
-// segments of the output, so their prefix sums are the write positions, and once every id is
-// written the positions are the prefix sums of the next segment: lengths come back by subtraction.
+// Bucketize without additional memory. Lengths [owners, bags] in memory order are exactly the
+// segments of the output, so their prefix sums are the write positions. Once every id is written,
+// the positions are the prefix sums of the next segment: subtraction restores the lengths.
 #include "kernels/kernels.h"
 
 // The last owner whose first row is at most id. An empty owner shares its start with the next one

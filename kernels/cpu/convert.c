@@ -185,8 +185,8 @@ static void store_integer(void *out, ls_dtype dtype, size_t i, integer value) {
     }
 }
 
-// A double that rounds to any narrower float as the integer itself does: what lies beyond 53 bits
-// is kept as one sticky bit.
+// A double that rounds to any narrower float like the integer itself: the bits beyond 53 become one
+// sticky bit.
 static double sticky_f64(integer value) {
     uint64_t magnitude = value.magnitude;
     if (magnitude >> 53 != 0) {

@@ -117,7 +117,8 @@ static tile_function *choose_tile(void) {
     return tile_plain;
 }
 
-// to [depth, width] of a matrix whose rows of the result lie `across` apart; zeros beyond `count`.
+// to [depth, width] of a matrix whose rows of the result have the distance `across`; zeros beyond
+// `count`.
 static void pack(uint64_t *to, const int32_t *from, size_t depth, size_t width, size_t count,
                  ptrdiff_t along, ptrdiff_t across) {
     for (size_t k = 0; k < depth; k++) {

@@ -91,7 +91,7 @@ typedef struct {
     const ls_sum_rows *sums;  // where sums have loops of their own, else NULL
 } lookup;
 
-// Rows lie all over the table: ask for one this many ids ahead, be it of a later bag.
+// Rows are scattered in the table: prefetches one this many ids ahead, even of a later bag.
 enum { PREFETCH = 8, TILE = 512, PADDED = 64 };
 
 static void divide_row(void *row, bool wide, size_t dim, double divisor) {

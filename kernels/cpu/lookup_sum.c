@@ -1,6 +1,6 @@
-// Sums of rows, the lookup that matters most: of f32 rows and of rows of 8-bit codes, with weights
-// or without. Some columns of a bag are summed in registers over all its rows, so that nothing but
-// the result is written, and rows are asked for a few ids ahead: they lie all over the table.
+// Sums of rows, the most important lookup: of f32 rows and of rows of 8-bit codes, with weights or
+// without. Some columns of a bag are summed in registers over all its rows, so only the result is
+// written. Rows are prefetched a few ids ahead, since they are scattered in the table.
 #include "kernels/cpu/lookup_sum.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #define LANES      8    // floats of a vector
 #define AHEAD_f32  8    // ids whose rows are asked for before they are needed
 #define AHEAD_int8 20   // their rows have fewer lines
-#define IDS_MAX    512  // of a bag at a time: what its rows lie in stays in the cache of addresses
+#define IDS_MAX    512  // of a bag at a time: the pages of its rows stay in the TLB
 
 // Compiled a second time for AVX2, FMA and F16C, which are looked for by instruction set and not by
 // a processor's name. By hand and not by target_clones, which splits vectors before it clones.

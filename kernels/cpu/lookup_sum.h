@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/bits.h"
 
-// Where rows lie, and what they are made of.
+// The place and format of rows.
 typedef struct ls_sum_rows {
     const char *table;
     int64_t rows;
@@ -20,8 +20,8 @@ typedef struct ls_sum_rows {
 } ls_sum_rows;
 
 // out [dim] = the left fold from +0 of the rows (times their weights, which may be NULL) of ids
-// [count], all in range. ids [ahead], ahead >= count: those of later bags too, whatever they are.
-// begins: else the fold goes on from out.
+// [count], all in range. ids [ahead], ahead >= count: includes ids of later bags, with any values.
+// begins: otherwise the fold continues from out.
 void ls_kernel__sum_rows(any_f32 *out, const ls_sum_rows *rows, const int64_t *ids,
                          const float *weights, size_t count, size_t ahead, bool begins);
 

@@ -1,5 +1,5 @@
-// Matrix product. The sum over k is a left fold for each output element, so tiles run over rows and
-// columns alone and never split k.
+// Matrix product. The sum over k is a left fold for each output element, so tiles split rows and
+// columns and never k.
 #include "kernels/cpu/bits.h"
 #include "kernels/field.h"
 #include "kernels/kernels.h"

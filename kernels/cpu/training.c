@@ -165,7 +165,7 @@ static void add_run(char *sum, const occurrences *o, int64_t from, int64_t to, s
     }
 }
 
-// The same for a row of several runs: each is summed by itself.
+// The same for a row of several runs: each is summed separately.
 enum { RUN_COLUMNS = 512 };
 
 static void add_runs(char *sum, const occurrences *o, int64_t from, int64_t to, size_t dim,

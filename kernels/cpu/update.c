@@ -10,7 +10,7 @@
 enum {
     PIECE = 512,   // columns of a narrow row at a time; a multiple of 8
     STRIP = 64,    // columns squared at a time; a multiple of 8
-    PREFETCH = 8,  // rows lie all over the table: ask for one this many ahead
+    PREFETCH = 8,  // rows are scattered in the table: prefetches one this many ahead
 };
 
 typedef struct {

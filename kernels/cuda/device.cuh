@@ -88,7 +88,7 @@ inline int begin_bad(scratch &first_bad, cudaStream_t stream) {
 }
 
 // ---- Element types ------------------------------------------------------------------------------
-// number: what arithmetic is done in. load is exact, store rounds once.
+// number: the compute type. load is exact, store rounds once.
 template <class T> struct element {  // integers: unsigned arithmetic wraps
     using number = T;
     static constexpr bool is_float = false;

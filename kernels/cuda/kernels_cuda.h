@@ -1,9 +1,9 @@
 // The kernels of kernels.h on a GPU. Same names with the suffix _cuda, same results bit for bit: no
-// float atomics, nothing contracted, sums in the order that kernels.h states. Arrays are device
-// memory, aligned to their elements; arguments marked (host) are ordinary memory.
+// float atomics, no contraction, sums in the order that kernels.h states. Arrays are device memory,
+// aligned to their elements; arguments marked (host) are ordinary memory.
 //
-// Every function enqueues its work on `stream` of the current device and returns; LS_ERR_BACKEND or
-// LS_ERR_MEMORY say what CUDA said. Those that report about data (resolve_ids, offsets) wait for
+// Every function enqueues its work on `stream` of the current device and returns; LS_ERR_BACKEND
+// and LS_ERR_MEMORY have CUDA's text. Functions that report on data (resolve_ids, offsets) wait for
 // it. Ids out of range where kernels.h asserts stop the kernel (a later call reports it).
 #ifndef LS_KERNELS_CUDA_KERNELS_CUDA_H
 #define LS_KERNELS_CUDA_KERNELS_CUDA_H

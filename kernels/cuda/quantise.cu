@@ -32,8 +32,8 @@ static __device__ bool row_range(float *low, float *high, const float *in, size_
     return __all_sync(~0u, finite);
 }
 
-// Bytes one by one, low ones first: rows lie anywhere. Taken from 32 bits: nvcc 13.0 loses the low
-// byte of a 16-bit value that was just converted to.
+// Bytes one by one, low ones first, since rows are unaligned. Taken from 32 bits: nvcc 13.0 loses
+// the low byte of a 16-bit value right after a conversion.
 static __device__ void store_bytes(unsigned char *at, uint32_t value, unsigned bytes) {
     for (unsigned i = 0; i < bytes; i++) {
         at[i] = (unsigned char)(value >> (8 * i) & 0xffu);

@@ -7,7 +7,7 @@
 
 namespace ls {
 
-// Rows lie anywhere: what has more than a byte is assembled of bytes.
+// Rows are unaligned: values of several bytes are assembled from bytes.
 __device__ inline uint16_t load_u16(const unsigned char *at) {
     return (uint16_t)(at[0] | at[1] << 8);
 }

@@ -1,10 +1,10 @@
-// Which rows a batch touches, how often and where, without sorting: a row's occurrences are counted
-// and then put side by side. Neither the rows nor the positions of a row come in an order here; who
-// adds up a row's gradients puts its positions in order then.
+// The rows that a batch touches, with number and places, without sorting: a row's occurrences are
+// counted and then stored side by side. Rows and the positions of a row have no order here; the
+// code that sums a row's gradients sorts its positions.
 //
-// One kernel whose blocks all run at once: a block first counts the ids of its own positions in its
-// shared memory, so that an id that is half of the batch is no bottleneck of the second-level
-// cache; once all have, a row's number of occurrences says where they go.
+// One kernel whose blocks all run at once: a block first counts the ids of its own positions in
+// shared memory, so an id that is half of the batch is no bottleneck of the L2 cache. After all
+// blocks, a row's number of occurrences determines their place.
 #include "kernels/cuda/row_lists.cuh"
 
 namespace ls {

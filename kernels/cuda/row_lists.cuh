@@ -40,8 +40,8 @@ struct row_counts {
     unsigned done;     // blocks of the update
 };
 
-// Where all that lies in the caller's memory. Counts, occurrences, maps and `arrived` are zeros
-// between calls.
+// The layout in the caller's memory. Counts, occurrences, maps and `arrived` are zeros between
+// calls.
 struct row_lists {
     row_counts *counts;
     unsigned *occurrences;     // [table_rows]

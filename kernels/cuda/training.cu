@@ -293,7 +293,7 @@ static __device__ double sum_row(const T *row, size_t dim, size_t lane, norm_kin
     return part;
 }
 
-// Either the sums alone (out), or the rows scaled.
+// Either only the sums (out), or the rows scaled.
 template <class T>
 static __global__ void norm_kernel(double *out, T *weights, ls_table_shape shape,
                                    const int64_t *ids, const double *sums, size_t count,

@@ -8,7 +8,7 @@
 
 using namespace ls;
 
-// The formulas of each type, in a struct of its own: the functions have the same names.
+// The formulas of each type, in a separate struct: the functions have the same names.
 struct formulas_f32 {
     using number = float;
 #define LS_T        float

@@ -1,13 +1,12 @@
-// A table's update straight from the gradients of its bags: duplicates are added up and the
-// optimizer steps each row in one pass, with the bits of row_gradients and update_rows. These
-// kernels are for f32 rows of up to 512 columns, and for the optimizers whose state is at most a
-// number for each row, as large tables have; those two kernels have all the others.
+// A table's update directly from the gradients of its bags: duplicates are summed and the optimizer
+// steps each row in one pass, with the bits of row_gradients and update_rows. These kernels are for
+// f32 rows of up to 512 columns and optimizers with at most one number of state for each row, as
+// large tables have; those two kernels serve all others.
 //
-// Most rows of a batch occur once or a few times: here a warp adds up four of those at once;
+// Most rows of a batch occur once or a few times: here a warp sums four of those at once;
 // update_runs.cu has the others. The sums go through shared memory to the eight lanes that step a
-// row. All of it takes some microseconds, so what counts is how often a
-// warp waits for the memory one time after the other: loads stand together and have no branches
-// between them, and both kernels run beside each other.
+// row. The total is some microseconds, so the number of sequential memory waits of a warp matters:
+// loads are grouped without branches between them, and both kernels run concurrently.
 #include "kernels/cuda/update_listed.cuh"
 
 using namespace ls;
@@ -112,7 +111,7 @@ static __global__ void __launch_bounds__(threads, 7)
         own = next;
     }
     cudaGridDependencySynchronize();  // done when both are
-    // Fit for the next call: by the last block, when none looks at them any more.
+    // The last block resets it for the next call, when no other reads it.
     __syncthreads();
     auto *counts = (unsigned *)a.lists.counts;
     if (threadIdx.x == 0 && atomicAdd(&a.lists.counts->done, 1u) + 1 == gridDim.x) {

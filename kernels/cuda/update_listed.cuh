@@ -37,7 +37,7 @@ struct listed_arguments {
     bool rowwise;  // rowwise_adagrad; else sgd
 };
 
-// Where an occurrence's gradient lies, and what it is multiplied by.
+// The place of an occurrence's gradient, and its factor.
 struct occurrence {
     unsigned row;
     float scale;
@@ -80,7 +80,7 @@ __device__ inline float4 load_far_if(bool there, const void *from) {
     return x;
 }
 
-// A gradient that is not there is +0: what a sum from +0 on does not change by.
+// A missing gradient is +0, which does not change a sum from +0 on.
 __device__ inline float4 load_gradient(const listed_arguments &a, bool there, unsigned row,
                                        unsigned word) {
     return load_if(there, (const char *)a.gradients + (uint64_t)row * a.stride_bytes + word * 16);
@@ -184,8 +184,8 @@ __device__ inline void step_rows(const listed_arguments &a, old_row &old, const 
 // once.
 int update_runs(const listed_arguments &a, size_t count, cudaStream_t stream);
 
-// A block for each that the GPU runs at once, but no more than `most`. beside: without waiting for
-// the kernel before, if that one says so.
+// One block for each that the GPU runs at once, at most `most`. beside: starts without waiting for
+// the previous kernel, if that one allows it.
 int launch_update(void (*kernel)(listed_arguments), const listed_arguments &a, size_t bytes,
                   size_t most, bool beside, cudaStream_t stream);
 

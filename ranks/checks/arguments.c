@@ -1,10 +1,10 @@
-// A call by itself: its arguments and the room of its buffers.
+// Checks of a single call: its arguments and the size of its buffers.
 #include <stdio.h>
 #include <string.h>
 
 #include "ranks/internal.h"
 
-// A call that makes no sense by itself, under the name of what is wrong with it.
+// A call that is invalid by itself, under the name of its defect.
 static ls_finding_id name_of_bad(const ls_call *call, int status) {
     if (ls_check_last()->found) {
         return ls_check_last()->id;
@@ -99,8 +99,8 @@ static int check_arguments(ls_request *request) {
     return LS_OK;
 }
 
-// A fault may have the call of a rank alone in its group reach beyond buffers that no check knows;
-// in others a member would disagree before anything is moved.
+// A fault may make the call of the only rank in its group reach beyond buffers that no check knows;
+// otherwise a member would disagree before any data moves.
 static int check_recounted(const ls_request *request) {
     if (!request->recounted || request->comm->shared->comm->size > 1) {
         return LS_OK;

@@ -1,5 +1,5 @@
-// A check of SPMD runs: functions that the core of ranks/ calls at stated moments of a run. The
-// core reaches them through the run's table alone and includes nothing of a check.
+// A check of SPMD runs: functions that the core of ranks/ calls at fixed moments of a run. The core
+// reaches them only through the run's table and includes nothing of a check.
 #ifndef LS_RANKS_CHECKS_CHECK_H
 #define LS_RANKS_CHECKS_CHECK_H
 
@@ -9,12 +9,12 @@
 // place.
 typedef struct ls_value_watch {
     unsigned results;
-    unsigned *inputs;   // [size] NULL: nobody looked
+    unsigned *inputs;   // [size] NULL: not examined
     uint64_t *samples;  // [size] a NaN of each
     size_t element;     // of the first of them
     ls_dtype dtype;
     int size;
-    int gone;         // rank with an overwritten input; -1: nobody's
+    int gone;         // rank with an overwritten input; -1: none
     bool infinities;  // are of interest
 } ls_value_watch;
 
@@ -32,13 +32,14 @@ typedef struct ls_move {
 struct ls_rank_check {
     int (*made)(ls_request *request);              // a rank makes the call
     void (*posted)(ls_request *request);           // the call waits for the others
-    int (*agreed)(ls_spmd *run, ls_meet *meet);    // the calls of all members are there and agree
+    int (*agreed)(ls_spmd *run, ls_meet *meet);    // the calls of all members have arrived and
+                                                   // agree
     void (*matched)(ls_request *request);          // its data moves next
     void (*moving)(ls_spmd *run, ls_move *move);   // before data moves
     void (*moved)(ls_spmd *run, ls_move *move);    // after it has moved
     void (*over)(ls_move *move);                   // in any case, last
-    void (*completed)(const ls_request *request);  // its rank goes on
-    // Computes a met call of kind LS_CHECK_REPLICA or LS_CHECK_REPLICAS.
+    void (*completed)(const ls_request *request);  // its rank continues
+    // Computes a matched call of kind LS_CHECK_REPLICA or LS_CHECK_REPLICAS.
     int (*asked)(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
     void (*freed)(ls_rank *rank, const ls_allocation *allocation);
     bool (*holds)(const ls_rank *rank, const char *start, size_t bytes);  // freed memory is needed

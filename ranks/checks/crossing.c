@@ -1,10 +1,10 @@
-// Calls of one communicator that a rank makes in another order than others, where all that they say
-// is equal: in one round rank a is at line x and rank b at line y, in another one a is at y and b
-// at x. Two branches that meet on purpose do not cross: each line is its own side's alone. Where
-// roles change, in turn or by the data, they do; docs/ranks.md says what tells that apart.
+// Equal calls of one communicator that a rank makes in another order than others: in one round rank
+// a is at line x and rank b at line y, in another one a is at y and b at x. Two branches that match
+// on purpose do not cross: each line belongs to one side. If roles alternate, they do;
+// docs/ranks.md describes the distinction.
 //
-// Each round in which a and b are at different lines is an edge from a's line to b's; calls in
-// another order are a circle of edges: each side makes the same calls there, one by one.
+// Each round in which a and b are at different lines is an edge from a's line to b's. Calls in
+// another order are a cycle of edges: each side makes the same calls there, one by one.
 #include <stdio.h>
 #include <string.h>
 
@@ -22,9 +22,9 @@ typedef struct pair {
     const ls_sites *sites;
     int a, b;                     // members
     int edges[LS_SITES_ROUNDS];   // [edge_count] rounds, ascending
-    int circle[LS_SITES_ROUNDS];  // [edge_count] which circle an edge is of, from 0; -1: none
+    int circle[LS_SITES_ROUNDS];  // [edge_count] the cycle of an edge, from 0; -1: none
     int edge_count;
-    int rounds[LS_SITES_ROUNDS];  // [round_count] of the circle that is looked at, ascending
+    int rounds[LS_SITES_ROUNDS];  // [round_count] of the current cycle, ascending
     int round_count;
 } pair;
 
@@ -47,7 +47,7 @@ static ls_site place_at(const pair *p, int round, int member) {
 }
 
 // ---- Circles -----------------------------------------------------------------------------------
-// Whether both rounds' calls would have met each other.
+// Whether calls of either round would have matched those of the other.
 static bool same_form(const pair *p, int i, int j) {
     const ls_call *x = &round_at(p, i)->call, *y = &round_at(p, j)->call;
     return x->kind == y->kind && x->dtype == y->dtype && x->op == y->op && x->root == y->root &&
@@ -109,7 +109,7 @@ static void take_circle(pair *p, int circle) {
     LS_ASSERT(p->round_count >= 2);
 }
 
-// Which of the circle's lines it is; -1: none.
+// Its index among the cycle's lines; -1: none.
 static int line_in_circle(const pair *p, const ls_site *site) {
     for (int i = 0; i < p->round_count; i++) {
         if (ls_sites__same(site_at(p, p->rounds[i], p->a), site)) {
@@ -120,7 +120,7 @@ static int line_in_circle(const pair *p, const ls_site *site) {
 }
 
 // ---- Counter-evidence ---------------------------------------------------------------------------
-// The two are at one of the lines while the other is elsewhere, outside of any circle: branches.
+// The two are at one of the lines while the other is elsewhere, outside of any cycle: branches.
 static bool meets_otherwise(const pair *p) {
     for (int e = 0; e < p->edge_count; e++) {
         if (p->circle[e] < 0 && (line_in_circle(p, site_at(p, p->edges[e], p->a)) >= 0 ||
@@ -131,8 +131,8 @@ static bool meets_otherwise(const pair *p) {
     return false;
 }
 
-// Of the members that come to the circle's lines, how many are there with a and how many with b,
-// each time. False: some with neither, so roles change.
+// For the members that reach the cycle's lines: the number with a and the number with b, each time.
+// False: some with neither, so roles change.
 static bool count_sides(const pair *p, int *like_a, int *like_b) {
     *like_a = 0;
     *like_b = 0;
@@ -155,7 +155,7 @@ static bool count_sides(const pair *p, int *like_a, int *like_b) {
     return true;
 }
 
-// Whether a member comes to the circle's lines in turn: none twice before each of the others.
+// Whether a member reaches the cycle's lines in turn: none twice before each of the others.
 static bool in_turn(const pair *p, int member) {
     int counts[LS_SITES_ROUNDS] = {0};
     for (int r = 0; r < p->sites->count; r++) {

@@ -16,7 +16,7 @@ static bool same_site(const ls_allocation *a, const ls_allocation *b) {
     return a->line == b->line && strcmp(a->file, b->file) == 0;
 }
 
-// Leaks, by the places where it was allocated, in their order: where malloc put it says nothing.
+// Leaks by the places of their allocation, in program order: malloc's addresses have no meaning.
 static void leaked_memory(ls_spmd *run, ls_rank *rank) {
     const ls_allocation *sites[LEAK_SITES_MAX];
     int site_count = 0, count = rank->allocation_count;

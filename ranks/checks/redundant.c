@@ -22,7 +22,7 @@ static bool is_sum(const ls_call *call) {
            call->count >= ELEMENT_MIN;
 }
 
-// Every `step`-th word [count] of what lies on a device.
+// Every `step`-th word [count] of data on a device.
 static int copy_samples(uint32_t *out, size_t count, const void *data, size_t step,
                         ls_device *device) {
     void *some = NULL;
@@ -34,7 +34,7 @@ static int copy_samples(uint32_t *out, size_t count, const void *data, size_t st
     return status;
 }
 
-// device: where the data lies; NULL: in ordinary memory.
+// device: of the data; NULL: ordinary memory.
 static int print_of(uint64_t *out, const ls_call *call, const char *data, ls_device *device) {
     size_t bytes = call->count * ls_dtype_bytes(call->dtype), words = bytes / sizeof(uint32_t);
     size_t step = words > SAMPLES ? words / SAMPLES : 1, count = (words + step - 1) / step;
@@ -105,7 +105,7 @@ static void moving(ls_spmd *run, ls_move *move) {
         return;
     }
     const char *data = ls_flight__send(move->requests[0]);
-    // One rank's samples tell for most calls.
+    // One rank's samples decide for most calls.
     int at = print_of(&print, call, data, device) == LS_OK ? given_by(sums, print) : -1;
     if (at < 0 || !all_alike(move->requests, size, device) || is_constant(call, data, device)) {
         return;

@@ -144,7 +144,7 @@ static void check_form(ls_spmd *run, ls_replica_set *set) {
     ls_free(memory, (size_t)size, sizeof(int));
 }
 
-// The content of a member's copy at its declaration, unless calls in flight or nobody fill it.
+// The contents of a member's copy at its declaration, unless calls in flight or no call fill it.
 static void keep_first(copy *c, const ls_rank *rank, const ls_spmd *run) {
     size_t bytes = ls_replica__bytes(c);
     bool readable = !run->direct && !run->borrowed && bytes > 0;

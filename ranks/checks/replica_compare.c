@@ -90,8 +90,8 @@ static bool compare_here(ls_spmd *run, const ls_shared_comm *shared, const copy 
     return false;
 }
 
-// The same where some copies may be in a device's memory. One that cannot be read is left out.
-// Nothing is read while the check is off: a run of shapes alone has no data.
+// The same if some copies are in a device's memory. A copy that cannot be read is left out. Nothing
+// is read while the check is off: a run without data has none.
 bool ls_replica__compare(ls_spmd *run, const ls_shared_comm *shared, const copy *copies,
                          ls_replica_seen at, ls_request *const *sites) {
     if (!run->checks[LS_FINDING_REPLICA_DIVERGED]) {
@@ -139,7 +139,8 @@ bool ls_replica__touches(const ls_request *request, const copy *c) {
            ls_memory__meets(c->data, ls_replica__bytes(c), request->call.recv, request->recv_bytes);
 }
 
-// A rank may go on after an asynchronous call, and calls in flight may write what is compared.
+// A rank may continue after an asynchronous call, and calls in flight may write the compared
+// memory.
 bool ls_replica__in_use(const ls_request *now, const copy *c) {
     for (const ls_request *at = now->rank->open; at != NULL; at = at->next) {
         if (at != now && (at->state != LS_REQUEST_DONE || at->shadow != NULL) &&
@@ -177,7 +178,7 @@ void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark
     ls_call_describe(what, sizeof what, &request->call);
     (void)snprintf(when, sizeof when, "after %s", what);
     const copy *a = &set->copies[wrong[0]], *b = &set->copies[right];
-    // Ranks go on meanwhile: values are shown where they are still what was noted.
+    // Ranks continue meanwhile: values are shown only if they are unchanged since the comparison.
     bool there = ls_hash(LS_HASH_START, a->data, ls_replica__bytes(a)) == mark->hashes[wrong[0]] &&
                  ls_hash(LS_HASH_START, b->data, ls_replica__bytes(b)) == mark->hashes[right];
     copy none = *a;

@@ -4,9 +4,8 @@
 
 #include "ranks/internal.h"
 
-// "all" asks for the defects alone. A difference that may be meant (padding that nobody reads, a
-// mask's infinity, a replica between its update and its gather) is looked for if its check is
-// named.
+// "all" selects only defects. A difference that may be intended (unread padding, a mask's infinity,
+// a replica between its update and its gather) is checked if its check is named.
 static void apply_named(ls_spmd *run, ls_finding_id id) {
     run->moved_garbage = run->moved_garbage || id == LS_FINDING_BUFFER_UNINITIALISED;
     run->brought_inf = run->brought_inf || id == LS_FINDING_VALUE_INF_FIRST;

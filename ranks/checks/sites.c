@@ -1,4 +1,4 @@
-// Keeps from which lines the members of each communicator met. crossing.c judges the lines.
+// Records the lines from which the members of each communicator matched. crossing.c judges them.
 #include "ranks/checks/sites.h"
 
 #include <string.h>
@@ -88,7 +88,7 @@ static int report_strict(ls_spmd *run, const ls_meet *meet) {
 }
 
 // ---- Keeping -----------------------------------------------------------------------------------
-// Makes room for another round: the older half has been looked at together with the newer one.
+// Makes room for another round: the older half has been judged together with the newer one.
 static int slide(ls_spmd *run, ls_shared_comm *shared) {
     ls_sites *sites = shared->sites;
     LS_TRY(ls_crossing__find(run, shared));

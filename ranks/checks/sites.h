@@ -1,5 +1,5 @@
-// From which lines of the program the members of a communicator met in its last rounds: what tells
-// two equal calls that a rank makes in another order from two branches that meet on purpose.
+// The lines of the program from which the members of a communicator matched in its last rounds.
+// They distinguish equal calls in another order from branches that match on purpose.
 #ifndef LS_RANKS_SITES_H
 #define LS_RANKS_SITES_H
 

@@ -13,7 +13,7 @@
 enum { SPECIAL_NONE, SPECIAL_INF = 1, SPECIAL_NAN = 2 };
 
 // ---- Never written -----------------------------------------------------------------------------
-// Tells of element `index` of what `request` sends, which comes from `origin`.
+// Reports element `index` of the data that `request` sends, which comes from `origin`.
 static void report_origin(const ls_request *request, ls_origin *origin, bool computed, bool copied,
                           size_t index) {
     ls_spmd *run = request->rank->run;
@@ -77,7 +77,7 @@ static garbage look(const ls_request *request, const ls_allocation *allocation) 
         bool computed = false;
         ls_origin *origin = ls_poison__word(run, data + i, allocation->origin);
         if (origin != NULL) {
-            // Another memory's garbage was copied there: that says more than a gap.
+            // Another memory's garbage was copied there: a better explanation than a gap.
             bool better =
                 found.origin == &run->origins[allocation->origin] && origin != found.origin;
             found.first = found.words++ == 0 || better ? i : found.first;
@@ -190,8 +190,8 @@ static void on_special(void *arg, const void *out, const void *const *in, const 
     }
 }
 
-// -inf masks in a max, and an overflow flag is made of infinities: only a sum says that a value
-// grew too large.
+// -inf masks a max, and an overflow flag consists of infinities: only in a sum does it mean that a
+// value grew too large.
 static bool grows(const ls_call *call) {
     return call->op != LS_MAX && call->op != LS_MIN;
 }
@@ -202,7 +202,7 @@ static void moving(ls_spmd *run, ls_move *move) {
     int size = move->size;
     void *memory = NULL;
     *watch = (ls_value_watch){.dtype = call->dtype, .size = size, .gone = -1};
-    // Where the data moves elsewhere, also on a device, nobody looks at it on the way.
+    // If the data moves elsewhere, also on a device, it is not checked on the way.
     if (run->borrowed || move->device != NULL || !ls_values__on(run, call) ||
         !ls_collective_of(call->kind)->reduces) {
         return;
@@ -234,7 +234,7 @@ bool ls_values__fork(ls_value_watch *out, const ls_value_watch *of) {
     return true;
 }
 
-// As if the range had been looked at behind those before it, which had found a NaN or not.
+// As if the range had been checked after the earlier ones, which had found a NaN or not.
 void ls_values__join(ls_value_watch *into, ls_value_watch *from) {
     bool over = (into->results & SPECIAL_NAN) != 0;
     for (int i = 0; i < into->size && !over; i++) {
@@ -262,7 +262,7 @@ static unsigned scan_buffer(const ls_request *request, const void *buffer, size_
     ls_view view = ls_memory__view(request->rank->run, buffer, bytes);
     size_t count = view.data != NULL ? bytes / ls_dtype_bytes(dtype) : 0, at = 0;
     unsigned found = scan(&at, view.data, count, dtype);
-    // Garbage that is only moved is no NaN that anybody made.
+    // Garbage that is only moved is no computed NaN.
     if ((found & SPECIAL_NAN) != 0 && ls_poison__any(request->rank->run, view.data, bytes)) {
         found &= ~(unsigned)SPECIAL_NAN;
     }
@@ -270,7 +270,7 @@ static unsigned scan_buffer(const ls_request *request, const void *buffer, size_
     return found;
 }
 
-// The first of its kind: who brought it, if anybody did. inputs [size].
+// The first of its kind: the member that contributed it, if any. inputs [size].
 static void report_special(ls_spmd *run, ls_request *const *requests, int size, unsigned kind,
                            const unsigned *inputs, int gone) {
     ls_finding_id id =
@@ -288,7 +288,7 @@ static void report_special(ls_spmd *run, ls_request *const *requests, int size, 
             ranks[count++] = requests[m]->call.rank;
         }
     }
-    if (first == NULL && gone >= 0) {  // its input was overwritten; nobody else brought it
+    if (first == NULL && gone >= 0) {  // its input was overwritten; no other member contributed it
         first = requests[gone];
         ranks[count++] = first->call.rank;
     }
@@ -313,7 +313,7 @@ static void report_special(ls_spmd *run, ls_request *const *requests, int size, 
     ls_findings__history(&text, first->rank, 4);
     (void)ls_findings__add(run, id, ranks, count, first->call.file, first->call.line,
                            ls_findings__string(run, &text));
-    run->checks[id] = false;  // the first alone is of interest
+    run->checks[id] = false;  // only the first one matters
     ls_text_free(&text);
     ls_free(memory, (size_t)size, sizeof(int));
 }
