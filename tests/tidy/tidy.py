@@ -12,7 +12,7 @@ FILE_BYTES_MAX_DATA = 4 << 20
 C_ENDINGS = (".c", ".h", ".cu", ".cuh", ".inc")
 TEXT_ENDINGS = C_ENDINGS + (".md", ".txt", ".cmake", ".in", ".py", ".sh", ".yaml", ".yml", ".t")
 DATA_ENDINGS = (".json", ".npy", ".safetensors", ".svg", ".supp", ".bin", ".sum", ".S")
-PLAIN_NAMES = {".gitignore", ".clang-format", ".editorconfig", "bootstrap", ".ci/run", "LICENSE",
+PLAIN_NAMES = {".gitignore", ".clang-format", ".clang-tidy", ".editorconfig", "bootstrap", ".ci/run", "LICENSE",
                "VERSION", "pyproject.toml", "examples/ci/Jenkinsfile"}
 SKIPPED_FOLDERS = {".git", "build", "__pycache__", ".carry", "shared"}
 
