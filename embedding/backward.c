@@ -164,7 +164,7 @@ static int send_group(embedding_backward *b, const embedding_group *group) {
         return LS_OK;
     }
     if (group->pooling != LS_POOL_NONE) {
-        return send_pooled(b, group, &b->scratch);  // shards look at what arrives there
+        return send_pooled(b, group, &b->scratch);  // shards use the arrived data in place
     }
     embedding_pool scratch;
     LS_TRY(ls_embedding__pool_create(&scratch, b->pass->module));
@@ -187,7 +187,7 @@ static int add_weights(const embedding_backward *b, const embedding_group *group
                                    "gradients of weights", ids, bytes};
     for (int i = 0; i < route->count; i++) {
         int slot = group->route_slots[route->first + i];
-        // Where blocks leave gaps or overlap an id may come back twice: each block by itself.
+        // If blocks leave gaps or overlap, an id may come back twice: each block separately.
         if (!block || !route->sound) {
             LS_TRY(ls_embedding__take_zeroed(scratch, &block, &array));
         }
@@ -280,7 +280,7 @@ static int return_weights(embedding_backward *b, const embedding_group *group,
 
 // ---- The stage ----------------------------------------------------------------------------------
 
-// Where a bag's rows lie on several ranks none of them knows which one is the largest.
+// If a bag's rows are on several ranks, none of them knows the largest one.
 static int check_pooling(const ls_embedding *module) {
     for (int t = 0; t < module->table_count; t++) {
         const embedding_table *table = &module->tables[t];

@@ -14,8 +14,8 @@ typedef struct embedding_shard {
     embedding_occurrences of;
     size_t *row_first;      // [slots + 1] rows of `arrived` before each slot
     void *arrived;          // (device) [rows, columns] gradients of bags, sequence: of ids; of a
-    int64_t stride;         // row, elements; pooled, of one feature: some columns of what is other
-                            // ranks' and shards' too, to be read alone
+    int64_t stride;         // row, elements; pooled, of one feature: some columns of a buffer that
+                            // other ranks and shards also use, read-only
     const int64_t *row_of;  // (device) [ids] the row of `arrived`; NULL: its own number
     const float *scales;    // (device) [ids] weights, or NULL
     void *weights;          // (device) [ids] gradients of weights, or NULL
@@ -30,9 +30,9 @@ typedef struct embedding_backward {
     int shard_count;
 } embedding_backward;
 
-// Counts the held shards, and makes the pass's list of what they are left with.
+// Counts the held shards, and creates the pass's list of their results.
 int ls_embedding__shards_prepare(embedding_backward *b);
-// A held rank's shards of a group, with room for what arrives where it is theirs alone.
+// A held rank's shards of a group, with room for arriving data if it is not shared.
 int ls_embedding__shards_create(embedding_backward *b, const embedding_group *group, int held);
 // Fills `arrived`: from a rank's gathered gradients [bags, columns of the node], or its own.
 int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_group *group, int held,
@@ -46,8 +46,7 @@ int ls_embedding__shards_weights(const embedding_backward *b, const embedding_gr
 // The gradients of a local pair's weights, to out [ids].
 int ls_embedding__shards_copy_weights(const embedding_backward *b, const embedding_group *group,
                                       int held, int pair, void *out);
-// The data that arrived for the shard, [rows, columns] side by side, in an array of its own if it
-// was not.
+// The arrived data of the shard, [rows, columns] side by side, in a new array if it was not.
 int ls_embedding__shard_own_arrivals(embedding_backward *b, const embedding_shard *shard,
                                      void **out);
 int ls_embedding__shards_emit_arrivals(embedding_backward *b, const ls_stage_sink *sink);

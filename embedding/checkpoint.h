@@ -54,8 +54,8 @@ int64_t ls_checkpoint_step(const ls_checkpoint *checkpoint);
 // the first status that is not LS_OK and returns it.
 typedef int (*ls_checkpoint_visit)(void *arg, const char *path);
 int ls_checkpoint_each_file(const char *dir, ls_checkpoint_visit visit, void *arg);
-// Whether every tensor that plan and index name is there with its dtype and shape: LS_ERR_FORMAT,
-// LS_ERR_IO. Reads headers alone. Not thread-safe.
+// Whether every tensor that plan and index name exists with its dtype and shape: LS_ERR_FORMAT,
+// LS_ERR_IO. Reads only headers. Not thread-safe.
 int ls_checkpoint_check_tensors(ls_checkpoint *checkpoint);
 
 // Where a checkpoint has a table: its index, and those of the arrays that a module of it holds.
@@ -64,7 +64,7 @@ typedef struct ls_checkpoint_place {
     int arrays[LS_CHECKPOINT_ARRAYS_MAX];  // weights, then the optimizer's states in their order
 } ls_checkpoint_place;
 
-// The arrays of a table that `optimizer` updates (NULL: none does, and it has weights alone).
+// The arrays of a table that `optimizer` updates (NULL: none, only weights).
 void ls_checkpoint_describe(ls_checkpoint_table *out, const ls_table *table,
                             const ls_optimizer *optimizer);
 // Finds these in the checkpoint. LS_ERR_INVALID: the table is missing, its size or an array's type
@@ -73,8 +73,8 @@ int ls_checkpoint_find(ls_checkpoint_place *out, const ls_checkpoint *checkpoint
                        const ls_table *table, const ls_optimizer *optimizer);
 
 // Writes the block's part of array `array` of table `table` to `out`: [rows, columns], dense, or
-// [rows] where it is per row. The block lies in the table (asserted). Reads piece by piece. Not
-// thread-safe.
+// [rows] if it has one number for each row. The block is inside of the table (asserted). Reads
+// piece by piece. Not thread-safe.
 int ls_checkpoint_read(ls_checkpoint *checkpoint, int table, int array, const ls_plan_shard *block,
                        void *out);
 

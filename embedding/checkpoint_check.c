@@ -1,5 +1,5 @@
-// Whether the files of a checkpoint's ranks hold what plan and index say and nothing else: a tensor
-// that nobody reads would be lost without a word. A missing entry is reported where it is read.
+// Checks that the files of a checkpoint's ranks hold exactly the tensors of plan and index: an
+// unread tensor would be lost silently. A missing entry is reported by its reader.
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <errno.h>

@@ -27,8 +27,8 @@ ls_shape ls_checkpoint__shape(const ls_checkpoint_array *array, const ls_plan_sh
 int ls_checkpoint__name(char out[CHECKPOINT_NAME_MAX], const ls_plan_table *table,
                         const ls_checkpoint_array *array, const ls_plan_shard *shard);
 
-// Whether the ranks' files hold tensors of these arrays' shards, each its rank's, and none else:
-// LS_ERR_FORMAT names the first that is another. Reads headers alone.
+// Whether the ranks' files hold exactly the tensors of these arrays' shards: LS_ERR_FORMAT names
+// the first other one. Reads only headers.
 int ls_checkpoint__check_files(const char *dir, const ls_plan *plan,
                                const ls_checkpoint_table *tables);
 

@@ -59,7 +59,7 @@ static int agree(ls_embedding *module, int status, const char *what) {
         .kind = LS_ALL_REDUCE, .comm = module->comm, .dtype = LS_I64, .op = LS_MAX, .what = what};
     ls_error own = *ls_error_last();
     int told = ls_embedding__exchange(module->backend, &exchange, sides, held);
-    if (status) {  // this process's own sentence says more
+    if (status) {  // this process's own error is more specific
         status = ls_error__set(own.file, own.line, own.code, own.rank, "%s", own.text);
     } else if (!told && flags[0][1] != 0) {
         told = LS_FAIL(LS_ERR_INVALID, "%s: another process failed", what);

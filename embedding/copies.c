@@ -29,8 +29,8 @@ static int reduce_copies(embedding_backward *b, const embedding_exchange *exchan
     return ls_embedding__exchange(module->backend, exchange, sides, count);
 }
 
-// Which rows any rank touched, and their gradients out of all: an optimizer of the fused form
-// leaves the others alone.
+// The rows that any rank touched, and their gradients: an optimizer of the fused form skips the
+// others.
 static int keep_touched(embedding_backward *b, const embedding_shard *shard, const void *marks) {
     ls_device *device = b->pass->module->device;
     embedding_touched *touched = shard->touched;

@@ -78,7 +78,7 @@ int ls_functional__combine(ls_local_tensor **out, const ls_functional *f,
                          : ls_tensor_reduce_scatter(out, made, op, 0, f->axis);
 }
 
-// The result lies as the ids do, where these are placed.
+// The result has the placement of the ids, if they have one.
 static int place(ls_local_tensor *out, const ls_functional *f) {
     const ls_placements *placements = ls_local_tensor_placements(f->ids);
     if (placements == NULL) {

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-// How the rows of a weight that is sharded by rows come to who asks for them.
+// How rows of a weight that is sharded by rows reach the ranks that request them.
 typedef enum ls_rows_way {
     // Ids are gathered; each rank looks its own up, 0 (max: -infinity) for the others; then
     // reduce_scatter, or all_reduce where the ids are replicated. Every rank asks for as many.
@@ -30,17 +30,16 @@ typedef struct ls_functional_options {
     size_t size;      // sizeof this struct (LS_OPTIONS); 0: as this header has it
     ls_rows_way way;  // of a weight sharded by rows
     bool has_padding_id;
-    int64_t
-        padding_id;     // in [0, rows); of bags: ids that do not count. A row of its own otherwise.
-    bool has_max_norm;  // looked-up rows whose norm is larger are first scaled down in place
-    double max_norm;    // above 0
-    double norm_type;   // the p of that norm; 0: 2
+    int64_t padding_id;  // in [0, rows); in bags: ids that are ignored. Otherwise an ordinary row.
+    bool has_max_norm;   // looked-up rows whose norm is larger are first scaled down in place
+    double max_norm;     // above 0
+    double norm_type;    // the p of that norm; 0: 2
     bool scale_grad_by_freq, sparse;  // of torch's signature: refused
-    // Bags alone.
+    // only bags
     ls_pooling mode;                 // sum, mean or max
     const ls_local_tensor *offsets;  // i64 [bags] on each rank, of ids [n]; NULL: ids [bags, k]
     bool include_last_offset;        // offsets [bags + 1] end with the number of ids
-    const ls_local_tensor *weights;  // f32, one for each id, of sums alone; NULL: none
+    const ls_local_tensor *weights;  // f32, one for each id, only for sums; NULL: none
 } ls_functional_options;
 
 // out [ids' shape, D] = rows of weight [V, D] (f32, f64, f16, bf16), which one placement, along

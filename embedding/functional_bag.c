@@ -1,5 +1,5 @@
 // Functional embedding_bag: bags of all ranks pooled on the shard, or rows exchanged and pooled by
-// who asked for them.
+// the requesting rank.
 #include "embedding/functional_internal.h"
 
 #include <math.h>
@@ -223,7 +223,7 @@ static int exchanged(ls_local_tensor **out, ls_functional *f, const ls_local_ten
     return status;
 }
 
-// The result lies as the ids do, where these are placed and have a bag in each row or are whole.
+// The result has the placement of the ids, if they have one and a bag in each row, or are whole.
 static int place(ls_local_tensor *out, const ls_functional *f) {
     const ls_placements *placements = ls_local_tensor_placements(f->ids);
     if (placements == NULL || (f->options->offsets != NULL && !f->replicated)) {

@@ -155,8 +155,7 @@ static char *arrival_of(const embedding_shard *shard, int i) {
            shard->row_first[i] * (size_t)shard->stride * ls_dtype_bytes(shard->group->dtype);
 }
 
-// Slot i's gradients are some columns of `from`: looked at there, where the shard has no other
-// slot.
+// Slot i's gradients are some columns of `from`: read in place if the shard has no other slot.
 static int place_arrivals(const embedding_backward *b, embedding_shard *shard, int i,
                           const embedding_columns *from) {
     ls_dtype dtype = shard->group->dtype;
@@ -198,7 +197,7 @@ int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_grou
             int index = group->rank_first[shard->rank] + shard->of.slots[i];
             const embedding_slot *slot = &group->slots[index];
             if (part->variable) {
-                // Its bags do not lie side by side there.
+                // Its bags are not adjacent there.
                 LS_TRY(shard->arrived ? LS_OK : take_arrivals(b, shard, &shard->arrived));
                 LS_TRY(ls_embedding__transit_pieces(b->pass, group, part, index, partial,
                                                     arrival_of(shard, i), LS_OP_COUNT, true));

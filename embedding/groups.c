@@ -1,6 +1,6 @@
-// Groups: which tables share collectives, which shard serves which feature (slots), where its
-// columns lie in a node's partial results, and which shards share a feature's ids (routes). All of
-// it follows from the plan alone, so every rank and every process arrives at the same.
+// Groups: the tables that share collectives, the shard that serves each feature (slots) with its
+// columns in a node's partial results, and the shards that share a feature's ids (routes). All of
+// it follows from the plan, so every rank and every process gets the same.
 #include "embedding/internal.h"
 
 #include <stdio.h>

@@ -22,7 +22,7 @@ struct embedding_arrivals {
 
 // ---- The exchanges ------------------------------------------------------------------------------
 
-// Differs from what it was when any one of the other words does.
+// Differs from the old text if any word does.
 static int64_t check_of(const int64_t *word, int words) {
     uint64_t sum = 0;
     for (int i = WORD_CHECK + 1; i < words; i++) {
@@ -77,8 +77,8 @@ static int fill_sizes(embedding_traffic *side, const ls_embedding_pass *pass,
     return LS_OK;
 }
 
-// The sizes' exchange, or, where `which` says so, one of the uneven ones: pending, if any, gets
-// it, and it is under way.
+// The exchange of sizes, or, by `which`, one of the uneven ones; pending, if not NULL, receives it
+// in progress.
 static int run_exchange(ls_embedding_pass *pass, embedding_traffic *sides, const char *name,
                         int which, ls_arena *scratch, embedding_pending *pending) {
     bool sizes = which < 0;
@@ -143,8 +143,8 @@ static int read_sizes(const ls_embedding *module, const embedding_group *group,
     return LS_OK;
 }
 
-// Three counts of the payloads take the place of the sizes that came, of which no one needs any
-// more but for the ids: among thousands of ranks this is what there is most of.
+// Three counts of the payloads replace the received sizes, which only the ids still need: among
+// thousands of ranks these are most of the memory.
 static void make_counts(const ls_embedding *module, const embedding_group *group,
                         embedding_traffic *side) {
     size_t size = (size_t)module->size;
@@ -341,7 +341,8 @@ static int keep_group(ls_embedding_pass *pass, const embedding_group *group, int
     return LS_OK;
 }
 
-// Tells the other ranks, in the first exchange that they expect, that some of ours cannot go on.
+// Informs the other ranks, in the next exchange that they expect, that some of ours cannot
+// continue.
 static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_arena *scratch) {
     const ls_embedding *module = pass->module;
     const embedding_group *group = NULL;

@@ -23,7 +23,8 @@ typedef struct embedding_traffic {
     const float *weights;    // (device)
 } embedding_traffic;
 
-// A rank tells each other one its batch, the ids and the weights that follow, and a check of these.
+// A rank sends each other one its batch, the numbers of ids and weights that follow, and a check of
+// these.
 enum { WORD_CHECK, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
 
 // All words of a rank that goes no further.

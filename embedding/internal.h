@@ -109,7 +109,7 @@ typedef struct embedding_part {
     void **values;   // (device) [own slots] sequence [ids, columns], local [bags, columns]
     void *partial;   // (device) pooled: [bags, columns of the node], own slots side by side;
                      // variable: source by source [bags, columns] of each block
-    bool in_room;    // partial lies in the sink's memory
+    bool in_room;    // partial is in the sink's memory
     size_t *starts;  // variable, pooled: [world size][kinds] + 1, sources in the group's order:
                      // where each block begins in partial, in elements
     // As a source of sequences or weights:
@@ -304,9 +304,9 @@ typedef struct embedding_side {
 } embedding_side;
 int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
                            const embedding_side *sides, int side_count);
-// Whether held ranks take what is the same for all of them in one buffer, and send an output from
-// the sink's: in a simulation, where nobody writes to it. Each by itself, it would be most of what
-// a simulated step moves.
+// Whether held ranks receive data that is the same for all of them in one buffer, and send an
+// output from the sink's memory: in a simulation, where it is not written. Separate copies would be
+// most of the data that a simulated step moves.
 bool ls_embedding__exchange_shares(const ls_backend *backend);
 // The same under way, where the backend can begin a call without waiting; else it is over already.
 typedef struct embedding_pending {
@@ -373,9 +373,9 @@ int ls_embedding__transit_exchange(const ls_embedding_pass *pass, const embeddin
 int ls_embedding__transit_outputs(const ls_embedding_pass *pass, const embedding_group *group,
                                   const embedding_transit *way, void *const *outputs,
                                   bool backward);
-// Variable: the pieces of a slot's values [bags, columns] that lie in the partial results of its
-// rank, source by source. op: LS_SUM and LS_MAX add the values to what is there, LS_OP_COUNT
-// overwrites; backward: the values get what is there.
+// Variable: the pieces of a slot's values [bags, columns] in the partial results of its rank,
+// source by source. op: LS_SUM and LS_MAX add the values to the contents, LS_OP_COUNT overwrites;
+// backward: the values receive the contents.
 int ls_embedding__transit_pieces(const ls_embedding_pass *pass, const embedding_group *group,
                                  const embedding_part *part, int slot, void *partial, void *values,
                                  ls_op op, bool backward);
@@ -431,7 +431,7 @@ int ls_embedding__shard_label(const ls_embedding *module, int table, int shard);
 
 // training.c: of the sums of a table's gradients.
 ls_dtype ls_embedding__gradient_dtype(const embedding_table *table);
-// Whether its optimizer updates every row, not those alone that have a gradient.
+// Whether its optimizer updates every row, not only those with a gradient.
 bool ls_embedding__every_row(const embedding_table *table);
 void ls_embedding__states_free(ls_embedding *module);
 

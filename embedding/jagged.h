@@ -81,8 +81,8 @@ LS_API ls_jagged ls_keyed_jagged_feature(const ls_keyed_jagged *jagged, int key_
 int ls_keyed_jagged_print(FILE *stream, const ls_keyed_jagged *jagged, int64_t ids_max);
 
 // ---- Made of others -----------------------------------------------------------------------------
-// Everything below makes a new input, which the caller frees, and leaves what it is made of alone.
-// Errors name rank, feature and sample where there is one.
+// Each function below makes a new input, which the caller frees, and does not change its sources.
+// Errors name rank, feature and sample if there is one.
 
 // One bag, borrowed.
 typedef struct ls_jagged_bag {

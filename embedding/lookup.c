@@ -1,7 +1,6 @@
-// Stage 2, lookup: every shard pools or gathers the ids that reached it. Sums and maxima alone:
-// what a bag is divided by is known to its source rank, which divides once, after the reduction.
-// Pooled results go side by side into the rank's row of partial results, ready to be reduced or
-// sent.
+// Stage 2, lookup: every shard pools or gathers the ids that reached it. Only sums and maxima: the
+// source rank knows a bag's divisor and divides once, after the reduction. Pooled results go side
+// by side into the rank's row of partial results, ready to be reduced or sent.
 #include "embedding/internal.h"
 
 #include <math.h>
@@ -164,9 +163,9 @@ static int count_partial(size_t *out, const ls_embedding *module, const embeddin
     return ls_embedding__count(out, bags, group->node_columns[rank / group->width], 1);
 }
 
-// The rank's row of partial results, [bags, columns of its node]. Where ranks reduce, columns that
-// it has no shard for hold the operation's neutral element. On the host it is zero before, which
-// costs nothing where nobody writes.
+// The rank's row of partial results, [bags, columns of its node]. If ranks reduce, columns without
+// a shard hold the operation's neutral element. On the host it is zeroed before, which costs
+// nothing where it is not written.
 static int make_partial(ls_embedding_pass *pass, const embedding_group *group, int rank,
                         embedding_part *part, const ls_stage_sink *sink) {
     size_t count;
@@ -209,8 +208,8 @@ static int make_dense(embedding_pool *memory, shard_lookup *l) {
     return LS_OK;
 }
 
-// Pools into the partial results; a further row block of the same columns is added to what is
-// there. *dense, when asked for, gets the shard's own results side by side.
+// Pools into the partial results; a further row block of the same columns is added. *dense, if
+// requested, receives the shard's own results side by side.
 static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch, bool wants_dense,
                         const void **dense) {
     ls_device *device = scratch->device;
@@ -241,7 +240,7 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
     return LS_OK;
 }
 
-// The same of a batch with a size per feature, whose columns do not lie side by side.
+// The same for a batch with a size for each feature, whose columns are not adjacent.
 static int pool_pieces(ls_embedding_pass *pass, shard_lookup *l, embedding_pool *scratch,
                        const void **dense) {
     const embedding_group *group = l->group;

@@ -69,8 +69,8 @@ static int check_table(const ls_table *table, int index) {
     return check_features(table);
 }
 
-// Conditions of a plan that need not tile the tables: every block lies inside its table, on a rank
-// that exists.
+// Conditions of a plan that need not tile the tables: every block is inside of its table, on an
+// existing rank.
 static int check_blocks(const ls_table *table, const ls_plan_table *plan, int ranks) {
     for (int i = 0; i < plan->shard_count; i++) {
         const ls_plan_shard *shard = &plan->shards[i];

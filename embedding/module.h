@@ -72,10 +72,10 @@ typedef struct ls_table {
     ls_pooling pooling;            //
     const char *const *features;   // [feature_count]; a feature may feed several tables
     int feature_count;             // >= 1
-    bool weighted;                 // inputs carry a weight per id (sum and mean alone)
+    bool weighted;                 // inputs have a weight for each id (only sum and mean)
     bool has_padding_id;           // ids equal to padding_id do not count in a pooled bag
     int64_t padding_id;            // in [0, rows)
-    ls_mean_divisor mean_divisor;  // mean alone
+    ls_mean_divisor mean_divisor;  // only mean
     double max_norm;  // before a lookup, rows that it needs whose norm is larger are scaled down to
                       // this in place; 0: none
     double norm_type;  // the p of that norm; 0: 2
@@ -110,7 +110,7 @@ typedef struct ls_embedding_options {
     bool allow_broken_plan;     // do not demand that shards tile the tables: ids that no shard owns
                                 // are lost, those that several own count double (for experiments
                                 // and for tests of the checks)
-    // Whether a held rank is to do wrong what the fault says, from now on; NULL: none ever is.
+    // Makes a held rank apply the fault from now on; NULL: none.
     bool (*planted)(void *arg, ls_fault_type fault, int rank);
     void *planted_arg;
 } ls_embedding_options;

@@ -127,7 +127,7 @@ typedef struct ls_provenance {
     int64_t column;    // of the table; -1 for lengths, ids and weights
     int64_t id;       // the id to blame: the first of the bag that not exactly one shard owns, else
                       // the first of the bag; -1: empty bag
-    int owner_rank;   // holder of its row (and column); -1: nobody
+    int owner_rank;   // owner of its row (and column); -1: none
     int owner_count;  // shards that hold that cell: 1 in a sound plan
     int64_t id_count;  // ids in the bag
 } ls_provenance;

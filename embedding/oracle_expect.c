@@ -17,8 +17,8 @@ typedef struct column_span {
     int64_t first, end;
 } column_span;
 
-// A row as the batch finds it, in the span at least: its values [dim], what they may be off where
-// training went before [dim], and the sizes of what they are made of [dim].
+// A row as the batch finds it, at least in the span: its values [dim], their errors after training
+// [dim], and the magnitudes of their terms [dim].
 static int read_row(const ls_oracle *oracle, const column_span *of, int64_t id, double *values) {
     int t = of->table;
     const ls_table *table = &oracle->options.tables[t];
@@ -161,11 +161,11 @@ static element pooled_value(const ls_table *table, const bag_sum *bag, int64_t c
         *bound = bag->error[c];  // the largest is off by no more than all of them
         return made;
     }
-    // The sum that was formed, and this one in f64, both lie about the exact one.
+    // The computed sum and this one in f64 are both near the exact one.
     *value = bag->sum[c];
     *bound = bag->error[c] + sum_bound(table, dtype, bag->counted, bag->magnitude[c]) +
              sum_bound(table, LS_F64, bag->counted, bag->magnitude[c]);
-    // One part is rounded as it is, however large what it is made of.
+    // A single part is rounded once, however large its terms are.
     double size = (parts > 1 ? bag->magnitude[c] : fabs(*value)) + *bound;
     *bound += out != dtype ? ls_bound_sum_of_products(out, parts, size) : 0;
     for (int i = 0; meaning && i < meaning->count; i++) {

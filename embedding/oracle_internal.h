@@ -52,7 +52,7 @@ typedef struct oracle_selection {
     size_t item_count, item_capacity;
 } oracle_selection;
 
-// Every id of a feature. Thousands of shards each look for theirs among them.
+// Every id of a feature. Thousands of shards each search theirs among them.
 typedef struct oracle_whole {
     oracle_selection all;
     int64_t *ids;  // [item_count] of the items
@@ -81,7 +81,7 @@ struct ls_oracle {
     oracle_range norm[ORACLE_SENSES], factor[ORACLE_SENSES];
 };
 
-// The divisors of a pooled output, one after another; why says what is documented.
+// The divisors of a pooled output, one after another; why: the documented reason.
 typedef enum oracle_by { ORACLE_BY_ONE, ORACLE_BY_IDS, ORACLE_BY_WEIGHTS } oracle_by;
 typedef struct oracle_divisor {
     oracle_by by;
@@ -135,10 +135,10 @@ size_t ls_oracle__state_at(const ls_oracle *oracle, int table, oracle_sense sens
                            size_t *count);
 // The part of the columns that begins at `column`, among those that keep states of their own.
 size_t ls_oracle__part_of(const ls_oracle *oracle, int table, int64_t column);
-// Sums of one rank's occurrences alone, dense [rows, dim].
+// Sums of only one rank's occurrences, dense [rows, dim].
 int ls_oracle__rank_gradients(const ls_oracle *oracle, int table, oracle_sense sense, int rank,
                               oracle_range *out);
-// Says what the difference of a row's sum looks like, if it looks like anything.
+// Describes the difference of a row's sum, if it has a known pattern.
 int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *entry, int64_t row,
                                 int64_t column, const oracle_range *wanted, double got,
                                 ls_text *text);

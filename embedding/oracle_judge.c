@@ -115,7 +115,7 @@ static uint64_t stored_ulps(double a, double b, ls_dtype dtype) {
 }
 
 typedef struct comparison {
-    double got, expected, bound;  // integers too, for the text alone
+    double got, expected, bound;  // integers too, only for the text
     bool differs, wrong, unknown, vacuous;
     double ratio;
     uint64_t ulps;
@@ -182,7 +182,7 @@ static comparison compare_at(const ls_stage_output *output, const ls_expected *e
     return out;
 }
 
-#define RUN 64  // values that are looked at together
+#define RUN 64  // values that are compared together
 
 // In how many bits a value is not the expected one.
 static inline uint64_t differing_bits(const char *at, const double *expected) {
@@ -195,8 +195,8 @@ static inline uint64_t differing_bits(const char *at, const double *expected) {
     return a ^ b;
 }
 
-// Whether a run is the expected one to the last bit, as nearly all are where ranks are many and
-// partial sums empty. Its fixed length lets several be looked at at once.
+// Whether a run equals the expected one to the last bit, as nearly all do if ranks are many and
+// partial sums empty. Its fixed length allows vectorised comparison.
 static bool run_is_expected(const char *at, const double *expected) {
     uint64_t differ = 0;
     for (size_t k = 0; k < RUN; k++) {
@@ -261,7 +261,7 @@ static void describe_owner(ls_text *text, const ls_provenance *from) {
     }
 }
 
-// One id's term of a pooled element: its weighted value, over what that is divided by.
+// One id's term of a pooled element: its weighted value, over the bag's divisor.
 static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
                         const oracle_selection *chosen, const oracle_bag *bag, size_t item,
                         int64_t column, double *out) {

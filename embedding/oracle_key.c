@@ -28,7 +28,7 @@ int ls_oracle__key(const ls_keyed_jagged *input, const char *feature) {
     return -1;
 }
 
-// Where an id really looks: the policy, once more and by itself. -1: nowhere.
+// The row that an id refers to: the policy, implemented independently. -1: none.
 int64_t ls_oracle__row(ls_id_policy policy, int64_t rows, int64_t id) {
     if (id >= 0 && id < rows) {
         return id;

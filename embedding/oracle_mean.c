@@ -35,7 +35,7 @@ void ls_oracle__unsharded(const ls_oracle *oracle, int t, oracle_meaning *out) {
     }
 }
 
-// The mean of one table by itself.
+// The mean of a single table.
 static bool own_difference(const ls_oracle *oracle, int t, oracle_meaning *out) {
     const ls_table *table = &oracle->options.tables[t];
     if (table->pooling != LS_POOL_MEAN) {

@@ -124,7 +124,7 @@ static void step_rowwise_adagrad(const stepper *p) {
     }
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range g = gradient(p, c), w = p->s->weights[c];
-        // With decay under the root the gradient itself need not lie below it.
+        // With decay the gradient itself need not be below the root.
         oracle_range moved = over(p, g, root);
         moved = p->l2 ? moved : limited(moved, reach, root);
         moved = mul(p, p->lr, moved);

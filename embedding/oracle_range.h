@@ -1,17 +1,17 @@
-// Numbers that are known up to rounding: where a correct result lies, and the likeliest one. Each
-// operation is taken in f64 on the ends and widened by what one rounding to the type can add, so
-// that it holds for operations that are rounded and for those that a kernel keeps exact or fuses.
+// Numbers with rounding errors: the range of correct results, and the likeliest one. Each operation
+// is computed in f64 on the ends and widened by one rounding to the type, so it covers operations
+// that are rounded and those that a kernel keeps exact or fuses.
 #ifndef LS_EMBEDDING_ORACLE_RANGE_H
 #define LS_EMBEDDING_ORACLE_RANGE_H
 
 #include "base/dtype.h"
 #include "kernels/optimizer.h"
 
-// From -INFINITY to INFINITY nothing is known, and `mid` is a guess. Three NaN, or thrice the same
-// infinity: that is what it is.
+// From -INFINITY to INFINITY: unknown, and `mid` is a guess. Three NaN, or three times the same
+// infinity: exactly that.
 typedef struct oracle_range {
     double mid, lo, hi;
-    double size;  // of what it is made of: of a sum, the root of its terms' squares
+    double size;  // of its terms: for a sum, the root of the sum of their squares
 } oracle_range;
 
 oracle_range ls_range__point(double value);
@@ -51,7 +51,7 @@ typedef struct oracle_row_step {
     const ls_optimizer *optimizer;
     ls_dtype dtype;                 // of the table
     int64_t step;                   // from 1
-    size_t columns;                 // of the table, or of the shard that keeps a state of its own
+    size_t columns;                 // of the table, or of the shard with its own state
     oracle_range *weights;          // [columns]
     oracle_range *states[2];        // [1] or [columns], NULL where there is none
     const oracle_range *gradients;  // [columns]

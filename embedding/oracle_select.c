@@ -100,7 +100,7 @@ static int make_whole(const ls_oracle *oracle, const oracle_entry *any, oracle_w
     return out->ids && out->hits ? LS_OK : LS_ERR_MEMORY;
 }
 
-// Every id of a feature, whichever shard it lies in. Made when it is first asked for.
+// Every id of a feature, in any shard. Computed at the first use.
 static int select_whole(const ls_oracle *oracle, const oracle_entry *entry,
                         const oracle_whole **out) {
     oracle_whole *whole = &oracle->whole[oracle->first_pair[entry->table] + entry->feature];
@@ -114,7 +114,7 @@ static int select_whole(const ls_oracle *oracle, const oracle_entry *entry,
     return status;
 }
 
-#define RUN 16  // items that are looked at together
+#define RUN 16  // items that are processed together
 
 // Whether any of a run of ids is a row in [first, last].
 static bool any_between(const int64_t *ids, int64_t first, int64_t last) {

@@ -275,7 +275,7 @@ static const oracle_range *find_record(const oracle_records *records, int64_t ro
     return found ? records->after + lo * records->size : NULL;
 }
 
-// layout: the oracle that asks, whose training says which states there are.
+// layout: the requesting oracle, whose training determines the states.
 static int record_at(const ls_oracle *oracle, const ls_oracle *layout, int t, oracle_sense sense,
                      int64_t row, record_part part, oracle_range *out) {
     const ls_oracle *previous = oracle->options.previous;

@@ -1,5 +1,5 @@
-// The oracle's step of training: every gradient, sum and new row, worked out from the unsharded
-// tables. As plain as the forward: no part of the module, no kernel, each row by itself.
+// The oracle's step of training: every gradient, sum and new row, computed from the unsharded
+// tables. As plain as the forward: no part of the module, no kernel, each row separately.
 #include "embedding/oracle_internal.h"
 
 #include <math.h>

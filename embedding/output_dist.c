@@ -36,8 +36,8 @@ static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group,
 
 // ---- Finishing on the source rank ---------------------------------------------------------------
 
-// The remaining work for one pair. A bag without an id that counts gives 0: sums have it, and of
-// max the shards may have said -infinity.
+// The remaining work for one pair. A bag without a counting id gives 0: sums have it, and for max
+// the shards may have -infinity.
 static int finish(const ls_embedding *module, const ls_table *table, const embedding_group *group,
                   int index, embedding_input *pair) {
     ls_device *device = module->device;

@@ -95,7 +95,7 @@ int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
     return status;
 }
 
-// Data that is used before it has arrived, whatever happens to lie in its place.
+// Data that is used before it has arrived, whatever its memory contains.
 static int fail_early(const ls_embedding_pass *pass, const char *what) {
     static const char *const missing[] = {
         [STAGE_NONE] = "input_dist",

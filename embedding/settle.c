@@ -138,7 +138,7 @@ static int check_rows(const ls_embedding *module, const embedding_group *group, 
     return status;
 }
 
-// Where the blocks of all sources lie in the rank's partial results.
+// The places of all sources' blocks in the rank's partial results.
 static int start_blocks(const ls_embedding *module, const embedding_group *group, int rank,
                         embedding_part *part, ls_arena *arena) {
     const int *blocks = group->blocks + group->block_first[rank / group->width];

@@ -7,7 +7,7 @@
 
 // ---- Clipping -----------------------------------------------------------------------------------
 
-// The sum of the squares of a shard's gradients: each row in f64, as kernels/training.h says, then
+// The sum of the squares of a shard's gradients: each row in f64, as in kernels/training.h, then
 // the rows in ascending order.
 static int sum_squares(const ls_embedding *module, const embedding_touched *touched,
                        embedding_pool *scratch, double *sum) {

@@ -116,7 +116,7 @@ static int find_data(void **out, const ls_exec *exec, const ls_exec_process *pro
     return LS_OK;
 }
 
-// A call's two sides are in one kind of memory, and nobody collects what a GPU has.
+// A call's two sides are in one kind of memory, and no process copies data out of a GPU itself.
 static int find_device(ls_exec_op *op, const ls_wire_call *message) {
     bool sends = staging_of(op->process, message->send_memory) != NULL;
     bool receives = staging_of(op->process, message->recv_memory) != NULL;

@@ -49,8 +49,8 @@ static void add_word(ls_text *out, const char *name, const char *word) {
     set(out, name, list);
 }
 
-// A port that nobody has now, for programs that meet at one. Below the ports that the kernel gives
-// to connections and to those who ask for any, which could take it before rank 0 listens.
+// A port that is free now, for programs that rendezvous at one. Below the kernel's range for
+// connections and ephemeral ports, which could take it before rank 0 listens.
 static int free_port(void) {
     enum { FIRST = 15000, COUNT = 16000 };
     for (int i = 0; i < COUNT; i++) {

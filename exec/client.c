@@ -214,8 +214,8 @@ static bool waits_for_a_thread(long call, const unsigned long long arguments[4])
     return call == SYS_futex && arguments[3] == 0;
 }
 
-// Whether it continues by itself soon: it connects to a store that accepts or opens late. A thread
-// that waits in a store of files sleeps between two looks, too.
+// Whether it continues automatically soon: it connects to a store that accepts or opens late. A
+// thread that waits in a file store also sleeps between two reads.
 static bool continues(long call, const unsigned long long arguments[4], bool connects) {
     const bool sleeps = call == SYS_nanosleep || call == SYS_clock_nanosleep;
     return call == SYS_connect || (call == SYS_poll && (int)arguments[2] >= 0) ||
@@ -366,7 +366,7 @@ static int say_hello(ls_client *client) {
                            .pid = (int32_t)getpid()};
     int rank = -1, ranks = -1;
     ls_client_launched(&rank, &ranks);
-    // pytest says so, the second name since its version 8.2.
+    // set by pytest, the second name since its version 8.2.
     hello.session = getenv("PYTEST_CURRENT_TEST") != NULL || getenv("PYTEST_VERSION") != NULL;
     hello.rank = rank;
     hello.ranks = ranks;
@@ -417,7 +417,7 @@ static int open_client(ls_client **out) {
     status = status == LS_OK ? say_hello(client) : status;
     status = status == LS_OK ? start_watching(client) : status;
     if (status != LS_OK) {
-        free(client);  // its other memory ends with the process, which cannot go on
+        free(client);  // its other memory ends with the process, which cannot continue
         return status;
     }
     *out = client;

@@ -17,8 +17,8 @@ extern "C" {
 
 typedef struct ls_client ls_client;
 
-// This process's connection, made by the first call; NULL, with the last error's sentence: there is
-// no coordinator. After a fork the child has one of its own.
+// This process's connection, made by the first call; NULL, with the last error's text: there is no
+// coordinator. After a fork the child makes its own.
 LS_API ls_client *ls_client_get(void);
 // Whether a connection exists already.
 LS_API ls_client *ls_client_peek(void);
@@ -72,7 +72,8 @@ LS_API void ls_client_wake(ls_client *client, uint32_t slot);
 LS_API void ls_client_interpreter_ends(const char *raised, const char *file, int line);
 
 // ---- Communicators and calls on host memory -----------------------------------------------------
-// Joins the communicator of those who give the same id [LS_WIRE_ID_BYTES]; waits until all have.
+// Joins the communicator of the processes with the same id [LS_WIRE_ID_BYTES]; waits until all have
+// joined.
 LS_API int ls_client_join(uint32_t *comm, ls_client *client, const unsigned char *id, int ranks,
                           int rank, const char *name);
 // Destroys it for this process. in_flight: calls on it may not be done.
@@ -82,15 +83,15 @@ LS_API int ls_client_leave(ls_client *client, uint32_t comm, bool in_flight);
 typedef struct ls_client_call {
     uint32_t comm;
     uint32_t kind, dtype, op;  // an ls_kind, ls_dtype, ls_op
-    int32_t root;     // or the other member of a message; a receive's -1: the one that sends first,
-                      // whom the slot's first value then tells
+    int32_t root;     // or the other member of a message; a receive's -1: the first sender, which
+                      // is then the slot's first value
     int32_t members;  // of the communicator, as long as the counts are
-    int32_t tag;      // of a message, which meets those of its tag alone
+    int32_t tag;      // of a message, which matches only those of its tag
     uint64_t count;
     const uint64_t *send_counts, *recv_counts;  // [members], or NULL
     ls_client_region send, recv;                // memory LS_WIRE_NONE: none
-    bool observed;  // another library moves it: `recv` has what that gave by ls_client_arrived;
-                    // else what `send` has is there already, and `recv` gets the result
+    bool observed;  // another library moves the data, and ls_client_arrived reports `recv`; else
+                    // `send` has arrived, and `recv` receives the result
     bool collects;  // not `recv`, which has room for an ls_wire_piece of each member; that
                     // ls_client_collect takes
     uint64_t send_address, recv_address;  // the program's own
@@ -121,7 +122,7 @@ typedef struct ls_client_note {
     uint32_t flags;  // LS_WIRE_NOTE_...
     uint64_t step;
 } ls_client_note;
-// Tells the coordinator values that all members must have. Nobody waits.
+// Sends the coordinator values that must be equal on all members. Does not wait.
 LS_API int ls_client_note_values(ls_client *client, const ls_client_note *note,
                                  const ls_client_item *items, int count);
 
@@ -152,8 +153,7 @@ LS_API int ls_client_send(ls_client *client, const void *message, int descriptor
 LS_API void ls_client_hold(ls_client *client);
 LS_API void ls_client_let_go(ls_client *client);
 
-// The rank of this process and how many there are, as the launcher says; -1 where nobody
-// did.
+// The rank of this process and the number of ranks, from the launcher; -1 without one.
 LS_API void ls_client_launched(int *rank, int *ranks);
 
 #ifdef __cplusplus

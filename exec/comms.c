@@ -85,7 +85,7 @@ static ls_exec_joining *member(ls_exec_joining *list, const ls_exec_joining *of,
     return NULL;
 }
 
-// Whether each member is a process of its own.
+// Whether each member is a separate process.
 static bool apart(const ls_exec *exec, const ls_exec_joining *of) {
     for (int i = 0; i < of->ranks; i++) {
         const ls_exec_joining *a = member(exec->joining, of, i);
@@ -98,7 +98,7 @@ static bool apart(const ls_exec *exec, const ls_exec_joining *of) {
     return true;
 }
 
-// Whether nobody joins a communicator twice.
+// Whether no process joins a communicator twice.
 static bool apart_so_far(const ls_exec *exec) {
     for (const ls_exec_joining *a = exec->joining; a != NULL; a = a->next) {
         for (const ls_exec_joining *b = a->next; b != NULL; b = b->next) {
@@ -171,7 +171,7 @@ static void forget(ls_exec *exec, const ls_exec_joining *of) {
     }
 }
 
-// All members are there.
+// All members have joined.
 static int join(ls_exec *exec, const ls_exec_joining *of) {
     size_t size = (size_t)of->ranks;
     int *ranks = ls_arena_alloc(exec->arena, size, sizeof *ranks);
@@ -286,7 +286,7 @@ int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_
         message->head.bytes != sizeof *message + message->count * sizeof *members) {
         return LS_FAIL(LS_ERR_INVALID, "a communicator of %u of %d members", message->count, size);
     }
-    // Those with the same list of the same parent meet: the id says both.
+    // Members with the same list of the same parent form one: the id contains both.
     ls_wire_comm_init init = {.comm = message->comm,
                               .ranks = (int32_t)message->count,
                               .rank = -1,
@@ -326,8 +326,8 @@ static int lowest_rank(const ls_exec *exec, const ls_exec_joining *of) {
     return lowest;
 }
 
-// Of the communicators that are being made and not reported yet, the smallest, of the lowest rank:
-// who came first says nothing. NULL: none.
+// Of the unreported incomplete communicators the smallest, and of equal ones that of the lowest
+// rank: the order of arrival does not matter. NULL: none.
 static ls_exec_joining *next_untold(ls_exec *exec) {
     ls_exec_joining *best = NULL;
     for (ls_exec_joining *at = exec->joining; at != NULL; at = at->next) {

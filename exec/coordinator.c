@@ -1,5 +1,5 @@
-// The run from its start to its end: one loop over what processes say, what their streams have
-// written, and who has ended.
+// The run from its start to its end: one loop over messages of processes, output of their streams,
+// and ended processes.
 #define _GNU_SOURCE  // ppoll, pidfd
 #include "exec/coordinator.h"
 
@@ -26,9 +26,9 @@
 #include "process/reaper.h"
 #include "process/processes.h"
 
-#define SETTLE_SECONDS 0.5  // nothing is said for so long: then who waits is believed to wait
-#define GRACE_SECONDS  2.0  // for a program to end by itself when the run is over
-#define SPINS          200  // looks at what streams write, before the loop begins to sleep
+#define SETTLE_SECONDS 0.5  // without any message for this long, waiting ranks count as stuck
+#define GRACE_SECONDS  2.0  // for a program to end by itself after the run
+#define SPINS          200  // polls of the streams' output before the loop sleeps
 
 // ---- Starting -----------------------------------------------------------------------------------
 static int listen_here(ls_exec *exec) {
@@ -49,7 +49,7 @@ static int listen_here(ls_exec *exec) {
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------
-// Whether the launcher was killed: then nobody is left who would end its ranks.
+// Whether the launcher was killed: then no process is left to end its ranks.
 static bool is_abandoned(const ls_exec *exec) {
     const ls_exec_child *launcher = &exec->children[0];
     return exec->options->processes == 0 && launcher->watch < 0 && WIFSIGNALED(launcher->status);
@@ -189,8 +189,8 @@ static bool is_late(const ls_exec *exec, double quiet) {
            quiet > options->deadline_seconds;
 }
 
-// How long a program may go on when the run is over. A session of tests ends when it has run them,
-// and a launcher may start its ranks again.
+// How long a program may continue after the run. A session of tests ends after its tests, and a
+// launcher may start its ranks again.
 static double grace_of(const ls_exec *exec) {
     const double most = exec->options->deadline_seconds;
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
@@ -253,7 +253,7 @@ static int loop(ls_exec *exec) {
 // ---- The end ------------------------------------------------------------------------------------
 static void end_processes(ls_exec *exec, const char *dir) {
     exec->over = true;      // later ends are the coordinator's doing
-    ls_processes_end(dir);  // which finds nobody where there is no memory
+    ls_processes_end(dir);  // out of memory, it finds none
     for (int i = 0; i < exec->child_count; i++) {
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
         ls_exec__reap(exec, &exec->children[i], true);

@@ -31,7 +31,7 @@ typedef struct ls_exec_options {
     bool strict;              // a hint is a finding
     ls_exec_start start;      // of ranks of Python programs
     const char *modules;      // to import before a fork, "a,b"; NULL: those of torch in use
-    bool observe;             // data moves elsewhere; calls are matched alone
+    bool observe;             // data moves elsewhere; calls are only matched
     const char *real;         // where: "nccl", or "gloo" for host memory; NULL: nccl
     const char *record;       // a folder to make, for the recording; NULL: none
     ls_exec_kept kept;        // beside the list of the calls
@@ -39,8 +39,7 @@ typedef struct ls_exec_options {
     bool quiet_stdout;        // the program's stdout goes to stderr
     double deadline_seconds;  // nothing moves for so long: the run ends; at most 0: never
     bool deadline_given;      // also where no rank is known to wait
-    // Opens the device that moves what lies in GPUs' memory, when there is some; NULL: nothing
-    // does.
+    // Opens the device that moves data in GPU memory, if there is one; NULL: none.
     int (*open_device)(struct ls_device **out);
     // checks, order, faults, seed, history, lookahead, met. Ranks come from the program.
     ls_spmd_options spmd;
@@ -95,7 +94,7 @@ typedef struct ls_exec_result {
     const char *hints;      // lines of what may be meant; NULL: none
     int widest;             // members of the largest communicator
     double seconds;         // wall time
-    bool died;              // a process ended otherwise than by itself, which nobody had injected
+    bool died;              // a process died, which was not injected
     int failed_rank;        // the first process that ended with an exit status; -1: none
     int failed_code;        //
     char failed_line[256];  // the last that it wrote to stderr; "": nothing
@@ -104,12 +103,13 @@ typedef struct ls_exec_result {
     int place_count;
     const ls_exec_calls *made;  // in the order in which the first of each was done
     int made_count;
-    const ls_call_set *sets;  // the first of them, as they met; then those that did not
+    const ls_call_set *sets;  // the first ones, in the order of their matches; then the unmatched
+                              // ones
     int set_count;
 } ls_exec_result;
 
-// Runs the program to its end; nothing of it is left afterwards. LS_OK also where the run failed,
-// which out->status says with the last error's sentence; else nothing was run.
+// Runs the program to its end; no process remains. LS_OK also if the run failed, with the reason in
+// out->status and the last error's text; otherwise nothing was run.
 int ls_exec_run(ls_exec_result *out, const ls_exec_options *options);
 void ls_exec_result_free(ls_exec_result *result);
 

@@ -15,7 +15,7 @@
 static void hang_up(ls_exec *exec) {
     (void)close(exec->debugger);
     exec->debugger = -1;
-    exec->quit = true;  // a run without its debugger is nobody's
+    exec->quit = true;  // a run without its debugger has no owner
 }
 
 static void say(ls_exec *exec, ls_text *line) {
@@ -166,7 +166,7 @@ void ls_exec__debug_read(ls_exec *exec) {
     }
 }
 
-// Tells the finding that ends the run, or how else it failed.
+// Sends the finding that ends the run, or its other failure.
 static void tell_found(ls_exec *exec, const char *why) {
     ls_json json;
     ls_text line = {0};

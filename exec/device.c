@@ -20,7 +20,7 @@ void ls_exec__set_device(const ls_exec_options *options) {
     if (options->observe || kept || options->open_device == NULL) {
         (void)unsetenv(LS_WIRE_DEVICE);
     } else {
-        (void)setenv(LS_WIRE_DEVICE, LEAST_BYTES, 0);  // another: of who measures
+        (void)setenv(LS_WIRE_DEVICE, LEAST_BYTES, 0);  // another: from measuring tools
     }
 }
 

@@ -1,5 +1,5 @@
-// Ranks that end while the others wait for them outside of calls, most often before they take part;
-// and runs in which nothing moves for as long as --deadline says.
+// Ranks that end while the others wait for them outside of calls, most often before they join; and
+// runs without any progress for the time of --deadline.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static bool explain(ls_exec *exec, int who) {
     return true;
 }
 
-// How much the rank's end says: that of a rank that did not join, and of one that failed, more.
+// The weight of a rank's end as an explanation: more for a rank that did not join, or that failed.
 static int weight_of(const ls_exec *exec, int rank) {
     if (exec->children[rank].watch >= 0) {
         return 0;

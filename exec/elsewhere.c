@@ -14,9 +14,9 @@
 #include "exec/internal.h"
 #include "process/processes.h"
 
-#define QUIET_SECONDS 1.0  // before anybody is asked, and between
+#define QUIET_SECONDS 1.0  // before the first request, and between requests
 #define TIMES         2
-#define LOOK_SECONDS  0.05  // between two looks at all threads
+#define LOOK_SECONDS  0.05  // between two examinations of all threads
 #define LOOKS         10
 
 bool ls_exec__takes_part(const ls_exec_process *process) {
@@ -161,7 +161,7 @@ static bool runs(const ls_exec *exec, const ls_exec_process *process) {
     return !bound;
 }
 
-// Communicators are being made, and nobody is left who could join.
+// Communicators are incomplete, and no process is left that could join.
 static bool judge_joining(ls_exec *exec) {
     int living = 0, expected = ls_exec__living_children(exec);
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
@@ -226,7 +226,7 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
         return false;
     }
     double now = ls_time_now();
-    // Those who answer do not sleep: nobody is asked in the middle of the looks.
+    // Processes that answer do not sleep: none is asked during the examinations.
     if (now - exec->asked >= QUIET_SECONDS &&
         (exec->restful_looks == 0 || ls_exec__all_rest(exec))) {
         ask(exec, now);

@@ -32,7 +32,7 @@ typedef struct note {
     size_t count;
     uint64_t stream;  // 0: no stream
     uint64_t thread;
-    uint64_t batch;  // calls that begin together; 0: alone
+    uint64_t batch;  // calls that begin together; 0: only one
     ls_exec_flight_state state;
     uint64_t sent, received;  // elements
     const size_t *counts[2];  // [members] sent and received, in the arena; NULL: even

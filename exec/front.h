@@ -42,11 +42,11 @@ struct ls_nccl_comm {
 // The sentence of this thread's last refusal.
 ncclResult_t ls_front__fail(ncclResult_t result, const char *format, ...) LS_PRINTF(2, 3);
 ncclResult_t ls_front__fail_last(void);  // the client's sentence
-// Whether calls can be made on it: ready, of a run that goes on.
+// Whether calls can be made on it: ready, in a run that is active.
 ncclResult_t ls_front__check(ncclComm_t comm, const char *what);
 // Whether it is one.
 ncclResult_t ls_front__check_handle(ncclComm_t comm, const char *what);
-// Looks whether it is ready by now; waits until it is where `wait` says.
+// Checks whether it is ready; with `wait`, waits until it is.
 ncclResult_t ls_front__settle(ncclComm_t comm, bool wait);
 
 ncclResult_t ncclGroupStart(void);
@@ -101,7 +101,7 @@ ncclResult_t ls_cuda__use(int device);  // its primary context becomes current
 // The thread's device as the program counts them: there may be more than the machine has.
 ncclResult_t ls_front__get_device(int *device);
 ncclResult_t ls_front__set_device(int device);
-// This thread begins to wait for its calls, or goes on, if that says that the rank does.
+// This thread begins to wait for its calls, or continues, if that means that the rank does.
 void ls_front__tell_wait(bool begins);
 
 #endif

@@ -285,7 +285,7 @@ static void keep_flight(pending *call) {
     call->flight = NULL;
 }
 
-// Whether what observed calls send and receive is kept.
+// Whether the sent and received data of observed calls is kept.
 static bool keeps_payload(void) {
     const char *mode = getenv(LS_WIRE_PAYLOAD);
     return mode != NULL && mode[0] == '1';

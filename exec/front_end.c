@@ -4,7 +4,7 @@
 #include "base/time.h"
 #include "exec/front.h"
 
-#define DRAIN_PAUSE_NS 100000  // between looks at calls that are not over,
+#define DRAIN_PAUSE_NS 100000  // between checks of incomplete calls,
 #define DRAIN_TOLD     10      // after so many of which the coordinator hears of it,
 #define DRAIN_ASKED    1000    // and so many the driver is asked whether the GPU works
 
@@ -15,8 +15,8 @@ static bool is_over(ls_client *client, const ls_front_flight *flight) {
            ls_client_failed(client, NULL);
 }
 
-// Waits until its calls are over, as those do who wait for a stream. Pending work of a failed GPU
-// never completes.
+// Waits until its calls are complete, like a wait for a stream. Pending work of a failed GPU never
+// completes.
 static ncclResult_t drain(ncclComm_t comm) {
     ls_client *client = ls_client_get();
     ncclResult_t result = ncclSuccess;

@@ -158,7 +158,7 @@ static ncclResult_t make_comm(ncclComm_t *out, ls_client *client, bool blocking)
     return ncclSuccess;
 }
 
-// The message is sent: the communicator comes to be now, at the group's end, or later.
+// The message is sent: the communicator is created now, at the group's end, or later.
 static ncclResult_t finish_making(ncclComm_t comm) {
     if (ls_front__grouped()) {
         return ls_front__group_comm(comm);

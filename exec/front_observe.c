@@ -1,5 +1,6 @@
-// The front that observes: preloaded before NCCL's own library, it tells the coordinator of each
-// call as it is issued and hands it on, unchanged. Other functions go to the real library directly.
+// The observing frontend: preloaded before NCCL's own library, it reports each call to the
+// coordinator when it is issued and passes it on unchanged. Other functions go to the real library
+// directly.
 #define _GNU_SOURCE  // RTLD_NEXT
 #include <dlfcn.h>
 #include <pthread.h>
@@ -79,7 +80,7 @@ static void forget(ncclComm_t comm) {
 }
 
 static void coordinator_gone(void *arg) {
-    (void)arg;  // the program goes on as it would without
+    (void)arg;  // the program continues as without lockstep
 }
 
 // Copies need memory that the GPU knows.
@@ -166,7 +167,7 @@ static void name_from(char *name, const ls_nccl_config *config) {
     }
 }
 
-// Tells that this member joins; the answer is waited for when it is first used.
+// Reports that this member joins; waits for the answer at its first use.
 static known *tell_join(int ranks, const ncclUniqueId *id, int rank, const ls_nccl_config *config) {
     known *made = make(rank, ranks);
     if (made == NULL) {
@@ -297,7 +298,7 @@ LS_NCCL_EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scal
 // ncclBroadcast: what it calls itself is no call of the program.
 static _Thread_local bool inside;
 
-// The real library has been given the call: its data may be looked at.
+// The real library has received the call: its data may be read.
 static ncclResult_t after(ncclResult_t result) {
     inside = false;
     ls_front__watched();

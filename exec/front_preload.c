@@ -32,7 +32,7 @@ static void *behind(const char *name) {
     }
 
 // ---- Devices ------------------------------------------------------------------------------------
-static _Thread_local int wanted_device = -1;  // as the program counts; -1: it has not said
+static _Thread_local int wanted_device = -1;  // in the program's numbering; -1: not set
 
 static bool simulated(void) {
     const char *said = getenv(LS_WIRE_SIMULATED);
@@ -56,7 +56,7 @@ static int count_real(int *count) {
     return real(count);
 }
 
-// Ranks on this machine, each of which counts on a device of its own.
+// Ranks on this machine, each of which expects its own device.
 static int ranks_here(void) {
     static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                         "MPI_LOCALNRANKS", LS_WIRE_RANKS, NULL};
@@ -194,7 +194,8 @@ ncclResult_t ls_front__set_device(int device) {
 }
 
 // ---- Waiting ------------------------------------------------------------------------------------
-// Whether this thread's waiting says that the rank waits: the first thread's, or one's that calls.
+// Whether this thread's wait means that the rank waits: the first thread's, or that of one that
+// makes calls.
 static ls_client *waiter(void) {
     ls_client *client = ls_client_peek();
     bool counts = client != NULL && (ls_front__issued() || syscall(SYS_gettid) == getpid());
@@ -215,7 +216,7 @@ void ls_front__tell_wait(bool begins) {
     }
 }
 
-// Waits for `at` with `wait`, once `query` has said for a while that it is not ready.
+// Waits for `at` with `wait`, after `query` has reported for a while that it is not ready.
 static int wait_behind(int (*query)(void *), int (*wait)(void *), void *at) {
     ls_client *client = waiter();
     if (wait == NULL) {

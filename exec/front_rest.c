@@ -1,4 +1,5 @@
-// The rest of NCCL's functions: memory, and what the front does not do, which says so.
+// The rest of NCCL's functions: memory, and functions that the frontend does not support, which
+// report so.
 #include <string.h>
 
 #include "exec/front.h"
@@ -29,7 +30,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle) {
     return ncclSuccess;
 }
 
-// The program calls what it was built against; none of the parameters is looked at.
+// The program may have another version's signature; no parameter is read.
 #define REFUSED(name)                                                                              \
     LS_NCCL_EXPORT ncclResult_t name(void) {                                                       \
         return ls_front__fail(ncclInvalidUsage, #name " is not done by lockstep exec --simulate"); \

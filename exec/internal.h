@@ -44,7 +44,7 @@ typedef struct ls_exec_comm {
 // A thread of a process that makes calls.
 typedef struct ls_exec_caller {
     uint32_t thread;
-    bool waits;  // as this says
+    bool waits;  // given by this
     ls_wire_wait wait;
 } ls_exec_caller;
 
@@ -53,11 +53,11 @@ struct ls_exec_process {
     int socket, watch;  // its connection, and its end (pidfd); -1: gone
     pid_t pid;
     bool own;          // of the job's processes
-    bool session;      // of tests: it goes on when the run is over
+    bool session;      // of tests: it continues after the run
     int attempt;       // of an elastic launcher that the coordinator has started, from 0
     int last_attempt;  // that this launcher makes at most
     int run;           // the run it has joined last; -1: none
-    int rank, ranks;   // as the launcher says, or -1
+    int rank, ranks;   // from the launcher, or -1
     ls_wire_control *control;
     ls_exec_staging *stagings;
     uint32_t staging_count;
@@ -67,7 +67,7 @@ struct ls_exec_process {
     uint32_t recent_count;            // calls so far
     ls_exec_comm *comms;              // by the process's numbers
     uint32_t comm_room;
-    bool bye;    // it said that it ends, with
+    bool bye;    // it has announced its end, with
     int status;  // that
     bool gone;
     bool killed;  // by an injected fault
@@ -80,7 +80,7 @@ struct ls_exec_process {
     int caller_count;
 };
 
-// Of a stream of a rank: its calls go on one after another.
+// Of a stream of a rank: its calls run one after another.
 struct ls_exec_stream {
     uint64_t stream;
     int unmet;  // calls that wait for other ranks
@@ -124,7 +124,7 @@ struct ls_exec_op {
     size_t *counts;         // of each member, as far as the call has some
 };
 
-// Requests that have met, whose data is to come.
+// Matched requests whose data has not arrived.
 typedef struct ls_exec_job {
     struct ls_exec_job *next;
     int size;
@@ -178,17 +178,17 @@ struct ls_exec {
     ls_exec_joining *joining;
     uint32_t joined;    // communicators made so far
     int widest;         // members of the largest
-    bool progress;      // something moved since it was last looked at
+    bool progress;      // progress since the last check
     double moved;       // seconds; when that was
     double asked;       // when processes were last asked where they are
-    double looked;      // when their threads were last looked at
+    double looked;      // when their threads were last examined
     int restful_looks;  // looks in turn that saw all of them sleep
     ls_exec_child *children;
     int child_count;
     int forked;                              // of them
     char start_why[256];                     // why a rank could not fork others; "": it could
-    bool over;                               // the run has failed, and everybody knows
-    struct ls_device *device;                // for what lies in GPUs' memory; NULL: not open
+    bool over;                               // the run has failed, and all are informed
+    struct ls_device *device;                // for data in GPU memory; NULL: not open
     bool no_device;                          // and never will be
     struct ls_exec_noted *noted;             // notes whose members have not all come
     struct ls_exec_difference *differences;  // of notes, the last one first
@@ -215,8 +215,8 @@ struct ls_exec {
     bool quit;             // the debugger ends the run
     char words[256];       // of the debugger's, that are not whole yet
     size_t words_length;
-    pid_t symbols;  // process that reads lines (symbols.c); 0: nobody
-    int questions;  // where it is asked
+    pid_t symbols;                                  // process that reads lines (symbols.c); 0: none
+    int questions;                                  // where it is asked
     _Alignas(16) char buffer[LS_WIRE_MESSAGE_MAX];  // of a message
 };
 
@@ -226,7 +226,8 @@ void ls_exec__reap(ls_exec *exec, ls_exec_child *child, bool block);
 // How a process ended that this one has started; false: it has not, or is none of those.
 bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status);
 int ls_exec__living_children(const ls_exec *exec);
-// Tells of the ranks whose processes have ended; the first of them, -1: none. *died: by a signal.
+// Reports the ranks whose processes have ended; returns the first of them, -1: none. *died: by a
+// signal.
 int ls_exec__ended_child(const ls_exec *exec, ls_text *out, bool *died);
 // How the process ended, behind "rank R"; and the last line of its stderr, if it failed.
 void ls_exec__describe_end(ls_text *out, const ls_exec_child *child);
@@ -258,7 +259,7 @@ int ls_exec__adopt(ls_exec *exec, int rank, const ls_exec_forked *forked, const 
 int ls_exec__debug_open(ls_exec *exec);
 void ls_exec__debug_close(ls_exec *exec);
 void ls_exec__debug_read(ls_exec *exec);
-// Whether the debugger holds the run; tells it a finding that ends the run.
+// Whether the debugger pauses the run; sends it a finding that ends the run.
 bool ls_exec__debug_holds(ls_exec *exec);
 
 // ---- early.c ------------------------------------------------------------------------------------
@@ -273,12 +274,12 @@ int ls_exec__admit(bool *out, ls_exec *exec, ls_exec_process *process,
                    const ls_wire_comm_init *message);
 // Whether the process's communicator of that number is of a run that is over.
 bool ls_exec__is_past(const ls_exec *exec, const ls_exec_process *process, uint32_t comm);
-// Ends the run: *out is its result. status: how, if not by itself, with why.
+// Ends the run: *out is its result. status: the error, if any, with its text.
 int ls_exec__end_run(ls_exec *exec, ls_spmd_result **out, int status, const char *why);
 void ls_exec__forget_joining(ls_exec *exec);
 
 // ---- coordinator.c ------------------------------------------------------------------------------
-// Ends the run where it cannot go on, nothing having moved for `quiet` seconds.
+// Ends a run that is stuck: no progress for `quiet` seconds.
 void ls_exec__judge(ls_exec *exec, double quiet);
 // The end of the run after all processes have ended: the result, and all memory given back.
 void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status);
@@ -290,10 +291,9 @@ int ls_exec__accept(ls_exec *exec);
 int ls_exec__read(ls_exec *exec, ls_exec_process *process);
 int ls_exec__ended(ls_exec *exec, ls_exec_process *process);
 void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process);
-// Answers in a slot; wakes who waits.
+// Answers in a slot and wakes the waiting process.
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);
-// The run is over: everybody is reported why.
-// A call that is made then is answered at once.
+// The run is over: all waiting calls get the reason. Later calls are answered at once.
 void ls_exec__answer_over(const ls_exec_process *process, uint32_t slot);
 void ls_exec__tell_all(ls_exec *exec, const char *why);
 // Whether the process takes part: it has greeted and is of the job, or has joined a communicator.
@@ -307,7 +307,7 @@ const ls_exec_process *ls_exec__own_process(const ls_exec *exec, int rank);
 bool ls_exec__has_joined(const ls_exec *exec, int rank);   // a communicator
 bool ls_exec__ended_early(const ls_exec *exec, int rank);  // before it joined one
 bool ls_exec__any_ended(const ls_exec *exec);              // a process of a rank
-// The deadline is over: ranks that have said where they are wait there, whatever their threads do.
+// The deadline is over: ranks that have reported their place wait there, whatever their threads do.
 void ls_exec__place_running(const ls_exec *exec);
 int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message);
 // The thread of the process, made known; NULL with a sentence: no memory.
@@ -331,7 +331,7 @@ int ls_exec__keep_comm(ls_exec_process *process, uint32_t number, ls_rank_comm *
 ls_exec_comm *ls_exec__comm(ls_exec_process *process, uint32_t number);
 void ls_exec__answer_comm(ls_exec *exec, const ls_exec_process *process, uint32_t slot,
                           const ls_rank_comm *handle);
-// The ranks that joined a communicator that was never completed; false: nobody.
+// The ranks that joined a communicator that was never completed; false: none.
 bool ls_exec__explain_joining(ls_exec *exec);
 bool ls_exec__never_joined(const ls_exec *exec);  // since too few processes are left
 
@@ -349,7 +349,7 @@ ls_exec_op *ls_exec__first_missing(const ls_exec_job *job);
 void ls_exec__free_op(ls_exec_op *op);
 
 // ---- undone.c -----------------------------------------------------------------------------------
-// Of calls that have met, whose data does not come; gone: since a process has ended. False: none.
+// Of matched calls whose data does not arrive; gone: because a process has ended. False: none.
 bool ls_exec__explain_data(ls_exec *exec, bool gone);
 void ls_exec__drop_calls(ls_exec *exec);
 
@@ -375,7 +375,7 @@ void ls_exec__lend_results(ls_exec *exec, const ls_exec_job *job);
 void ls_exec__set_device(const ls_exec_options *options);
 int ls_exec__staging(ls_exec *exec, ls_exec_process *process, const ls_wire_staging *message);
 void ls_exec__free_stagings(const ls_exec *exec, ls_exec_process *process);
-// Moves a job's data, wherever it lies; collected: as ls_remote_move has it.
+// Moves a job's data, in any memory; collected: as in ls_remote_move.
 int ls_exec__move(ls_exec *exec, const ls_exec_job *job, bool collected);
 
 // ---- record.c -----------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, siz
 int ls_exec__record_close(ls_exec *exec);
 // Counts the job's call for the report.
 void ls_exec__count(ls_exec *exec, const ls_exec_job *job);
-// Keeps who made the calls that have met, and where; and at the end those that have not.
+// Records the callers and places of matched calls; and at the end the unmatched ones.
 void ls_exec__note_met(ls_exec *exec, const ls_exec_job *job);
 void ls_exec__note_open(ls_exec *exec);
 

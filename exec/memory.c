@@ -13,16 +13,16 @@
 #define PIECE_BYTES ((size_t)32 << 20)  // at least
 #define ALIGN_BYTES ((size_t)256)
 #define HEAD_BYTES  ALIGN_BYTES          // of a stretch: how many are to read it
-#define PAGE_BYTES  ((uint64_t)4 << 10)  // between pieces: a device knows each by itself
+#define PAGE_BYTES  ((uint64_t)4 << 10)  // between pieces: a device maps each separately
 
-// A stretch that nobody has, or that is lent.
+// A stretch that is free or lent.
 struct ls_exec_gap {
     uint64_t offset, bytes;
     ls_exec_gap *next;  // ascending
 };
 
 typedef struct head {
-    uint64_t taken;  // bytes of the file, by anybody
+    uint64_t taken;  // bytes of the file in use
 } head;
 
 static int map(ls_exec_memory *out, int file, size_t bytes) {
@@ -172,7 +172,7 @@ static int add_piece(ls_exec_memory *memory, uint64_t least) {
     uint64_t size = memory->bytes;
     uint64_t first =
         bytes < size ? __atomic_fetch_add(&at->taken, bytes + PAGE_BYTES, __ATOMIC_ACQ_REL) : size;
-    // Now, so that a machine that has none says so here.
+    // Allocated now, so that a lack of memory is reported here.
     if (first > size || bytes > size - first ||
         posix_fallocate(memory->file, (off_t)first, (off_t)bytes) != 0) {
         return LS_FAIL(LS_ERR_MEMORY, "no %llu bytes of shared memory", (unsigned long long)bytes);

@@ -1,7 +1,7 @@
-// The memory of a job: one file without a name that the coordinator and all processes map as a
-// whole, so that a place in it has one number for everybody. Each takes large pieces of it for
-// itself, and cuts them up for calls. A stretch that others still read when its owner is done with
-// it is lent: it is free when they have said so.
+// The memory of a job: one unnamed file that the coordinator and all processes map as a whole, so a
+// place in it has the same offset for all. Each takes large pieces of it, and cuts them up for
+// calls. A stretch that others still read when its owner is done is lent: it is free when they have
+// reported the end.
 #ifndef LS_EXEC_MEMORY_H
 #define LS_EXEC_MEMORY_H
 
@@ -23,7 +23,7 @@ typedef struct ls_exec_memory {
     void *made_arg;
 } ls_exec_memory;
 
-// A list of stretches that nobody has: takes the first of so many bytes, or gives some back.
+// A list of free stretches: takes the first one of this size, or returns some.
 bool ls_exec_gap__take(uint64_t *offset, ls_exec_gap **list, uint64_t bytes);
 void ls_exec_gap__put(ls_exec_gap **list, uint64_t offset, uint64_t bytes);
 
@@ -33,12 +33,12 @@ int ls_exec_memory__create(ls_exec_memory *out);
 int ls_exec_memory__open(ls_exec_memory *out, int file);
 void ls_exec_memory__close(ls_exec_memory *memory);
 
-// A stretch of `bytes` at *offset that nobody reads; given back with the same numbers.
+// A stretch of `bytes` at *offset that is not read; returned with the same numbers.
 int ls_exec_memory__take(uint64_t *offset, ls_exec_memory *memory, size_t bytes);
 void ls_exec_memory__give(ls_exec_memory *memory, uint64_t offset, size_t bytes);
 // How many are still to read the stretch at `offset`; of a mapping of the file.
 uint32_t *ls_exec_memory__readers(char *base, uint64_t offset);
-// Whether a stretch of so many bytes can begin there, in what anybody has taken.
+// Whether a stretch of this size can begin there, in used memory.
 bool ls_exec_memory__holds(const ls_exec_memory *memory, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
-// Values that ranks must share (replicas of parameters, settings of optimizers): each rank notes
-// them as it goes, and they are compared when the notes of all members are there. No rank waits,
-// and nothing depends on who comes first.
+// Values that ranks must share (replicas of parameters, settings of optimizers): each rank sends
+// notes of them, which are compared when those of all members have arrived. No rank waits, and the
+// order of arrival does not matter.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,7 +191,7 @@ static void describe(ls_text *text, comparison *c, uint32_t first) {
     (void)differs(c, first);
     char list[128];
     ls_ranks_format(list, sizeof list, c->odd, c->odd_count);
-    // The part of a key behind '#' tells keys apart; the reader does not need it.
+    // The part of a key after '#' distinguishes keys; the reader does not need it.
     ls_text_printf(text, "%.*s: %s differs on rank%s %s", (int)strcspn(note->key, "#"), note->key,
                    note->items[first].name, c->odd_count > 1 ? "s" : "", list);
     if (note->note.step == UINT64_MAX) {

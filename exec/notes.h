@@ -47,7 +47,7 @@ int ls_notes__apart(ls_exec *exec, ls_exec_noted *const *notes);
 void ls_notes__end_apart(ls_exec *exec, bool report);
 
 // ---- hints.c
-// A finding of these ranks; a hint, unless the run is strict, where the note says so.
+// A finding of these ranks; a hint unless the run is strict, if the note says so.
 int ls_notes__report(ls_exec *exec, const ls_exec_noted *of, const int *ranks, int count,
                      const char *text);
 

@@ -1,4 +1,4 @@
-// The processes that have connected: what they say, and their end.
+// The processes that have connected: their messages, and their end.
 #define _GNU_SOURCE  // futex, pidfd, struct ucred
 #include <errno.h>
 #include <stdio.h>
@@ -247,8 +247,8 @@ static void hang_up(ls_exec_process *process) {
     }
 }
 
-// The process's message cannot be accepted. A rank's ends the run; the connection of one that takes
-// no part is closed, and the run goes on.
+// The process's message is invalid. A rank's ends the run; the connection of an uninvolved process
+// is closed, and the run continues.
 static int refuse(ls_exec_process *process) {
     char text[LS_ERROR_TEXT_MAX], who[64];
     (void)snprintf(text, sizeof text, "%s", ls_error_last()->text);
@@ -345,7 +345,7 @@ int ls_exec__accept(ls_exec *exec) {
     struct ucred who = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof who;
     (void)getsockopt(made, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
-    bool own = who.uid == geteuid();  // nobody else's
+    bool own = who.uid == geteuid();  // no other process has it
     bool of_job = own && (is_child(exec, who.pid) || ls_processes_has(exec->dir, who.pid));
     if (!own || (!of_job && strangers(exec) >= STRANGERS_MAX)) {
         (void)close(made);

@@ -23,7 +23,7 @@
 struct ls_exec_record {
     const char *place;
     ls_reaper reaper;
-    char dir[PATH_MAX + 16];  // in the reaper's, which is this user's alone
+    char dir[PATH_MAX + 16];  // in the reaper's folder, which only this user can access
     ls_exec_kept kept;
     ls_text list;
     ls_json json;
@@ -76,7 +76,7 @@ static const ls_exec_op *op_of(const ls_exec_job *job, int member) {
     return ls_remote_owner(job->requests[member]);
 }
 
-// Elements of each member's side, where the call has some: as many on all members, or on one alone.
+// Elements of each member's side, if the call has some: as many on all members, or only on one.
 static size_t elements_of(const ls_exec_job *job, int member, bool send) {
     const ls_call *call = ls_remote_call_of(job->requests[member]);
     size_t count = 0;
@@ -102,7 +102,7 @@ static char *gather_sent(size_t *each, const ls_exec_job *job) {
     return sent;
 }
 
-// Blocks of a member's side: what meets another member's bytes as a whole.
+// Blocks of a member's side: each corresponds to another member's bytes.
 static size_t blocks_of(const ls_exec_job *job, bool send) {
     switch (ls_remote_call_of(job->requests[0])->kind) {
     case LS_ALL_TO_ALL:
@@ -396,7 +396,7 @@ void ls_exec__count(ls_exec *exec, const ls_exec_job *job) {
     }
 }
 
-// A new set, of nobody yet; NULL: there are enough.
+// A new set without calls; NULL: there are enough.
 static ls_call_set *new_set(ls_exec *exec, const ls_call *call, const char *communicator) {
     if (exec->rank_count > LS_EXEC_RANKS_MAX || exec->set_count == LS_EXEC_SETS_MAX) {
         return NULL;

@@ -1,6 +1,5 @@
-// Where members of a call that copy for themselves find what they receive: what is only moved lies
-// in what the others sent; of what is reduced, or recorded, one result is made for all who get the
-// same.
+// The sources for members that copy their results themselves: moved data is in the others' sent
+// memory; for reduced or recorded data, one result is made for all members that get the same.
 #include <stdlib.h>
 
 #include "exec/internal.h"

@@ -51,7 +51,7 @@ void ls_exec__forget_joining(ls_exec *exec) {
 int ls_exec__end_run(ls_exec *exec, ls_spmd_result **out, int status, const char *why) {
     LS_ASSERT(exec->run != NULL);
     LS_TRY(keep_places(exec));
-    if (status != LS_OK) {  // no rank's doing: nobody is said to have left the others waiting
+    if (status != LS_OK) {  // not caused by a rank: none has left the others waiting
         ls_spmd__fail(exec->run, status, why);
     }
     ls_exec__end_notes(exec, status == LS_OK && ls_remote_status(exec->run, NULL) == LS_OK);

@@ -115,7 +115,7 @@ static bool kernel_possible(const ls_planner_table *table, ls_sharding sharding,
     return !table->kernels || (table->kernels & (1u << kernel));
 }
 
-// The ranks that a table may lie on, ascending: ranks [problem->ranks]; returns how many.
+// The ranks that a table may use, ascending: ranks [problem->ranks]; returns their number.
 static int allowed_ranks(int *ranks, const ls_planner_problem *problem,
                          const ls_planner_table *table) {
     int count = 0;
@@ -134,7 +134,7 @@ static int allowed_ranks(int *ranks, const ls_planner_problem *problem,
     return count;
 }
 
-// Row wise over the ranks that the table may lie on, where those are not all.
+// Row wise over the ranks that the table may use, if those are not all.
 static int pin_row_wise(ls_planner_option *out, ls_planner_problem *problem,
                         const ls_cost_context *context) {
     const ls_planner_table *table = context->table;
@@ -196,7 +196,7 @@ static int enumerate_layout(ls_planner_problem *problem, int index) {
     return LS_OK;
 }
 
-// Says of each sharding type that the constraints leave why it makes no option.
+// Reports for each sharding type that the constraints leave why it has no option.
 static int fail_constraints(const ls_planner_problem *problem, const ls_planner_table *table,
                             unsigned mask) {
     ls_text why = {0};

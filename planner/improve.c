@@ -16,7 +16,7 @@ typedef struct climber {
     ls_search_budget *budget;
     ls_assignment now;
     ls_state state;
-    unit *units;     // shards that lie on one rank each, grouped by it
+    unit *units;     // shards that are on one rank each, grouped by it
     int *first;      // [ranks + 1] into units
     int *filled;     // [ranks] scratch
     int *old_place;  // scratch for the places of one item
@@ -341,7 +341,7 @@ int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
     climber c = {.problem = problem, .budget = budget};
     LS_TRY(prepare(&c, best, arena));
     for (int64_t round = 0; round < rounds_max && !ls_search__over(budget, best->ticks); round++) {
-        // A round counts although it may end before it has looked at anything.
+        // A round counts although it may end before it has examined anything.
         ls_search__count(budget, 1, problem->item_count + problem->ranks);
         int64_t loaded = ls_assignment__evaluate(problem, &c.now, &c.state);
         LS_ASSERT(loaded != LS_TICKS_NONE);

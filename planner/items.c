@@ -1,5 +1,5 @@
-// From tables and options to items and choices: tables that must lie together become one item, and
-// choices that another makes pointless are marked.
+// Converts tables and options to items and choices: tables that are kept together become one item,
+// and dominated choices are marked.
 #include "planner/problem.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static int shards_of_choice(const ls_planner_option *option, int ranks) {
     return option->pinned ? ranks : option->shard_count;
 }
 
-// Sums over an option alone (other NULL) or over a choice of the item so far and an option.
+// Sums over an option (other NULL), or over a choice of the item so far and an option.
 static int make_choice(ls_choice *out, const ls_choice *so_far, int members,
                        const ls_planner_option *option, int ranks, ls_arena *arena) {
     int count = shards_of_choice(option, ranks);
@@ -117,7 +117,7 @@ void ls_problem__mark_dominated(ls_choice *choices, int count, const double *sta
 
 static bool place_allowed(const ls_planner_problem *problem, const ls_item *item,
                           const ls_planner_option *option) {
-    if (option->pinned) {  // its ranks are those that the table alone may lie on
+    if (option->pinned) {  // its ranks are those that the table may use
         return item->table_count == 1 && !problem->tables[item->tables[0]].apart;
     }
     if (!item->allowed) {
@@ -295,8 +295,8 @@ static bool shard_values(uint8_t *value, const ls_choice *choice, int ranks) {
     return true;
 }
 
-// Ranks are of one class when exchanging them changes nothing: every table may lie on both or on
-// neither, and what lies on all ranks or on a whole host puts the same load on both.
+// Ranks are of one class if exchanging them changes nothing: every table may use both or neither,
+// and shards on all ranks or on a whole host put the same load on both.
 static int set_rank_classes(ls_planner_problem *problem) {
     size_t ranks = (size_t)problem->ranks;
     problem->rank_class = ls_arena_alloc(problem->arena, ranks, sizeof(int));

@@ -1,7 +1,7 @@
-// The problem as a mixed-integer program in CPLEX LP format, for solvers that know nothing of ours.
+// The problem as a mixed-integer program in CPLEX LP format, for independent solvers.
 //
-// x_i_c: item i takes choice c. y_i_c_u_p: its unit u lies at place p. h_i_c_g: all its units lie
-// on host g. C: the most loaded rank's cost. w_s: sharding type s is in use.
+// x_i_c: item i takes choice c. y_i_c_u_p: its unit u is at place p. h_i_c_g: all its units are on
+// host g. C: the most loaded rank's cost. w_s: sharding type s is in use.
 #include "planner/problem.h"
 
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static double capacity(int64_t bytes) {
 
 typedef enum resource { LOAD, HBM, DDR } resource;
 
-// The part of that limit that a shard takes where it lies.
+// The part of that limit that a shard takes at its place.
 static double share_of(const ls_planner_problem *problem, const ls_choice *choice, resource kind,
                        int shard) {
     if (kind == LOAD) {

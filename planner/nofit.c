@@ -203,7 +203,7 @@ static int try_change(trial *t, bool *found, const char *format, ...) {
     }
     options.nodes_max = t->nodes_left < NODES_PER_TRY ? t->nodes_left : NODES_PER_TRY;
     options.gap_goal = 1e9;
-    options.cut = false;  // which says nothing of the time that a trial took
+    options.cut = false;  // independent of the duration of a trial
     ls_planner_problem *problem;
     t->out->tried++;
     int status = ls_planner_problem_create(&problem, &t->topology, t->tables,

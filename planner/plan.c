@@ -1,5 +1,5 @@
-// Plans as data: names of sharding types, the rules by which tables are cut, and the check that a
-// plan holds every element of every table exactly where its sharding type says.
+// Plans as data: names of sharding types, the rules that shard tables, and the check that a plan
+// holds every element of every table exactly where its sharding type requires.
 #include "planner/plan.h"
 
 #include <stdio.h>

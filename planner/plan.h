@@ -12,10 +12,10 @@
 extern "C" {
 #endif
 
-// One row per sharding type: name, text, TorchRec's text, the ranks over which the rows of a column
-// block are cut and its partial results summed, whether columns are cut, whether a table lies on
-// one host. A type that these tell from the others needs no more: cutting, costs and stages go by
-// them.
+// One row for each sharding type: name, text, TorchRec's text, the ranks over which the rows of a
+// column block are split and its partial results summed, whether columns are split, whether a table
+// is on one host. A type that these properties distinguish needs no other code: sharding, costs and
+// stages use them.
 #define LS_SHARDING_MAP(X)                                                                         \
     X(LS_DATA_PARALLEL, "data_parallel", "data_parallel", LS_OVER_ONE, false, false)               \
     X(LS_TABLE_WISE, "table_wise", "table_wise", LS_OVER_ONE, false, false)                        \
@@ -70,8 +70,8 @@ typedef struct ls_plan_shard {
     int64_t rows, columns;
 } ls_plan_shard;
 
-// Shards stand in the order of their columns and, within one column block, of their rows; the row
-// blocks of a column block lie on ascending ranks. A rank without a shard holds nothing.
+// Shards are in the order of their columns and, within one column block, of their rows; the row
+// blocks of a column block are on ascending ranks. A rank without a shard holds nothing.
 typedef struct ls_plan_table {
     const char *name;
     const char *module;  // path of the collection in its model, for TorchRec; NULL: ""

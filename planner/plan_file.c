@@ -132,7 +132,7 @@ static int read_table(ls_yaml_reader *source, const ls_yaml_node *node, const ls
     ls_yaml_only(source, node, keys, COUNT(keys));
     LS_TRY(read_shards(source, node, out, plan->ranks));
     if (ls_yaml_errors(source) == before) {
-        // The table alone is checked here, where its place in the file is known.
+        // Checks only the table here, where its place in the file is known.
         ls_plan alone = {plan->ranks, plan->ranks_per_host, out, 1};
         int status = ls_plan_check(&alone);
         if (status == LS_ERR_MEMORY) {

@@ -18,7 +18,7 @@ extern "C" {
 LS_API int ls_plan_write(ls_text *out, const ls_plan *plan);
 // Reads a plan from YAML or JSON text and checks it with ls_plan_check. Everything is allocated in
 // `arena`. LS_ERR_FORMAT: every error is appended to `errors` as FILE:LINE:COL: error: ..., the
-// line and a caret; the first is also the text of ls_error_last. `file` is used for messages alone.
+// line and a caret; the first is also the text of ls_error_last. `file` appears only in messages.
 LS_API int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const char *file,
                         const char *text, size_t bytes);
 

@@ -298,7 +298,7 @@ int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text, size_
     *out = (ls_plan){.ranks = ranks, .ranks_per_host = ranks_per_host};
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    // Without memory jansson often says nothing at all.
+    // Without memory jansson often reports nothing.
     if (!root && (json_error_code(&error) == json_error_out_of_memory || error.line < 1)) {
         return LS_FAIL(LS_ERR_MEMORY, "plan: no memory to read it");
     }

@@ -63,15 +63,15 @@ typedef struct ls_planner_table {
     unsigned shardings;    // bit per ls_sharding; 0: all but grid
     unsigned kernels;      // bit per ls_planner_kernel; 0: all
     int64_t columns_min;   // least width of a column block; 0: by the options
-    const int *ranks;      // the shards may lie on these ranks alone (pin, device group); NULL: any
+    const int *ranks;      // the only ranks for the shards (pin, device group); NULL: any
     int rank_count;        //
     const int *forbidden;  // and not on these
     int forbidden_count;   //
-    const char *together;  // tables of one name here lie on the same ranks; NULL: free
+    const char *together;  // tables of one name here are on the same ranks; NULL: free
     const char *apart;     // tables of one name here share no rank; NULL: free
-    // Cut exactly like this, and shardings, kernels and columns_min do not count; NULL: free. The
-    // blocks lie on their ranks (then `ranks` and `forbidden` do not count, and the table cannot be
-    // kept together with or apart from others), or, when every rank is -1, where the planner says.
+    // Exactly this layout; shardings, kernels and columns_min are ignored; NULL: free. The blocks
+    // are on their ranks (then `ranks` and `forbidden` are ignored, and the table cannot be kept
+    // together with or apart from others), or, if every rank is -1, the planner places them.
     const ls_plan_table *layout;
 } ls_planner_table;
 
@@ -90,14 +90,14 @@ typedef enum ls_planner_model { LS_PLANNER_LOCKSTEP, LS_PLANNER_TORCHREC } ls_pl
 typedef struct ls_planner_options {
     size_t size;  // sizeof this struct (LS_OPTIONS); 0: as this header has it
     ls_planner_model model;
-    bool torchrec_options;  // enumerate TorchRec's options alone (its one column width)
+    bool torchrec_options;  // enumerate only TorchRec's options (its one column width)
     bool exact_only;        // no heuristic start: for tests of the search itself
     double reserve_share;   // of each rank's device memory kept free, in [0, 1)
     int64_t reserve_bytes;  // and this much more (dense parameters, inputs in flight)
     double overlap;         // lockstep: share of communication hidden behind computation
     int pipeline_depth;     // batches in flight: input buffers held at once; 0: 1
-    int64_t nodes_max;      // of the search; 0: LS_PLANNER_NODES_DEFAULT. On this and the input
-                            // alone depends what is found, so it is the same on every machine
+    int64_t nodes_max;      // of the search; 0: LS_PLANNER_NODES_DEFAULT. The result depends only
+                            // on this and the input, so it is the same on every machine
     double seconds_max;     // 0: none. An upper bound by the clock on making the problem, the
                             // search and a diagnosis; if it cuts, the result says timed_out
     bool cut;               // the tables' ids were cut by the clock already: timed_out, too
@@ -163,7 +163,7 @@ typedef struct ls_planner_result {
     double startup_ms;                      // part of ms that no rank's sum holds
     bool timed_out;                         // the clock cut the search: another run may find
                                             // another plan
-    int64_t nodes;                          // looked at, by all phases of the search together
+    int64_t nodes;                          // examined, by all phases of the search together
     double seconds, first_seconds;          // all of the search; until the first plan
     const ls_planner_option **chosen;       // [tables]
     ls_plan plan;                           //
@@ -245,7 +245,7 @@ typedef struct ls_planner_diagnosis {
                           // enough in sum, but not in the pieces that the tables need
     int64_t hbm_missing;  // shortage: bytes of device memory missing in all
     int64_t ddr_missing;  // and of host memory
-    int64_t either_missing;  // and of both together, for tables that may lie in either
+    int64_t either_missing;  // and of both together, for tables that may use either
     int unplaced;            // tables without a place in the fullest plan that was found
     int first_unplaced;      // a table; -1: none
     unsigned blocked;        // its constraints without which it has a place (problem.h); 0: memory

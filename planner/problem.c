@@ -1,4 +1,4 @@
-// The problem as a whole: checks and copies what the caller says, and hands it out again.
+// The problem as a whole: checks and copies the caller's input, and returns it.
 #include "planner/problem.h"
 #include "base/time.h"
 

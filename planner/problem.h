@@ -40,7 +40,7 @@ typedef struct ls_choice {
 } ls_choice;
 
 #define LS_BLOCKED_APART 1u  // tables that it shares no rank with
-#define LS_BLOCKED_RANKS 2u  // the ranks that it may lie on
+#define LS_BLOCKED_RANKS 2u  // the ranks that it may use
 
 typedef struct ls_item {
     int table_count;
@@ -97,7 +97,7 @@ typedef struct ls_state {
 static inline int ls_problem__pool(const ls_planner_problem *problem, int rank) {
     return problem->topology.ddr_shared ? rank / problem->group : rank;
 }
-// The rank of shard `shard` of a choice whose unit lies at `place`.
+// The rank of shard `shard` of a choice whose unit is at `place`.
 static inline int ls_problem__rank(const ls_planner_problem *problem, const ls_choice *choice,
                                    int shard, int place) {
     switch (choice->fit) {
@@ -118,15 +118,14 @@ void ls_problem__mark_dominated(ls_choice *choices, int count, const double *sta
 
 int ls_state__create(ls_state *state, const ls_planner_problem *problem, ls_arena *arena);
 void ls_state__clear(ls_state *state);
-// Whether unit `unit` of a choice fits at `place` beside what is there: memory, apart, allowed
+// Whether unit `unit` of a choice fits at `place` beside the placed ones: memory, apart, allowed
 // ranks.
 bool ls_state__fits(const ls_state *state, const ls_item *item, const ls_choice *choice, int unit,
                     int place);
 void ls_state__put(ls_state *state, const ls_choice *choice, int unit, int place);
 void ls_state__take(ls_state *state, const ls_choice *choice, int unit, int place);
-// Puts an item's apart groups on the ranks it lies on, or takes them off. Units of one item may
-// share a rank, so this is done for all of them at once, after the last put and before the first
-// take.
+// Adds an item's apart groups to its ranks, or removes them. Units of one item may share a rank, so
+// this is done for all of them at once, after the last put and before the first take.
 void ls_state__mark(ls_state *state, const ls_item *item, const ls_choice *choice, const int *place,
                     bool present);
 // All units of an item, with the mark.
@@ -162,10 +161,10 @@ typedef struct ls_search_budget {
     double gap_goal;        //
     double started, first;  // when the search began; when the first plan was there (0: not yet)
 } ls_search_budget;
-// Counts nodes, and places, choices or exchanges looked at: 1,024 looks are one node more. Every
-// loop that can be long counts, because here alone the clock is read.
+// Counts nodes, and examined places, choices or exchanges: 1,024 of these are one node. Every loop
+// that can be long counts, because only this function reads the clock.
 void ls_search__count(ls_search_budget *budget, int64_t nodes, int64_t looks);
-// The same for the clock alone, where what is done depends on the input and not on the nodes left.
+// The same only for the clock, where the work depends on the input and not on the remaining nodes.
 void ls_search__look(ls_search_budget *budget, int64_t looks);
 // Whether to stop: best is good enough, the nodes are spent, or it is late.
 bool ls_search__over(const ls_search_budget *budget, int64_t best);
@@ -194,7 +193,7 @@ void ls_search__write_blocked(ls_text *out, const ls_planner_problem *problem, c
                               unsigned blocked);
 // The exact search recurses once per block placed, so it is for problems without too many of them.
 bool ls_search__exact_possible(const ls_planner_problem *problem);
-// *complete: the whole tree was looked at, so best is optimal (or there is no plan).
+// *complete: the whole tree was searched, so best is optimal (or there is no plan).
 int ls_search__exact(ls_assignment *best, bool *complete, const ls_planner_problem *problem,
                      ls_search_budget *budget, ls_arena *arena);
 

@@ -86,7 +86,7 @@ static bool make_step(ls_reshard_step *out, const world *w, const ls_reshard_pla
     } else if (from->kind != LS_RESHARD_REPLICATE) {
         return false;  // shard or partial to partial
     }
-    if (n == 1) {  // nobody to talk to
+    if (n == 1) {  // a single rank
         out->collective = NULL;
         out->us = 0.0;
     }

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 #define LS_RESHARD_MESH_MAX   6
-#define LS_RESHARD_STATES_MAX 300000  // placements of all mesh dimensions that a search looks at
+#define LS_RESHARD_STATES_MAX 300000  // placements of all mesh dimensions that a search examines
 
 typedef enum ls_reshard_kind {
     LS_RESHARD_REPLICATE,
@@ -22,7 +22,7 @@ typedef enum ls_reshard_kind {
     LS_RESHARD_PARTIAL
 } ls_reshard_kind;
 
-// How a tensor lies along one mesh dimension. Where several mesh dimensions shard one tensor
+// The placement of a tensor along one mesh dimension. If several mesh dimensions shard one tensor
 // dimension, the first of them cuts first.
 typedef struct ls_reshard_placement {
     ls_reshard_kind kind;
@@ -50,8 +50,8 @@ double ls_reshard_reduce_scatter_us(double gib, const ls_reshard_mesh *mesh, int
 double ls_reshard_all_reduce_us(double gib, const ls_reshard_mesh *mesh, int dim);
 double ls_reshard_all_to_all_us(double gib, const ls_reshard_mesh *mesh, int dim);
 
-// PyTorch's redistribute_cost, restated: mesh dimensions in order, one collective each, shard to
-// shard priced as an all_gather plus one. INFINITY where it says so. bytes: of the whole tensor.
+// PyTorch's redistribute_cost, restated: mesh dimensions in order, one collective each; shard to
+// shard costs an all_gather plus one. INFINITY where PyTorch's is. bytes: of the whole tensor.
 double ls_reshard_cost_us(double bytes, const ls_reshard_placement *from,
                           const ls_reshard_placement *to, const ls_reshard_mesh *mesh);
 
@@ -59,7 +59,7 @@ typedef struct ls_reshard_step {
     int mesh_dim;
     ls_reshard_placement from, to;
     const char *collective;  // "all_gather", "all_to_all", "all_reduce", "reduce_scatter", or NULL:
-                             // each rank does it alone
+                             // local
     double bytes;            // a rank's own shard before the step
     double us;
 } ls_reshard_step;

@@ -71,7 +71,7 @@ static int64_t to_bytes(double value) {
     return value >= (double)most ? most : (int64_t)value;
 }
 
-// Weights and state of a shard, before it is known in which memory they lie.
+// Weights and state of a shard, before its memory is known.
 static double tensor_bytes(const ls_cost_context *context, ls_sharding sharding, int64_t rows,
                            int64_t columns) {
     const ls_planner_table *table = context->table;

@@ -34,8 +34,7 @@ typedef struct ls_topology {
     double launch_us;         // of a collective before its first byte
     double exchange_us;       // of an all_to_all with a count per rank, likewise; 0: launch_us and
                               // kernel_us, for the copy of a rank's own block
-    double kernel_us;         // least time of a kernel, however little it does; 0 in presets: no
-                              // data sheet says it
+    double kernel_us;         // least time of a kernel; 0 in presets, since data sheets lack it
     double update_us;         // of a shard's update before its first byte: its ids grouped, added
                               // up and stepped; 0: a kernel_us for each feature
     double cache_speedup;     // a row read again costs 1 / cache_speedup of reading it first

@@ -93,7 +93,7 @@ static void count_inputs(counter *c, int table) {
     }
 }
 
-// Every rank tells every rank of the node its bags of one block of the node's columns.
+// Every rank sends every rank of the node its bags of one block of the node's columns.
 static void count_batches(counter *c, int node, int width) {
     uint64_t sent = times(c, (uint64_t)width, sizeof(int64_t));
     uint64_t received = times(c, (uint64_t)c->plan->ranks, sizeof(int64_t));

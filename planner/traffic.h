@@ -1,6 +1,5 @@
-// The bytes that every stage of a planned embedding moves, rank by rank: counted from the plan and
-// the ids alone, before anything runs. The protocol is embedding/module.h's; a test holds the two
-// together.
+// The bytes that every stage of a planned embedding moves, rank by rank: counted only from the plan
+// and the ids, before anything runs. The protocol is embedding/module.h's; a test compares the two.
 #ifndef LS_PLANNER_TRAFFIC_H
 #define LS_PLANNER_TRAFFIC_H
 

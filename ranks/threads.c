@@ -181,7 +181,7 @@ static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_spmd *run = rank->run;
     rank->tid = (int)gettid();
-    (void)unshare(CLONE_FS);  // a working folder and a umask of its own, as a process has
+    (void)unshare(CLONE_FS);  // a separate working folder and umask, as in a process
     (void)pthread_setname_np(pthread_self(), rank->name);  // of another thread it takes three calls
     if (run->parks) {
         (void)sem_post(&run->done);  // there to be seen

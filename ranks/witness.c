@@ -131,8 +131,7 @@ static before before_newest(const ls_rank *rank, const ls_call *call, const ls_c
     return rank->call_count > room ? BEFORE_UNKNOWN : BEFORE_NONE;
 }
 
-// Whether the ranks that are not concerned come to that line otherwise than this one did, all of
-// them that say anything.
+// Whether all uninvolved ranks that give evidence reach that line otherwise than this one did.
 static bool contradicted(const ls_spmd *run, const int *circle, const ls_call *const *calls,
                          int which) {
     const ls_call *call = calls[which], *other = calls[1 - which];

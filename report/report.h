@@ -13,7 +13,7 @@ extern "C" {
 typedef struct ls_report_style {
     bool color;        // ANSI colours
     bool unicode;      // characters beyond ASCII
-    bool quiet;        // failures and the last line alone
+    bool quiet;        // only failures and the last line
     bool summed_up;    // passes are reported elsewhere
     bool count_skips;  // one line for all the cases that were skipped for the same reason
 } ls_report_style;

@@ -153,7 +153,7 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     ls_json_object_close(json);
 }
 
-// A skipped case has no verdict, so it stands in a list of its own.
+// A skipped case has no verdict, so it is in a separate list.
 static void write_skip(ls_json *json, const ls_case_result *result) {
     ls_json_object_open(json);
     ls_json_member_string(json, "name", result->name);

@@ -94,7 +94,7 @@ int ls_show__cuts(ls_show_cuts cuts[LS_DIMS_MAX], ls_arena *arena, const ls_pict
             LS_ASSERT(block->size.ndim == picture->shape.ndim);
             int64_t first = block->offset.dim[d];
             int64_t last = first + block->size.dim[d];
-            // A broken plan may reach outside: what lies inside is drawn.
+            // A broken plan may reach outside: only the inner part is drawn.
             if (!ls_show__block_empty(block) && first >= 0 && first <= end) {
                 at[count++] = first;
             }

@@ -1,5 +1,5 @@
-// Pictures of shardings: who holds which block of a table or tensor. Uneven and empty blocks,
-// blocks on several ranks, gaps and any number of dimensions are drawn as they are.
+// Drawings of shardings: the owners of the blocks of a table or tensor. Uneven and empty blocks,
+// blocks on several ranks, gaps and any number of dimensions are drawn unchanged.
 #ifndef LS_REPORT_SHOW_H
 #define LS_REPORT_SHOW_H
 
@@ -35,8 +35,8 @@ int ls_picture_of_table(ls_picture *out, ls_arena *arena, const ls_plan_table *t
 int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name, const ls_shape *shape,
                          const ls_mesh *mesh, const ls_placements *placements);
 
-// Appends the picture as a grid of characters, a slice at a time beyond two dimensions. Every cell
-// names the ranks that hold it; a cell that nobody holds says so. Long grids are cut with a note.
+// Appends the drawing as a grid of characters, one slice at a time beyond two dimensions. Every
+// cell names its ranks, or that it has none. Long grids are truncated with a note.
 int ls_show_text(ls_text *out, const ls_picture *picture);
 // Writes the members of the pictures in the open object: "ranks": N, "tensors": [{"title", "shape",
 // "blocks": [{"rank", "offset", "size"}]}], as docs/reference.md lists them.

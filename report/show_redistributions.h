@@ -1,4 +1,4 @@
-// The redistributions of a program as text and JSON: what each takes and the cheapest path.
+// The redistributions of a program as text and JSON: the collectives of each and the cheapest path.
 #ifndef LS_REPORT_SHOW_REDISTRIBUTIONS_H
 #define LS_REPORT_SHOW_REDISTRIBUTIONS_H
 

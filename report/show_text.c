@@ -26,7 +26,7 @@ static void label(char *out, size_t out_bytes, const char *word, int64_t first, 
     }
 }
 
-// "rank 3", "ranks 0, 2-3", "all ranks" or "nobody", cut to fit; false without memory.
+// "rank 3", "ranks 0, 2-3", "all ranks" or "nobody", truncated to fit; false: out of memory.
 static bool cell(char *out, size_t out_bytes, const int *ranks, int count, int world) {
     ls_text text = {0};
     if (count == 0) {
