@@ -14,7 +14,7 @@ def found(name="lockstep"):
 
 
 def program():
-    """Runs the program in the wheel (lockstep, lockstep-cc, lockstep-c++) with the script's name."""
+    """Runs the program in the wheel (lockstep, lockstep-cc, ...) with the script's name."""
     name = os.path.basename(sys.argv[0])
     os.execv(found(name), [name, *sys.argv[1:]])
 
