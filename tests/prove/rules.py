@@ -16,7 +16,7 @@ ctypes.CDLL(LIBRARY, ctypes.RTLD_GLOBAL)
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-from lockstep.proof import field, layers, mode, rules, shadows, ties  # noqa: E402
+from lockstep.proof import field, layers, mode, powers, rules, shadows, ties  # noqa: E402
 
 aten = torch.ops.aten
 P = field.P
@@ -493,9 +493,32 @@ def near_ties():
         assert ties.COUNT == count, (dict(ties.COUNT), count)
 
 
+def products_of_exponentials():
+    """exp(a) exp(b) has no rule where a factor comes from another rank, and only there."""
+    def crossed(tensor):
+        got = tensor.clone()
+        shadows.put(got, shadows.get(tensor), power=powers.received([tensor]))
+        return got
+
+    a, b = drawn(3), drawn(3)
+    with mode.Field():
+        e, f = torch.exp(a), torch.exp(b)
+        h = f + 1
+        for number, (made, unknown) in enumerate((
+                (e * f, False), (e * h, False), (a * crossed(h), False), (e * crossed(a), False), (torch.exp(a - a.max()) * crossed(h), False),
+                (e * crossed(h), True), (crossed(f) * torch.exp(-a), True), (torch.cat([e, f]) / crossed(torch.cat([h, h])), True),
+                (torch.stack([e]) @ crossed(h), True))):
+            assert (shadows.opaque(made) is not None) is unknown, number
+        with torch.no_grad():
+            parameter = drawn(3)
+            assert shadows.power(parameter.add_(crossed(h))) == 0
+    mode.OPAQUE.clear()
+
+
 def main():
     torch.set_num_threads(1)
     near_ties()
+    products_of_exponentials()
     content_is_by_element()
     kernels_are_plain()
     recorded(rules.RULES)

@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 
-from lockstep.proof import field, shadows
+from lockstep.proof import field, powers, shadows
 from lockstep.proof.mode import OPAQUE, quiet
 from lockstep.proof.shadows import is_float
 
@@ -41,7 +41,7 @@ def _beside(group, call, send, recv, reduces, options):
     if like is None or not is_float(like):
         return None
     with quiet():
-        op, why = options["op"], _opaque(send)
+        op, why, power = options["op"], _opaque(send), 0 if reduces else powers.received(send)
         values = None if send is None else [value.long().contiguous() for value in _send_values(send)]
         if reduces and op in (MAX, MIN, PRODUCT):
             return _chosen(group, call, op, values, send, recv, why)
@@ -54,7 +54,7 @@ def _beside(group, call, send, recv, reduces, options):
                     value = field.narrow(value)
                     if reduces and op == AVG:
                         value = field.mul(value, field.inv(group.size()))
-                    shadows.put(tensor, value, why)
+                    shadows.put(tensor, value, why, power)
 
         issued.then = end
         return issued

@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from lockstep.proof import fbgemm, field, layers, rules, shadows, ties  # noqa: F401 (fbgemm adds rules)
+from lockstep.proof import fbgemm, field, layers, powers, rules, shadows, ties  # noqa: F401 (fbgemm adds rules)
 from lockstep.proof.shadows import Value, is_float
 
 quiet = _disable_current_modes  # no values for torch operations inside of it
@@ -44,6 +44,14 @@ def _called_at():
             return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return "the backward"
+
+
+def _count_opaque(name):
+    """Counts an operation without a rule; returns the reason why its result is opaque."""
+    at = _called_at()
+    OPAQUE[name] += 1
+    _where.setdefault(name, at)
+    return f"{name} ({at})"
 
 
 class Field(TorchDispatchMode):
@@ -92,6 +100,9 @@ class Field(TorchDispatchMode):
         in_place = name.endswith("_") and not name.endswith("__")
         base = name[:-1] if in_place else name
         why = next((reason for reason in map(shadows.opaque, inputs) if reason is not None), None)
+        power, unknown = powers.of_result(base, inputs, in_place) if inputs else (0, False)
+        if unknown:
+            why = _count_opaque(powers.NAME)
         if base in rules.SOURCES:
             out = func(*args, **kwargs)
             for tensor in _outputs(out):
@@ -133,7 +144,7 @@ class Field(TorchDispatchMode):
         values = list(value) if isinstance(value, (tuple, list)) else [value]
         for tensor, given in zip(_outputs(out), values):
             if is_float(tensor) and given is not None:
-                shadows.put(tensor, given, why)
+                shadows.put(tensor, given, why, power)
         return out
 
     @staticmethod
@@ -189,9 +200,7 @@ class Field(TorchDispatchMode):
             given = [shadows.get(leaf) for leaf in pytree.tree_leaves((args, options))
                      if is_float(leaf) or isinstance(leaf, (int, float)) or isinstance(leaf, torch.Tensor)]
             return field.function(name, *given), why
-        at = _called_at()
-        OPAQUE[f"{func.namespace}::{name}"] += 1
-        _where.setdefault(f"{func.namespace}::{name}", at)
+        why = _count_opaque(f"{func.namespace}::{name}")
         digest = field.key(name)
         for leaf in pytree.tree_leaves((args, options)):
             if isinstance(leaf, torch.Tensor):
@@ -200,7 +209,7 @@ class Field(TorchDispatchMode):
                 digest = int(field.mix(mixed.sum() + digest))
             elif isinstance(leaf, (int, float)):
                 digest = int(field.mix(torch.tensor(digest + field.rational(leaf) - (1 << 62) >> 1)))
-        return _Hashed(digest), f"{func.namespace}::{name} ({at})"
+        return _Hashed(digest), why
 
     def _decomposed(self, func, args, options):
         how = _decomposition(func)

@@ -26,11 +26,11 @@ class Value:
 class Held:
     """The values of a storage: one element for each of its floats."""
 
-    __slots__ = ("alive", "value", "ratio", "peak", "opaque")
+    __slots__ = ("alive", "value", "ratio", "peak", "opaque", "power")
 
     def __init__(self, storage, value):
         self.alive, self.value = StorageWeakRef(storage), value
-        self.ratio, self.peak, self.opaque = None, False, None
+        self.ratio, self.peak, self.opaque, self.power = None, False, None, 0
 
 
 _held, _swept, _added = {}, 0, 0
@@ -132,8 +132,15 @@ def opaque(tensor):
     return None if held is None else held.opaque
 
 
-def put(tensor, given, why_opaque=None):
-    """Stores a tensor's value: a Value, a tensor of the field that broadcasts to it, or an int."""
+def power(tensor):
+    """Whether a tensor is or holds exponentials: flags of powers.py."""
+    held = _find(tensor)[1] if is_float(tensor) and tensor.numel() else None
+    return 0 if held is None else held.power
+
+
+def put(tensor, given, why_opaque=None, power=0):
+    """Stores a tensor's value: a Value, a tensor of the field that broadcasts to it, or an int. power: flags of
+    powers.py."""
     if not is_float(tensor) or tensor.numel() == 0:
         return
     given = given if isinstance(given, Value) else Value(given)
@@ -158,6 +165,7 @@ def put(tensor, given, why_opaque=None):
             _view(held.ratio, tensor).copy_(ratio)
     held.peak = given.peak if whole else held.peak or given.peak
     held.opaque = why_opaque if whole or why_opaque is not None else held.opaque
+    held.power = power if whole else held.power | power
 
 
 def draw(name, tensor):
