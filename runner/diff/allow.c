@@ -68,8 +68,8 @@ static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor) {
     return sqrt(roundoff);
 }
 
-static double half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
-                             const void *wanted) {
+double ls_diff__half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
+                               const void *wanted) {
     double drift = d->drift->apart > 0 ? d->drift->apart / d->drift->largest : 0;
     size_t step = 0;
     bool flipped = ls_diff__step(&step, tensor->of->name) > 0 && step == d->drift->step;
@@ -172,7 +172,7 @@ static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_d
         return out->refuted != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     out->vacuous = ls_bound_is_vacuous(made.exact, made.bounds, run->count);
-    double most = made.firm ? INFINITY : half_of_digits(d, run, p->wanted[0]);
+    double most = made.firm ? INFINITY : ls_diff__half_of_digits(d, run, p->wanted[0]);
     for (size_t i = 0; i < run->count && !made.firm; i++) {
         made.bounds[i] = fmin(made.bounds[i], most);
     }
@@ -320,7 +320,8 @@ int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *d, const ls_diff
         return allow_share(out, d->arena, run, wanted, BASIS_TOLERANCE,
                            d->options->tolerance * largest_of(wanted, run));
     }
-    LS_TRY(allow_share(out, d->arena, run, wanted, BASIS_NONE, half_of_digits(d, run, wanted)));
+    LS_TRY(allow_share(out, d->arena, run, wanted, BASIS_NONE,
+                       ls_diff__half_of_digits(d, run, wanted)));
     LS_TRY(allow_flips(out, d, p, copy));
     return allow_steps(out, d, p, copy);
 }

@@ -42,33 +42,23 @@ static bool deal_in_turns(size_t *rows, const ls_assembled *run) {
     return true;
 }
 
-static int sort_rows(row **out, ls_arena *arena, const ls_assembled *of, size_t bytes) {
-    size_t count = (size_t)of->shape.dim[0];
+static int sort_rows(row **out, ls_arena *arena, const ls_assembled *const of[], size_t calls,
+                     size_t bytes) {
+    size_t count = 0, at = 0;
+    for (size_t c = 0; c < calls; c++) {
+        count += (size_t)of[c]->shape.dim[0];
+    }
     *out = ls_arena_alloc(arena, count + 1, sizeof **out);
     if (*out == NULL) {
         return LS_ERR_MEMORY;
     }
-    for (size_t i = 0; i < count; i++) {
-        (*out)[i] = (row){(const char *)of->whole[0] + i * bytes, bytes, i};
+    for (size_t c = 0; c < calls; c++) {
+        for (size_t i = 0; i < (size_t)of[c]->shape.dim[0]; i++, at++) {
+            (*out)[at] = (row){(const char *)of[c]->whole[0] + i * bytes, bytes, at};
+        }
     }
     qsort(*out, count, sizeof **out, by_bytes);
     return LS_OK;
-}
-
-size_t ls_diff__step(size_t *step, const char *name) {
-    size_t digits = strncmp(name, "step ", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
-    *step = digits > 0 ? strtoull(name + 5, NULL, 10) : 0;
-    return digits > 0 && name[5 + digits] == ' ' ? 6 + digits : 0;
-}
-
-static bool is_first_input(const ls_capture *of, const ls_captured *tensor, size_t step) {
-    for (size_t i = 0; step > 0 && i < of->count; i++) {
-        const char *name = of->tensors[i].name;
-        if (strncmp(name, tensor->name, step) == 0 && strncmp(name + step, "input ", 6) == 0) {
-            return &of->tensors[i] == tensor;
-        }
-    }
-    return false;
 }
 
 int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
@@ -76,7 +66,7 @@ int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
     const ls_assembled *of = &pair->run, *wanted = &pair->ref;
     size_t number = 0, step = ls_diff__step(&number, pair->ref_of->name), count = of->count;
     *found = false;
-    if (!is_first_input(ref, pair->ref_of, step) || of->of->has_placements ||
+    if (ls_diff__first_input(ref, pair->ref_of->name) != pair->ref_of || of->of->has_placements ||
         of->of->deal != NULL || of->piece_count < 2 || of->terms > 1 || wanted->copies > 1 ||
         of->shape.ndim == 0 || of->pieces[0].local.dim[0] == of->shape.dim[0] || count == 0) {
         return LS_OK;
@@ -90,8 +80,8 @@ int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
     bool in_turns = deal_in_turns(row_of, of) && is_turned(row_of, of, wanted, bytes);
     if (!in_turns) {
         row *a = NULL, *b = NULL;
-        LS_TRY(sort_rows(&a, arena, of, bytes));
-        LS_TRY(sort_rows(&b, arena, wanted, bytes));
+        LS_TRY(sort_rows(&a, arena, &of, 1, bytes));
+        LS_TRY(sort_rows(&b, arena, &wanted, 1, bytes));
         for (size_t i = 0; i < rows; i++) {
             row_of[a[i].index] = b[i].index;
         }
@@ -103,6 +93,77 @@ int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
         if (strncmp(tensor->name, pair->ref_of->name, step) == 0) {
             tensor->deal = deal;
         }
+    }
+    return LS_OK;
+}
+
+#define CALLS_MAX 256  // of a module in a step, whose rows are looked for in each other
+
+// Pairs of the same input of all calls of a module in a step. *calls 0: they are not comparable.
+static int pair_calls(ls_diff_pair *pairs, size_t *calls, const ls_diff_sides *sides,
+                      const char *name) {
+    size_t most = *calls, base = ls_diff__name_length(name);
+    *calls = 0;
+    for (size_t c = 0; c < most; c++) {
+        const char *call = c == 0 ? name
+                                  : ls_arena_printf(sides->arena, "%.*s (call %zu)%s", (int)base,
+                                                    name, c, name + base);
+        LS_TRY(call != NULL ? LS_OK : LS_ERR_MEMORY);
+        const ls_captured *ref = ls_capture_find(sides->ref, call);
+        const ls_captured *run = ls_capture_find(sides->run, call);
+        const char *why = NULL;
+        if (ref == NULL && run == NULL) {
+            *calls = c;
+            return LS_OK;
+        }
+        if (ref == NULL || run == NULL) {
+            return LS_OK;
+        }
+        LS_TRY(ls_diff__pair(&pairs[c], &why, sides, ref, run));
+        if (why != NULL || pairs[c].run.terms > 1 || pairs[c].run.shape.ndim == 0) {
+            return LS_OK;
+        }
+    }
+    return LS_OK;
+}
+
+int ls_diff__recut(bool *found, const ls_diff_sides *sides, const ls_diff_pair *pair) {
+    size_t number = 0, calls = CALLS_MAX, rows = 0, bytes = 0;
+    size_t step = ls_diff__step(&number, pair->ref_of->name);
+    const ls_assembled *due[CALLS_MAX], *got[CALLS_MAX];
+    row *a = NULL, *b = NULL;
+    *found = false;
+    if (ls_diff__first_input(sides->ref, pair->ref_of->name) != pair->ref_of ||
+        pair->run.count == 0) {
+        return LS_OK;
+    }
+    ls_diff_pair *pairs = ls_arena_alloc(sides->arena, CALLS_MAX, sizeof *pairs);
+    LS_TRY(pairs != NULL ? LS_OK : LS_ERR_MEMORY);
+    LS_TRY(pair_calls(pairs, &calls, sides, pair->ref_of->name));
+    bytes = pair->run.count / (size_t)pair->run.shape.dim[0] * ls_dtype_bytes(pair->run.dtype);
+    for (size_t c = 0; c < calls; c++) {
+        const ls_assembled *run = &pairs[c].run;
+        size_t of_call = (size_t)run->shape.dim[0];
+        if (of_call == 0 || run->count / of_call * ls_dtype_bytes(run->dtype) != bytes) {
+            return LS_OK;
+        }
+        due[c] = &pairs[c].ref;
+        got[c] = run;
+        rows += of_call;
+    }
+    if (calls < 2) {
+        return LS_OK;
+    }
+    LS_TRY(sort_rows(&a, sides->arena, due, calls, bytes));
+    LS_TRY(sort_rows(&b, sides->arena, got, calls, bytes));
+    *found = true;
+    for (size_t i = 0; i < rows; i++) {
+        *found = *found && memcmp(a[i].at, b[i].at, bytes) == 0;
+    }
+    for (size_t i = 0; *found && i < sides->run->count; i++) {
+        ls_captured *tensor = &sides->run->tensors[i];
+        tensor->recut = tensor->recut ||
+                        (tensor->optional && strncmp(tensor->name, pair->ref_of->name, step) == 0);
     }
     return LS_OK;
 }

@@ -271,17 +271,7 @@ static int omit(diff *d, const char *name, const char *why) {
     return added->name != NULL && added->why != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-// The number of calls of a module in a step, from the names of its calls.
-static int calls_of(const diff *d, const ls_capture *of, const char *name) {
-    const char *end = strstr(name, " (call ");
-    end = end != NULL ? end : strstr(name, " [");
-    int length = (int)(end != NULL ? (size_t)(end - name) : strlen(name)), calls = 1;
-    const char *call = ls_arena_printf(d->sides.arena, "%.*s (call 1)", length, name);
-    while (call != NULL && ls_capture_find(of, call) != NULL) {
-        call = ls_arena_printf(d->sides.arena, "%.*s (call %d)", length, name, ++calls);
-    }
-    return calls;
-}
+static const char other_rows[] = "the module's calls are of other parts of the batch";
 
 static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     uint64_t elements = 0;
@@ -296,6 +286,11 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
             LS_TRY(ls_diff__pair(p, &why, &d->sides, p->ref_of, p->run.of));
             LS_ASSERT(why == NULL);
             LS_TRY(is_same(&same, &elements, d, p));
+        }
+        bool recut = false;
+        LS_TRY(same ? LS_OK : ls_diff__recut(&recut, &d->sides, p));
+        if (recut) {
+            return omit(d, name, other_rows);
         }
     }
     bool parts = !same && ls_diff__field_is_parts(&d->sides, p);
@@ -327,7 +322,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         ls_stage_result_compared(stage, elements);
         // An empty tensor counts, too.
         stage->class_ = p->run.of->modulus > 0 ? LS_CLASS_PROVED : LS_CLASS_BIT_EXACT;
-        stage->order = parts ? "parts of a sum" : NULL;
+        stage->order = parts ? "parts of a sum" : p->losses;
         stage->order = other_call ? "the module's calls in another order" : stage->order;
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
@@ -344,11 +339,16 @@ static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *ru
     if (name == NULL) {
         return LS_ERR_MEMORY;
     }
+    if (run->recut) {
+        return omit(d, name, other_rows);
+    }
     LS_TRY(ls_diff__pair(&p, &why, &d->sides, ref, run));
     if (why != NULL && ref->optional &&
-        calls_of(d, d->sides.ref, ref->name) != calls_of(d, d->sides.run, ref->name)) {
-        return omit(d, name, "the module's calls are of other parts of the batch");
+        ls_diff__calls_of(d->sides.arena, d->sides.ref, ref->name) !=
+            ls_diff__calls_of(d->sides.arena, d->sides.run, ref->name)) {
+        return omit(d, name, other_rows);
     }
+    LS_TRY(why == NULL ? ls_diff__join_losses(&p, &d->sides, run) : LS_OK);
     const char *reason = ls_diff__beyond(&d->sides, &p, ref, run, why != NULL);
     if (reason != NULL) {
         return omit(d, name, reason);

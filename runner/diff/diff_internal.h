@@ -33,6 +33,7 @@ typedef struct ls_diff_pair {
     const void **wanted;  // [run.copies] the reference's value for each copy
     bool same;            // all copies should be equal
     bool alike;           // all copies are equal bit for bit: one is judged for all
+    const char *losses;   // how the ranks' losses are compared; NULL: it is no loss of a part
 } ls_diff_pair;
 
 // The rule that judges a tensor with differing bits.
@@ -60,6 +61,12 @@ int ls_diff__place(ls_assembled *out, ls_arena *arena, const ls_shape *like);
 // (pair.c)
 int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *sides,
                   const ls_captured *ref, const ls_captured *run);
+// *placed: `run` with a term of the whole on each rank. ranks: [of the run]. (pair.c)
+void ls_diff__place_terms(ls_captured *placed, int *ranks, const ls_captured *ref,
+                          const ls_captured *run, ls_op op);
+// Replaces the pair of a loss that each rank has of its own part of the batch by that of the ranks'
+// mean or sum, if that is the reference's loss. (losses.c)
+int ls_diff__join_losses(ls_diff_pair *p, const ls_diff_sides *d, const ls_captured *run);
 // The reason why a pair is not compared; NULL: it is. `unlike`: the sides cannot be assembled in
 // the same way. (pair.c)
 const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair,
@@ -72,16 +79,31 @@ bool ls_diff__is_other_call(const ls_diff_sides *sides, const ls_diff_pair *pair
 // The allowed value in copy `copy`. (allow.c)
 int ls_diff__allow(ls_diff_allowance *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                    int copy);
+// Half of the digits of a tensor's largest value: sqrt(u) times it. (allow.c)
+double ls_diff__half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
+                               const void *wanted);
 // The sum that a partial tensor or a gradient with known parts is. False: it is not a sum.
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *pair);
 
 // Reads the step of a tensor from its name ("step 12 ..."); returns the length of that prefix, 0:
-// none. (deal.c)
+// none. (names.c)
 size_t ls_diff__step(size_t *step, const char *name);
+// The first input of the step that a tensor's name begins with; NULL: there is none.
+// (names.c)
+const ls_captured *ls_diff__first_input(const ls_capture *of, const char *name);
+// The length of a tensor's name without the number of the module's call and of the argument.
+// (names.c)
+size_t ls_diff__name_length(const char *name);
+// The number of calls of a module in a step. (names.c)
+int ls_diff__calls_of(ls_arena *arena, const ls_capture *of, const char *name);
 // Whether a step's first input has the reference's rows in another order, so that the batch was not
 // distributed in blocks. Then records it in all tensors of the step in `run`, in `keep`; the pair
 // must be assembled again. (deal.c)
 int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
                   const ls_capture *ref, const ls_diff_pair *pair);
+// Whether all calls of a module in a step together have the reference's rows, and one call has
+// others: micro-batches of each rank's own rows. Then `recut` of the step's activations in `run` is
+// set. (deal.c)
+int ls_diff__recut(bool *found, const ls_diff_sides *sides, const ls_diff_pair *pair);
 
 #endif

@@ -123,6 +123,20 @@ static int assemble_both(ls_diff_pair *p, const char **why, const ls_diff_sides 
     return find_wanted(p, why, d);
 }
 
+void ls_diff__place_terms(ls_captured *placed, int *ranks, const ls_captured *ref,
+                          const ls_captured *run, ls_op op) {
+    *placed = *run;
+    placed->has_placements = placed->has_shape = true;
+    placed->shape = ref->pieces[0].size;
+    placed->placements = LS_PLACE(LS_PARTIAL(op));
+    placed->mesh = LS_MESH(run->piece_count);
+    for (int i = 0; i < run->piece_count; i++) {
+        ranks[i] = run->pieces[i].rank;
+    }
+    placed->mesh_ranks = ranks;
+    placed->mesh_count = 1;
+}
+
 // A linear layer whose input is sharded along the contracted dimension gives each rank a term of
 // the sum. Fills in *placed, a copy of `run` with that placement, and *ranks [of the run].
 static bool is_part(ls_captured *placed, int *ranks, const ls_diff_sides *d, const ls_captured *ref,
@@ -140,16 +154,7 @@ static bool is_part(ls_captured *placed, int *ranks, const ls_diff_sides *d, con
         !ls_shape_equal(&run->pieces[0].size, &ref->pieces[0].size)) {
         return false;
     }
-    *placed = *run;
-    placed->has_placements = placed->has_shape = true;
-    placed->shape = ref->pieces[0].size;
-    placed->placements = LS_PLACE(LS_PARTIAL(LS_SUM));
-    placed->mesh = LS_MESH(run->piece_count);
-    for (int i = 0; i < run->piece_count; i++) {
-        ranks[i] = run->pieces[i].rank;
-    }
-    placed->mesh_ranks = ranks;
-    placed->mesh_count = 1;
+    ls_diff__place_terms(placed, ranks, ref, run, LS_SUM);
     return true;
 }
 

@@ -23,9 +23,12 @@ def verify(case, *options):
 def right():
     code, cases, said = verify("right", "--prove")
     classes = {case["name"].split(" ", 1)[1]: {stage["class"] for stage in case["stages"]} for case in cases}
-    assert code == 0 and len(cases) == 8, (code, classes, said)
+    assert code == 0 and len(cases) == 12, (code, classes, said)
     for name, of in classes.items():
         assert of <= ({"proved", "bit_exact"} if "exact" in name else {"bit_exact", "within_bound", "unjudged"}), (name, of)
+    losses = [stage["order"] for case in cases for stage in case["stages"] if stage["name"] == "step 0 forward model" and stage.get("order")]
+    assert "the mean of the ranks' losses" in losses, cases
+    assert sum("calls are of other parts of the batch" in json.dumps(case.get("not_compared")) for case in cases) == 2, cases
     assert said.count("rank 1 of 2 ran no model of this number") == 2, said
     names = [{stage["name"] for stage in case["stages"]} for case in cases]
     assert "step 3 gradient 0.weight" in names[0] and "step 4 gradient 0.weight" not in names[0] and "end parameter 0.weight" in names[0]
@@ -38,9 +41,9 @@ def wrong():
     assert all("verify -n 1,2 --steps 2 --" in case["reproduce"] for case in cases), cases
     told = [(case["verdict"], next((re.sub(r"\s+", " ", f"{stage['name']}: {stage['divergence']}") for stage in case["stages"] if stage["class"] == "wrong"), case.get("error")))
             for case in cases]
-    assert code == 1 and [verdict for verdict, _ in told] == ["fail"] * 4, (code, told, said)
+    assert code == 1 and [verdict for verdict, _ in told] == ["fail"] * 5, (code, told, said)
     for (_, text), expected in zip(told, (r"step 1 gradient 2.bias: .*2 times the reference", r"step 0 gradient 2.bias: .*rank",
-                                          r"input", r"on 2 ranks no model of this number ran")):
+                                          r"input", r"step 0 forward model", r"on 2 ranks no model of this number ran")):
         assert re.search(expected, text), (expected, text)
 
 
@@ -61,7 +64,7 @@ def captured():
         for kept, ranks in ((one, "1"), (many, "2")):
             done = lockstep("exec", "-n", ranks, "--capture", kept, "--", sys.executable, PROGRAM, "right")
             assert done.returncode in (0, 5), (done.stdout, done.stderr)
-            assert sorted(os.listdir(kept)) == ["000_model", "001_model_1", "002_model_2", "003_model_3", "004_model_4"]
+            assert sorted(os.listdir(kept)) == ["000_model", *(f"{at:03}_model_{at}" for at in range(1, 7))]
         done = lockstep("diff", f"{one}/001_model_1", f"{many}/001_model_1")
         assert done.returncode == 0 and "gradient decoder.0.weight" in done.stdout, (done.stdout, done.stderr)
         done = lockstep("exec", "-n", "2", "--capture", one, "--", sys.executable, PROGRAM, "right")

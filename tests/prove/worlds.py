@@ -60,10 +60,42 @@ def two_models():
     train(second)
 
 
+class Loss(nn.Module):
+    """Its output is the mean loss of what it is given."""
+
+    def __init__(self, factor=1):
+        super().__init__()
+        self.inner, self.factor = mlp(), factor
+
+    def forward(self, batch):
+        return self.inner(batch).square().mean() * self.factor
+
+
+def with_loss(factor=1):
+    torch.manual_seed(3)
+    model = ddp(Loss(factor))
+    stepper = torch.optim.SGD(model.parameters(), lr=0.01)
+    model(INPUT.chunk(RANKS)[RANK]).backward()
+    stepper.step()
+
+
+def accumulated():
+    """Each rank cuts its own rows into micro-batches, so that a call has other rows than on one rank."""
+    model = ddp(mlp())
+    stepper = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        stepper.zero_grad()
+        for micro in INPUT.chunk(RANKS)[RANK].chunk(2):
+            (model(micro).square().mean() / 2).backward()
+        stepper.step()
+
+
 def right():
     train(ddp(mlp()), steps=6)
     trainer()
     two_models()
+    with_loss()
+    accumulated()
     if RANK == 0:  # a model of one rank
         train(mlp())
 
@@ -78,6 +110,7 @@ def wrong():
     train(ddp(mlp()), change=doubled)  # the second step
     train(mlp())  # not reduced
     train(ddp(mlp()), batch=INPUT + (RANKS > 1))  # other inputs
+    with_loss(factor=1 + RANK)  # the loss of rank 1 is twice what it should be
     if RANKS == 1:
         train(mlp())  # no model on two ranks
 
