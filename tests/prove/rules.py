@@ -132,6 +132,10 @@ def layer_norm(x, w, b):
     return (x - m) * (v + 1e-5).rsqrt() * w + b
 
 
+def weight_norm(v, g):
+    return v * (g / v.square().sum((1,), True).sqrt())
+
+
 def rms_norm(x, w):
     return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * w
 
@@ -301,6 +305,7 @@ CASES = [
     numeric(lambda a: F.nll_loss(a.view(1, 3, 2, 2), torch.tensor([[[0, 2], [1, 1]]])), A), numeric(grad(lambda a: F.nll_loss(a.view(1, 3, 2, 2), torch.tensor([[[0, 2], [1, 1]]]))), A),
     same(lambda x, w, b: F.layer_norm(x, (4,), w, b), layer_norm, X, drawn(4), drawn(4)),
     same(grad(lambda x, w, b: F.layer_norm(x, (4,), w, b)), grad(layer_norm), X, drawn(4), drawn(4)),
+    same(lambda v, g: torch._weight_norm(v, g, 0), weight_norm, X, drawn(X.shape[0], 1)), same(grad(lambda v, g: torch._weight_norm(v, g, 0)), grad(weight_norm), X, drawn(X.shape[0], 1)),
     same(lambda x, w: F.rms_norm(x, (4,), w, 1e-5), rms_norm, X, drawn(4)), numeric(lambda a: a.var(1), A), numeric(lambda a: torch.var_mean(a, 1, correction=0), A),
     same(lambda x: x.std(1), lambda x: x.var(1).sqrt(), X), same(lambda x: torch.std_mean(x, 1)[0], lambda x: x.var(1).sqrt(), X),
     same(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), attention, Q, K, V),

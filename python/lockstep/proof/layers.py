@@ -5,7 +5,7 @@ import math
 import torch
 
 from lockstep.proof import field
-from lockstep.proof.rules import RULES, get, logged, mean_of, root_of, rule
+from lockstep.proof.rules import RULES, get, logged, mean_of, root_of, rule, square_of
 from lockstep.proof.shadows import opaque, put
 
 
@@ -33,6 +33,25 @@ def _spread(root, with_mean):
 
 
 RULES.update({"var": _spread(False, False), "std": _spread(True, False), "var_mean": _spread(False, True), "std_mean": _spread(True, True)})
+
+
+@rule("_weight_norm_interface")
+def _(v, g, dim=0):
+    norm = root_of(field.total(square_of(get(v)), _others(v, dim), True))
+    return field.mul(get(v), field.div(get(g), norm)), norm
+
+
+@rule("_weight_norm_interface_backward")
+def _(gradient, v, g, norms, dim):
+    inverse = field.inv(get(norms))
+    along = field.mul(field.total(field.mul(get(gradient), get(v)), _others(v, dim), True), inverse)
+    of_v = field.sub(get(gradient), field.mul(get(v), field.mul(along, inverse)))
+    return field.mul(of_v, field.mul(get(g), inverse)), along
+
+
+def _others(tensor, dim):
+    """All dimensions but one."""
+    return [d for d in range(tensor.dim()) if d != dim % tensor.dim()]
 
 
 # ---- Convolutions ----
