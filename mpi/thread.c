@@ -97,12 +97,12 @@ EXPORT void ls_mpi_synchronises(void) {
 }
 
 EXPORT void ls_mpi_forks(void) {
-    mpi_rank *me = ordered();
-    if (me != NULL) {
+    mpi_rank *me = program_of();
+    if (me != NULL && ls_mpi__state.window_count > 0) {
         ls_mpi__threads_meet(me, true);
-        if (pthread_equal(me->rank->thread, pthread_self()) != 0) {
-            ls_mpi__watched = me;  // other threads may be about to make calls
-        }
+    }
+    if (me != NULL && pthread_equal(me->rank->thread, pthread_self()) != 0) {
+        ls_mpi__watched = me;  // other threads may be about to make calls
     }
 }
 

@@ -409,7 +409,41 @@ static void reductions_between_groups(void) {
     MPI_Comm_free(&own);
 }
 
-CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_ssends},
+static int shared_value;
+
+static void *send_shared(void *unused) {
+    MPI_Send(&shared_value, 1, MPI_INT, 1, 3, WORLD);
+    return unused;
+}
+
+static void *await_word(void *unused) {
+    MPI_Recv(NULL, 0, MPI_INT, 1, 4, WORLD, STATUS);
+    return unused;
+}
+
+// The thread that stores makes no call between the start of the thread that sends and its store.
+static void store_while_a_thread_sends(void) {
+    pthread_t sender, waiter;
+    if (rank == 0) {
+        pthread_create(&sender, NULL, send_shared, NULL);
+        pthread_create(&waiter, NULL, await_word, NULL);
+        pthread_join(waiter, NULL);
+        if (wrong) {
+            shared_value = 5;  // wrong: buffer.use_before_wait, the program writes a buffer
+        }
+        MPI_Send(NULL, 0, MPI_INT, 1, 5, WORLD);
+        pthread_join(sender, NULL);
+        shared_value = 6;
+    } else if (rank == 1) {
+        MPI_Probe(0, 3, WORLD, STATUS);
+        MPI_Send(NULL, 0, MPI_INT, 0, 4, WORLD);
+        MPI_Recv(NULL, 0, MPI_INT, 0, 5, WORLD, STATUS);
+        MPI_Recv(&shared_value, 1, MPI_INT, 0, 3, WORLD, STATUS);
+    }
+}
+
+CASES({"store_while_a_thread_sends", store_while_a_thread_sends},
+      {"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_ssends},
       {"any_source_takes_the_wrong_one", any_source_takes_the_wrong_one},
       {"any_source_four_at_once", any_source_four_at_once}, {"length_by_luck", length_by_luck},
       {"probe_behind_any_source", probe_behind_any_source}, {"other_tag", other_tag},
