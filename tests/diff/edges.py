@@ -71,6 +71,9 @@ def field(check):
 
     one("likely a factor of each rank: rank 0 has 1 times the reference, rank 1 has 2 times the reference\n", *shards(t[:6], times(2, t[6:])))
     one("rank 0 has what belongs to rank 1\n", *shards(t[6:], t[:6]))
+    assert "factor" not in one("", *shards(times(2, t[:6]), noise[6:]))
+    # Whether its numbers are in a field differs between ranks.
+    check.one(whole, [{"t": tensor(t)}, {"t": ([4, 3], t, {"type": "I64"})}], 1, "wrong", "it has other numbers on rank 1 than on rank 0 (modulus)")
     # Parts of a sum: added in the field, by an operation of the field.
     def parts(op, *values):
         return [tensor(part, placements=f"P({op})", mesh=[len(values)], shape=[4, 3]) for part in values]
@@ -78,6 +81,12 @@ def field(check):
     one("", *parts("sum", a, b), kind="proved")
     one("", *parts("avg", times(2, a), times(2, b)), kind="proved")
     one("it is a max of parts, which is no operation of a field", *parts("max", a, b))
+    # An update is compared from the step before it.
+    first, second = [v + 0.5 for v in waves(12)], waves(12, 0.2)
+    start = {"parameter w": ([12], waves(12, 0.7), {"moves": True}), "step 0 parameter w": ([12], first, {})}
+    check.one({**start, "step 1 parameter w": ([12], [v - 0.01 * g for v, g in zip(first, second)], {})},
+              [{**start, "step 1 parameter w": ([12], [v - 0.02 * g for v, g in zip(first, second)], {})}], 1, "wrong",
+              "the update is 2 times the reference's", name="step 1 parameter w")
     # The ranks' parts are known: each has its factor.
     def reduced(value, *values):
         return [{"step 0 part t": tensor(part), "t": tensor(value, parts={"name": "step 0 part t", "op": "sum"})} for part in values]
