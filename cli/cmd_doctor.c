@@ -48,7 +48,7 @@ static void add(checks *list, const char *kind, const char *name, bool available
     va_end(args);
 }
 
-// Makes every run of spaces one.
+// Replaces every run of spaces by one.
 static void squeeze(char *text) {
     char *to = text;
     for (const char *from = text; *from != 0; from++) {

@@ -29,8 +29,9 @@ typedef struct ls_gdb_wish {
     int rank;         // a rank that makes one of them; -1: any
     int comm_number;  // ls_comm.number of its communicator; -1: any
     char comm[48];    // the communicator's name; "": any
-    uint64_t seq;     // a call of it is its rank's call of this number on the communicator, or a
-                      // later one: some calls are of no set; UINT64_MAX: any
+    uint64_t seq;     // a call belongs to it if it is its rank's call of this number on the
+                      // communicator, or a later one, since some calls belong to no set;
+                      // UINT64_MAX: any
 } ls_gdb_wish;
 extern volatile ls_gdb_wish ls_gdb_stop_for;
 

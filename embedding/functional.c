@@ -46,7 +46,7 @@ static int look_up(ls_local_tensor **out, const ls_functional *f, const ls_local
     return LS_OK;
 }
 
-// That each rank has what torch.chunk gives it of all, so that a chunk of the result is its own.
+// Checks that each rank has its torch.chunk of the ids, so that its chunk of the result is its own.
 static int check_chunks(const ls_functional *f, const ls_local_tensor *made,
                         const ls_local_tensor *own) {
     for (int i = 0; i < f->held && !f->replicated; i++) {

@@ -114,7 +114,7 @@ typedef struct embedding_part {
                      // where each block begins in partial, in elements
     // As a source of sequences or weights:
     int64_t *sent_ids;          // [slot_count] ids sent to each slot
-    const int64_t **positions;  // (device) [slot_count] where each of them stood
+    const int64_t **positions;  // (device) [slot_count] their positions in the input
 } embedding_part;
 
 // One held rank's part of one pair in one pass.

@@ -179,7 +179,7 @@ static int make_partial(ls_embedding_pass *pass, const embedding_group *group, i
     bool blank = pass->module->device->ops->is_host;
     bool whole = own == group->node_columns[rank / group->width];
     bool is_output = whole && slots_of(group, rank) == 1 && !part->variable;
-    // A rank that makes its own calls may be injected to flip a bit of what it sends.
+    // A fault may flip a bit of the data that a rank with its own calls sends.
     if (blank && is_output && ls_embedding__exchange_shares(pass->module->backend)) {
         LS_TRY(ls_embedding__take_room(&pass->pool, &part->partial, &part->in_room, &array, sink));
     } else {

@@ -67,8 +67,8 @@ LS_API int ls_client_await(ls_client *client, uint32_t slot);
 // Sleeps until the call is answered, the slot is woken or a second has passed.
 LS_API void ls_client_rest(ls_client *client, uint32_t slot);
 LS_API void ls_client_wake(ls_client *client, uint32_t slot);
-// The interpreter of this process is about to finalise: the client's own thread enters it no more.
-// An exception that nobody caught, in one line, and where it was raised; NULL: there is none.
+// The interpreter of this process is about to finalise: from now on the client's thread does not
+// enter it. An uncaught exception, in one line, and where it was raised; NULL: there is none.
 LS_API void ls_client_interpreter_ends(const char *raised, const char *file, int line);
 
 // ---- Communicators and calls on host memory -----------------------------------------------------

@@ -1,4 +1,4 @@
-// Communicators and calls of fronts for host memory.
+// Communicators and calls of frontends for host memory.
 
 #include <stddef.h>
 #include <stdio.h>

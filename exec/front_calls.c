@@ -162,7 +162,7 @@ static ncclResult_t measure(pending *call) {
     return ncclSuccess;
 }
 
-// Calls of at least so many bytes are staged in the GPU's memory.
+// Calls of at least this many bytes are staged in the GPU's memory.
 static size_t device_bytes(void) {
     static size_t known;
     if (known == 0) {

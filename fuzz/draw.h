@@ -58,8 +58,8 @@ int ls_fuzz_mesh_at(const ls_fuzz_mesh *mesh, int rank, int axis);  // coordinat
 bool ls_fuzz_dtype_whole(const char *dtype);                        // of integers
 const char *ls_fuzz_float(ls_fuzz_draw *draw);
 const char *ls_fuzz_integer(ls_fuzz_draw *draw);
-// Where numbers come from. count: so many may be listed one by one; 0: none. finite: nothing that
-// overflows where it is added up.
+// Sources of numbers. count: up to this many may be listed one by one; 0: none. finite: only values
+// whose sum does not overflow.
 void ls_fuzz_values(ls_fuzz_draw *draw, json_t *object, const char *key, const char *dtype,
                     int64_t count, bool finite);
 void ls_fuzz_order(ls_fuzz_draw *draw, json_t *scenario);  // sometimes an order of the sums

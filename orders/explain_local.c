@@ -9,7 +9,7 @@
 
 #define RUNS_MAX          ((size_t)1 << 14)
 #define EVIDENCE_MIN      2  // elements that a change must explain: one could be chance
-#define PART_EVIDENCE_MIN 8  // where it is for a part of a chunk
+#define PART_EVIDENCE_MIN 8  // position, for a part of a chunk
 
 typedef struct run {
     ls_order_run at;

@@ -77,7 +77,7 @@ static int compare_sizes(const void *a, const void *b) {
     return x->index - y->index;
 }
 
-// Puts an item by the choice that needs least memory and fits. False: none fits.
+// Places an item by the fitting choice with the least memory. False: none fits.
 static bool put_smallest(ls_state *state, const ls_item *item, int *place, sized *choices,
                          ls_search_budget *clock) {
     for (int c = 0; c < item->choice_count; c++) {
@@ -136,7 +136,7 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
     out->first_unplaced = -1;
     for (size_t n = 0; n < count; n++) {
         const ls_item *item = &problem->items[items[n].index];
-        // When it is late, the plan is left as full as it is.
+        // After the deadline the plan stays as it is.
         if (!clock.late && put_smallest(&state, item, now.place[items[n].index], choices, &clock)) {
             continue;
         }

@@ -208,8 +208,8 @@ LS_API int ls_check_replica_at(LS_CALL_SITE_, const void *data, size_t count, ls
 // goes.
 LS_API int ls_replica_declare_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,
                                  ls_rank_comm *comm);
-// A copy is about to differ, or goes: the replica is no longer compared, from
-// the first member's call on. LS_OK also where none was declared.
+// Ends a replica before a copy changes or is freed: it is no longer compared, from the first
+// member's call on. LS_OK also if none was declared.
 LS_API int ls_replica_forget_at(LS_CALL_SITE_, const void *data, ls_rank_comm *comm);
 // Compares all declared replicas of the communicator; a call that every member makes.
 LS_API int ls_check_replicas_at(LS_CALL_SITE_, ls_rank_comm *comm);

@@ -126,10 +126,10 @@ static void run_program(ls_rank *rank) {
     }
 }
 
-// The C library's exit and _exit would end all ranks, and nobody would be reported why; and they
-// cannot be left again once they run. So these are found before them, and hand on every call but
-// those of a rank's program: on the rank's own thread, which then ends, or on one that calls for
-// it, which ends in its place (a child that the program has forked is another process).
+// exit and _exit of the C library would end all ranks without a report, and once they run they
+// cannot be left. So these definitions precede them. A call of a rank's program ends its thread, or
+// ends the rank for another thread that calls for it; every other call, such as that of a forked
+// child, is passed on.
 static void end_rank(int status, const char *name) {
     ls_rank *rank = ls_schedule__current();
     if (rank == NULL || rank->escape == NULL || ls_schedule__inside() ||

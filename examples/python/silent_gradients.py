@@ -241,7 +241,7 @@ TARGETS = torch.arange(6) * 5 % WORDS
 
 
 def cross_entropy(logits, smoothing=0.0):
-    """Of logits that are a rank's block of the words, as many as they are."""
+    """The loss of logits that are a rank's block of the words."""
     size = logits.shape[1]
     whole = size * RANKS
     first = RANK * size

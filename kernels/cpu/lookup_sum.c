@@ -12,8 +12,8 @@
 #define AHEAD_int8 20   // their rows have fewer lines
 #define IDS_MAX    512  // of a bag at a time: the pages of its rows stay in the TLB
 
-// Compiled a second time for AVX2, FMA and F16C, which are looked for by instruction set and not by
-// a processor's name. By hand and not by target_clones, which splits vectors before it clones.
+// Compiled a second time for AVX2, FMA and F16C, selected by instruction set, not by the
+// processor's name. Written by hand, since target_clones splits vectors before it clones.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) &&                        \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define V3 __attribute__((target("avx2,fma,f16c")))

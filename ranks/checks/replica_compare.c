@@ -1,4 +1,4 @@
-// Comparing the copies of a replica, wherever their memory is.
+// Compares the copies of a replica in any memory.
 #include <stdio.h>
 #include <string.h>
 

@@ -3,8 +3,8 @@
 
 Ten models (DLRM, two towers, a sequence model, weighted bags, every sharding type, shared features, quantised
 serving, a batch size per feature, batches in flight, several steps with several optimizers): none may fail, nor, with
---mpi, differ from real processes. Then mistakes in them: what cannot be is refused at its line, what goes wrong is found
-in its stage or under its name, and said so that the cause is named.
+--mpi, differ from real processes. Then mistakes in them: an impossible request is refused at its line, a wrong result is
+found in its stage or as a finding, and the report names the cause.
 """
 import copy
 import json
