@@ -1,6 +1,5 @@
 // lockstep exec [-n RANKS] -- PROGRAM [ARGUMENTS]: a program written for NCCL, as it is, with every
 // call of its ranks checked.
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "cli/debugger.h"
 #include "cli/device.h"
 #include "cli/exec_compare.h"
+#include "cli/exec_hosts.h"
 #include "cli/exec_report.h"
 #include "cli/given_plan.h"
 #include "cli/programs.h"
@@ -27,6 +27,7 @@ static const char *const starts[] = {"exec", "auto", "fork", NULL};  // ls_exec_
 
 static struct {
     cli_program_options program;
+    cli_exec_hosts hosts;
     const char *machine, *order, *record, *capture, *core, *flight, *torchrec_plan, *tables,
         *preload;
     bool observe, simulate, payload, hash, compare, strict, debug;
@@ -139,6 +140,7 @@ static const cli_option options[] = {
      .long_name = "strict",
      .value = &given.strict,
      .help = "Fail for notes, too: data that ranks share, or do not, and that may be meant"},
+    CLI_HOSTS_OPTIONS(given.hosts),
     CLI_CHECKS_OPTION(given.program),
     CLI_FAULTS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -161,6 +163,22 @@ typedef struct settings {
 static int begin_trace(void *arg, int ranks) {
     const settings *used = arg;
     return used->trace != NULL ? ls_trace_begin(used->trace, used->name, ranks, NULL) : LS_OK;
+}
+
+// An option given that needs the data or the processes of all ranks on one host; NULL: none is.
+static const char *alone(void) {
+    const struct {
+        const char *name;
+        bool given;
+    } all[] = {{"ranks", given.program.ranks > 0}, {"faults", given.program.faults != NULL},
+               {"payload", given.payload},         {"hash", given.hash},
+               {"capture", given.capture != NULL}, {"debug", given.debug},
+               {"core", given.core != NULL},       {"start", given.start > 0}};
+    size_t i = 0;
+    while (i < sizeof all / sizeof *all && !all[i].given) {
+        i += 1;
+    }
+    return i < sizeof all / sizeof *all ? all[i].name : NULL;
 }
 
 static int options_of(settings *out) {
@@ -198,7 +216,8 @@ static int options_of(settings *out) {
     out->exec.python = hooks ? out->python : NULL;
     out->exec.opened = begin_trace;
     out->exec.opened_arg = out;
-    if (given.order != NULL) {
+    code = cli_exec_set_hosts(&out->exec, &given.hosts, alone());
+    if (given.order != NULL && code == LS_EXIT_OK) {
         char measured[PATH_MAX];
         (void)snprintf(measured, sizeof measured, "measured:%s", given.order);
         bool file = access(given.order, R_OK) == 0;
@@ -208,7 +227,7 @@ static int options_of(settings *out) {
         }
         out->exec.spmd.order = out->order;
     }
-    return LS_EXIT_OK;
+    return code;
 }
 
 // ---- The report ---------------------------------------------------------------------------------
@@ -248,23 +267,13 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
     return kept;
 }
 
-// NULL: only exec was to be tried.
-static const char *start_of(ls_arena *arena, const ls_exec_result *result) {
-    if (result->forked > 0) {
-        return ls_arena_printf(arena, "%d of %d ranks %s forked", result->forked,
-                               given.program.ranks, result->forked == 1 ? "was" : "were");
-    }
-    return result->start_why[0] != 0
-               ? ls_arena_printf(arena, "no rank was forked: %s", result->start_why)
-               : NULL;
-}
-
 // name, backend: of the run's case. *passed: nothing was found.
 static int add_run(bool *passed, ls_results *results, const settings *used, const char *name,
                    const char *backend, const ls_exec_result *result) {
     int count = 0;
     ls_finding *findings = cli_exec_findings(&count, results->arena, result);
-    bool well = result->status == LS_OK && !result->died && result->failed_rank < 0;
+    bool well =
+        result->status == LS_OK && !result->died && result->failed_rank < 0 && result->loss == NULL;
     bool pass = well || (result->quit && count == 0);
     const char *error =
         pass || count > 0 ? NULL : cli_exec_error(results->arena, result, given.program.ranks);
@@ -288,7 +297,7 @@ static int add_run(bool *passed, ls_results *results, const settings *used, cons
     };
     row.skip_reason = pass ? cli_exec_unchecked(results->arena, result) : NULL;
     row.skipped = row.skip_reason != NULL;
-    row.start = start_of(results->arena, result);
+    row.start = cli_exec_start(results->arena, result, given.program.ranks);
     row.note = result->hints;
     row.checked = pass ? cli_program_checked(results->arena, result->calls, result->ranks) : NULL;
     *passed = pass && !row.skipped;
@@ -430,21 +439,10 @@ static int check_options(void) {
     return LS_EXIT_OK;
 }
 
-static int check_program(const char *name) {
-    char path[PATH_MAX];
-    if (strchr(name, '/') != NULL ? access(name, X_OK) == 0
-                                  : cli_find_program(path, sizeof path, name)) {
-        return LS_EXIT_OK;
-    }
-    cli_error("cannot start '%.200s': %s", name,
-              strchr(name, '/') != NULL ? strerror(errno) : "no such program in PATH");
-    return LS_EXIT_USAGE;
-}
-
 static int run(const cli_args *args) {
     static settings used;
     int code = check_options();
-    code = code == LS_EXIT_OK ? check_program(args->values[0]) : code;
+    code = code == LS_EXIT_OK ? cli_exec_check_program(args->values[0]) : code;
     if (code == LS_EXIT_OK && (given.debug || given.core != NULL)) {
         const bool elsewhere = given.observe || given.compare;
         code = cli_python_debug(given.debug, given.core, elsewhere);
@@ -473,7 +471,7 @@ static int run(const cli_args *args) {
     used.name = cli_exec_name(argv);
     used.exec.spmd.met = used.trace != NULL ? ls_trace_met : NULL;
     used.exec.spmd.met_arg = used.trace;
-    code = run_program(&used);
+    code = used.exec.join != NULL ? cli_exec_run_agent(&used.exec) : run_program(&used);
     free((void *)argv);
     code = cli_trace_close(used.trace, code);
     ls_order_free(used.order);

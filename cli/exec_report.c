@@ -1,10 +1,12 @@
 // See exec_report.h.
 #include "cli/exec_report.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/programs.h"
@@ -29,7 +31,20 @@ bool cli_exec_find_python(char *out, size_t bytes) {
             cli_find_beside(out, bytes, WHEEL));
 }
 
+const char *cli_exec_start(ls_arena *arena, const ls_exec_result *result, int ranks) {
+    if (result->forked > 0) {
+        return ls_arena_printf(arena, "%d of %d ranks %s forked", result->forked, ranks,
+                               result->forked == 1 ? "was" : "were");
+    }
+    return result->start_why[0] != 0
+               ? ls_arena_printf(arena, "no rank was forked: %s", result->start_why)
+               : NULL;
+}
+
 const char *cli_exec_error(ls_arena *arena, const ls_exec_result *result, int ranks) {
+    if (result->loss != NULL) {
+        return result->loss;
+    }
     if (result->failed_rank >= 0) {
         if (ranks > 0) {
             return ls_arena_printf(arena, "the process of rank %d ended with exit code %d%s%s",
@@ -43,6 +58,17 @@ const char *cli_exec_error(ls_arena *arena, const ls_exec_result *result, int ra
                          : "the program, or a process of it, was killed";
     }
     return ls_arena_strdup(arena, result->why);
+}
+
+int cli_exec_check_program(const char *name) {
+    char path[PATH_MAX];
+    if (strchr(name, '/') != NULL ? access(name, X_OK) == 0
+                                  : cli_find_program(path, sizeof path, name)) {
+        return LS_EXIT_OK;
+    }
+    cli_error("cannot start '%.200s': %s", name,
+              strchr(name, '/') != NULL ? strerror(errno) : "no such program in PATH");
+    return LS_EXIT_USAGE;
 }
 
 // The words of Python's options that have one more behind them.

@@ -16,6 +16,10 @@
 #include "process/child.h"
 #include "process/processes.h"
 
+bool ls_exec__stays(const ls_exec_options *options) {
+    return options->listen != NULL || options->join != NULL;
+}
+
 // out: for a process that has been forked; NULL: in this process, which becomes the program.
 static void set(ls_text *out, const char *name, const char *value) {
     if (out != NULL) {
@@ -88,6 +92,7 @@ static void set_environment(ls_text *out, const ls_exec *exec, const char *dir, 
     } else {
         (void)unsetenv(LS_WIRE_REAL);
     }
+    set(out, LS_WIRE_STAYS, ls_exec__stays(options) ? "1" : "0");
     set(out, LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
     set(out, LS_WIRE_WATCH, options->watch != NULL ? options->watch : "off");
     if (out == NULL) {
@@ -108,7 +113,9 @@ static void set_environment(ls_text *out, const ls_exec *exec, const char *dir, 
 
 _Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port,
                              const int ends[2]) {
-    (void)dup2(ends[0], 2);
+    if (ends[0] >= 0) {
+        (void)dup2(ends[0], 2);
+    }
     if (exec->options->quiet_stdout) {
         (void)dup2(2, 1);
     }
@@ -125,17 +132,20 @@ _Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int
 
 // starter: the socket of a rank that may fork others; -1: it is none.
 static int start(ls_exec *exec, const char *dir, int rank, int port, int starter) {
-    int errors[2];
-    if (pipe2(errors, O_CLOEXEC) != 0) {
+    const bool stays = ls_exec__stays(exec->options);
+    int errors[2] = {-1, -1};
+    if (!stays && pipe2(errors, O_CLOEXEC) != 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "no pipe for rank %d: %s", rank, strerror(errno));
     }
-    pid_t child = ls_child_fork(SIGKILL);
+    pid_t child = ls_child_fork(stays ? 0 : SIGKILL);
     if (child == 0) {
         become(exec, dir, exec->options->processes > 0 ? rank : -1, port,
                (const int[]){errors[1], starter});
     }
-    (void)close(errors[1]);
-    (void)fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    if (!stays) {
+        (void)close(errors[1]);
+        (void)fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    }
     exec->children[rank] = (ls_exec_child){.pid = child, .watch = -1, .errors = errors[0]};
     if (child < 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "no process for rank %d: %s", rank, strerror(errno));

@@ -66,6 +66,9 @@ void ls_client_let_go(ls_client *client) {
 int ls_client_send(ls_client *client, const void *message, int descriptor) {
     const ls_wire_head *head = message;
     LS_ASSERT(head->bytes >= sizeof *head && head->bytes <= LS_WIRE_MESSAGE_MAX);
+    if (ls_client_unobserved(client)) {
+        return LS_OK;
+    }
     struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = head->bytes};
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -119,11 +122,15 @@ ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot) {
 }
 
 bool ls_client_failed(const ls_client *client, const char **why) {
-    bool failed = __atomic_load_n(&client->control->failed, __ATOMIC_ACQUIRE) != 0;
+    bool failed = __atomic_load_n(&client->control->failed, __ATOMIC_ACQUIRE) == 1;
     if (why != NULL) {
         *why = failed ? client->control->why : "";
     }
     return failed;
+}
+
+bool ls_client_unobserved(const ls_client *client) {
+    return __atomic_load_n(&client->control->failed, __ATOMIC_ACQUIRE) == 2;
 }
 
 bool ls_client_done(ls_client *client, uint32_t slot) {
@@ -149,7 +156,7 @@ void ls_client_wake(ls_client *client, uint32_t slot) {
 
 int ls_client_await(ls_client *client, uint32_t slot) {
     ls_wire_slot *at = ls_client_slot(client, slot);
-    while (!ls_client_done(client, slot)) {
+    while (!ls_client_done(client, slot) && !ls_client_unobserved(client)) {
         ls_client_rest(client, slot);
     }
     if (__atomic_load_n(&at->done, __ATOMIC_ACQUIRE) == 1) {
@@ -158,32 +165,42 @@ int ls_client_await(ls_client *client, uint32_t slot) {
     return LS_FAIL(at->status != LS_OK ? at->status : LS_ERR_BACKEND, "%s", client->control->why);
 }
 
+void ls_client_waits(ls_client *client, uint32_t slot) {
+    const ls_wire_wait wait = {.head = {LS_WIRE_WAIT, sizeof wait},
+                               .slot = slot,
+                               .device = -1,
+                               .thread = ls_client_thread()};
+    (void)ls_client_send(client, &wait, -1);
+}
+
+void ls_client_resumes(ls_client *client) {
+    const ls_wire_resume resume = {.head = {LS_WIRE_RESUME, sizeof resume},
+                                   .thread = ls_client_thread()};
+    (void)ls_client_send(client, &resume, -1);
+}
+
 int ls_client_wait(ls_client *client, uint32_t slot) {
     // A wait that is over at once is not worth the coordinator's time.
     sleep_on(client, slot, (struct timespec){.tv_nsec = UNTOLD_NS});
     bool waits = !ls_client_done(client, slot);
-    const uint32_t thread = ls_client_thread();
-    const ls_wire_wait wait = {
-        .head = {LS_WIRE_WAIT, sizeof wait}, .slot = slot, .device = -1, .thread = thread};
-    const ls_wire_resume resume = {.head = {LS_WIRE_RESUME, sizeof resume}, .thread = thread};
     if (waits) {
-        (void)ls_client_send(client, &wait, -1);
+        ls_client_waits(client, slot);
     }
     int status = ls_client_await(client, slot);
     if (waits) {
-        (void)ls_client_send(client, &resume, -1);
+        ls_client_resumes(client);
     }
     return status;
 }
 
 // ---- The coordinator's end ----------------------------------------------------------------------
 // The one that waits for an answer has it.
-static void fail_all(ls_client *client, const char *why) {
+static void fail_all(ls_client *client, uint32_t failed, const char *why) {
     ls_wire_control *control = client->control;
     if (__atomic_load_n(&control->failed, __ATOMIC_ACQUIRE) == 0) {
         size_t length = strlen(why);
         memcpy(control->why, why, length < LS_WIRE_WHY_BYTES ? length : LS_WIRE_WHY_BYTES - 1);
-        __atomic_store_n(&control->failed, 1u, __ATOMIC_RELEASE);
+        __atomic_store_n(&control->failed, failed, __ATOMIC_RELEASE);
     }
     for (uint32_t i = 0; i < LS_WIRE_SLOTS; i++) {
         if (__atomic_load_n(&control->slots[i].done, __ATOMIC_ACQUIRE) == 0) {
@@ -267,7 +284,9 @@ static void *watch(void *arg) {
             tell_place(client);
         }
     }
-    fail_all(client, "the coordinator of lockstep exec has gone away");
+    const char *stays = getenv(LS_WIRE_STAYS);
+    fail_all(client, stays != NULL && stays[0] == '1' ? 2 : 1,
+             "the coordinator of lockstep exec has gone away");
     (void)pthread_mutex_lock(&client->taking);
     void (*ended)(void *) = client->ended;
     void *with = client->ended_arg;

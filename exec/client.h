@@ -24,6 +24,8 @@ LS_API ls_client *ls_client_get(void);
 LS_API ls_client *ls_client_peek(void);
 // Whether the run is over, and why; borrowed.
 LS_API bool ls_client_failed(const ls_client *client, const char **why);
+// Whether nobody observes the process any more: its calls are not to be reported, and go on.
+LS_API bool ls_client_unobserved(const ls_client *client);
 // Called once, by a thread of the client's, when the coordinator has gone away or ended the run.
 LS_API void ls_client_on_end(ls_client *client, void (*ended)(void *arg), void *arg);
 // The process is about to end with that exit status.
@@ -62,6 +64,9 @@ LS_API ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot);
 LS_API bool ls_client_done(ls_client *client, uint32_t slot);
 LS_API int ls_client_wait(ls_client *client, uint32_t slot);
 
+// A thread begins to wait for the call in another library's function, and goes on.
+LS_API void ls_client_waits(ls_client *client, uint32_t slot);
+LS_API void ls_client_resumes(ls_client *client);
 // As above, but the coordinator is not reported: for a thread that waits in the program's stead.
 LS_API int ls_client_await(ls_client *client, uint32_t slot);
 // Sleeps until the call is answered, the slot is woken or a second has passed.

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "exec/internal.h"
+#include "exec/hosts.h"
 #include "ranks/front.h"
 #include "process/reaper.h"
 #include "process/processes.h"
@@ -56,7 +56,7 @@ static bool is_abandoned(const ls_exec *exec) {
 }
 
 static bool anybody(const ls_exec *exec) {
-    if (ls_exec__living_children(exec) > 0) {
+    if (ls_exec__living_children(exec) > 0 || ls_exec__hosts_live(exec)) {
         return true;
     }
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
@@ -69,14 +69,17 @@ static bool anybody(const ls_exec *exec) {
 
 // ---- The loop -----------------------------------------------------------------------------------
 static int poll_all(ls_exec *exec, int64_t nanoseconds) {
-    size_t count = 2 + 2 * ((size_t)exec->process_count + (size_t)exec->child_count), at = 0;
+    const size_t hosts = ls_exec__hosts_count(exec);
+    size_t count = 3 + hosts + 2 * ((size_t)exec->process_count + (size_t)exec->child_count);
+    size_t at = 0;
     struct pollfd *fds = calloc(count, sizeof *fds);
     if (fds == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
     fds[at++] = (struct pollfd){.fd = exec->listening, .events = POLLIN};
     for (const ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
-        fds[at++] = (struct pollfd){.fd = p->socket, .events = POLLIN};
+        fds[at++] =
+            (struct pollfd){.fd = ls_exec__agent_reads(exec) ? p->socket : -1, .events = POLLIN};
         fds[at++] = (struct pollfd){.fd = p->watch, .events = POLLIN};
     }
     for (int i = 0; i < exec->child_count; i++) {
@@ -84,6 +87,8 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
         fds[at++] = (struct pollfd){.fd = exec->children[i].errors, .events = POLLIN};
     }
     fds[at++] = (struct pollfd){.fd = exec->debugger, .events = POLLIN};
+    ls_exec__agent_poll(exec, &fds[at]);
+    ls_exec__hosts_poll(exec, &fds[at + 1]);
     const struct timespec most = {.tv_sec = nanoseconds / 1000000000,
                                   .tv_nsec = nanoseconds % 1000000000};
     int ready = ppoll(fds, count, &most, NULL), status = LS_OK;
@@ -99,7 +104,7 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
         i = 1;
         // New ones are at the end of the list, behind those that were polled.
         for (ls_exec_process *p = exec->processes; p != NULL; p = p->next, i += 2) {
-            bool closed = p->watch < 0 && p->socket < 0;
+            bool closed = p->watch < 0 && p->socket < 0 && p->host == NULL;
             if (!p->gone && (fds[i + 1].revents != 0 || closed)) {
                 int heard = ls_exec__ended(exec, p);
                 status = status != LS_OK ? status : heard;
@@ -119,6 +124,8 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
         }
     }
     free(fds);
+    ls_exec__agent_work(exec);
+    ls_exec__hosts_work(exec);
     return status;
 }
 
@@ -127,7 +134,7 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
         return;
     }
     const double most = exec->options->deadline_seconds;
-    const bool late = most > 0 && quiet > most;
+    const bool late = most > 0 && quiet > most && ls_exec__hosts_looked(exec);
     if (exec->run == NULL || ls_remote_status(exec->run, NULL) != LS_OK) {
         if (exec->run == NULL && exec->joining != NULL && (late || ls_exec__never_joined(exec))) {
             (void)ls_exec__explain_joining(exec);
@@ -178,7 +185,7 @@ static void note_over(ls_exec *exec) {
                    length, text);
     exec->over = true;
     exec->moved = ls_time_now();
-    ls_exec__tell_all(exec, sentence);
+    ls_exec__tell_all(exec, 1, sentence);
 }
 
 // Whether the deadline that the user gave is over, whatever ranks do. The default one ends only
@@ -228,6 +235,9 @@ static int loop(ls_exec *exec) {
         if (exec->over && now - exec->moved > grace_of(exec)) {
             return LS_OK;  // the rest is ended
         }
+        if (exec->lost || !ls_exec__hosts_ready(exec)) {
+            continue;
+        }
         if (exec->quit) {
             return LS_FAIL(LS_ERR_BACKEND, "the debugger ended the run");
         }
@@ -252,7 +262,9 @@ static int loop(ls_exec *exec) {
 
 // ---- The end ------------------------------------------------------------------------------------
 static void end_processes(ls_exec *exec, const char *dir) {
-    exec->over = true;      // later ends are the coordinator's doing
+    const int status = exec->over ? LS_ERR_FINDING : LS_OK;
+    exec->over = true;  // later ends are the coordinator's doing
+    ls_exec__hosts_close(exec, status);
     ls_processes_end(dir);  // out of memory, it finds none
     for (int i = 0; i < exec->child_count; i++) {
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
@@ -260,6 +272,7 @@ static void end_processes(ls_exec *exec, const char *dir) {
         ls_exec__hear(&exec->children[i],
                       ls_time_now());  // the other holders of its pipe have ended, too
     }
+    ls_exec__agent_close(exec);
 }
 
 void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
@@ -289,6 +302,8 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
         out->processes += ls_exec__takes_part(p) ? 1 : 0;
     }
     out->widest = exec->widest;
+    out->loss = exec->loss[0] != 0 ? ls_arena_strdup(exec->arena, exec->loss) : NULL;
+    out->agent_status = exec->child_count > 0 ? exec->children[0].status : -1;
     out->forked = exec->forked;
     out->quit = exec->quit && !exec->found;
     memcpy(out->start_why, exec->start_why, sizeof out->start_why);
@@ -322,13 +337,21 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
 
 static int run(ls_exec *exec, const char *dir) {
     LS_TRY(ls_exec_memory__create(&exec->memory));
-    exec->dir = dir;
     LS_TRY(listen_here(exec));
+    dir = dir[0] != 0 ? dir : exec->socket;  // a name for the job's processes that no other has
+    exec->dir = dir;
     exec->moved = ls_time_now();
     LS_TRY(ls_exec__debug_open(exec));
-    LS_TRY(ls_exec__start(exec, dir));
-    int status = loop(exec);
+    int status = exec->options->join != NULL ? ls_exec__agent_open(exec) : LS_OK;
+    if (status == LS_OK && exec->options->listen != NULL) {
+        status = ls_exec__hosts_open(exec);
+    }
+    status = status == LS_OK ? ls_exec__start(exec, dir) : status;
+    status = status == LS_OK ? loop(exec) : status;
     end_processes(exec, dir);
+    if (status == LS_OK && exec->lost) {
+        status = LS_FAIL(LS_ERR_BACKEND, "%s", exec->loss);
+    }
     ls_exec__debug_close(exec);
     return status;
 }
@@ -348,7 +371,9 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     status = status == LS_OK ? ls_exec__flight_open(exec) : status;
     status = status == LS_OK ? ls_exec__record_open(exec) : status;
     if (status == LS_OK) {
-        status = ls_reaper_make(&reaper, NULL);
+        if (!ls_exec__stays(options)) {
+            status = ls_reaper_make(&reaper, NULL);
+        }
         status = status == LS_OK ? run(exec, reaper.dir) : status;
         int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
         if (status == LS_OK) {

@@ -33,6 +33,10 @@ typedef struct ls_exec_options {
     const char *modules;      // to import before a fork, "a,b"; NULL: those of torch in use
     bool observe;             // data moves elsewhere; calls are only matched
     const char *real;         // where: "nccl", or "gloo" for host memory; NULL: nccl
+    const char *listen;       // "[HOST:]PORT" for agents of other hosts; NULL: one host
+    int agents;               // so many
+    const char *join;         // "HOST:PORT" of the coordinator of which this is an agent; or NULL
+    const char *key;          // file of the key that they share
     const char *record;       // a folder to make, for the recording; NULL: none
     ls_exec_kept kept;        // beside the list of the calls
     const char *flight;       // prefix of the flight recorder's files; NULL: none
@@ -94,6 +98,8 @@ typedef struct ls_exec_result {
     const char *hints;      // lines of what may be meant; NULL: none
     int widest;             // members of the largest communicator
     double seconds;         // wall time
+    int agent_status;       // of an agent's program, as waitpid has it
+    const char *loss;       // of an agent, or a program that failed on another host; NULL: none
     bool died;              // a process died, which was not injected
     int failed_rank;        // the first process that ended with an exit status; -1: none
     int failed_code;        //

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "exec/internal.h"
+#include "exec/hosts.h"
 #include "process/processes.h"
 
 #define QUIET_SECONDS 1.0  // before the first request, and between requests
@@ -96,7 +96,9 @@ static void ask(ls_exec *exec, double now) {
     exec->asked = now;
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
         // The first byte that a process reads is the answer to its greeting.
-        if (!at->gone && at->socket >= 0 && at->control != NULL) {
+        if (!at->gone && at->host != NULL && at->control != NULL) {
+            ls_exec__host_ask(at);
+        } else if (!at->gone && at->socket >= 0 && at->control != NULL) {
             (void)send(at->socket, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         }
     }
@@ -107,13 +109,17 @@ static void look(ls_exec *exec, double now) {
     if (now - exec->looked < LOOK_SECONDS) {
         return;
     }
-    bool works = false;
+    if (!ls_exec__hosts_looked(exec)) {
+        return;
+    }
+    bool works = ls_exec__hosts_have_work(exec);
     for (const ls_exec_process *at = exec->processes; at != NULL && !works; at = at->next) {
-        works = !at->gone && ls_process_has_work(at->pid);
+        works = !at->gone && at->host == NULL && ls_process_has_work(at->pid);
     }
     for (int i = 0; i < exec->child_count && !works; i++) {
         works = exec->children[i].watch >= 0 && ls_process_has_work(exec->children[i].pid);
     }
+    ls_exec__hosts_look(exec);
     exec->looked = now;
     exec->restful_looks = works ? 0 : exec->restful_looks + 1;
 }
@@ -223,6 +229,7 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
             at->place_file = at->raised != NULL ? at->place_file : NULL;
         }
         exec->restful_looks = 0;
+        ls_exec__hosts_forget_looks(exec);
         return false;
     }
     double now = ls_time_now();
@@ -238,21 +245,23 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
 }
 
 // ---- Threads ------------------------------------------------------------------------------------
-static bool has_ended(const ls_exec_process *process, const ls_exec_caller *caller) {
+bool ls_exec__has_ended(const ls_exec_process *process, int caller) {
     char path[64];
+    const ls_exec_caller *of = &process->callers[caller];
     (void)snprintf(path, sizeof path, "/proc/%ld/task/%lu", (long)process->pid,
-                   (unsigned long)caller->thread);
-    return access(path, F_OK) != 0;
+                   (unsigned long)of->thread);
+    return of->ended || (process->host == NULL && access(path, F_OK) != 0);
 }
 
 ls_exec_caller *ls_exec__caller(ls_exec_process *process, uint32_t thread) {
     for (int i = 0; i < process->caller_count; i++) {
         if (process->callers[i].thread == thread) {
+            process->callers[i].ended = false;
             return &process->callers[i];
         }
     }
     for (int i = 1; i < process->caller_count; i++) {
-        if (has_ended(process, &process->callers[i])) {
+        if (ls_exec__has_ended(process, i)) {
             process->callers[i] = (ls_exec_caller){.thread = thread};
             return &process->callers[i];
         }
@@ -287,7 +296,7 @@ static bool all_wait(const ls_exec_process *process) {
     bool joins = process->places >= TIMES && process->place_waits == LS_WIRE_WAITS_A_THREAD;
     for (int i = 0; i < process->caller_count; i++) {
         const ls_exec_caller *caller = &process->callers[i];
-        if (!caller->waits && !(i == 0 && joins) && !has_ended(process, caller)) {
+        if (!caller->waits && !(i == 0 && joins) && !ls_exec__has_ended(process, i)) {
             return false;
         }
     }

@@ -17,6 +17,7 @@ typedef struct ls_exec_op ls_exec_op;
 typedef struct ls_exec_stream ls_exec_stream;
 typedef struct ls_exec_record ls_exec_record;
 typedef struct ls_exec_flight ls_exec_flight;
+typedef struct ls_exec_host ls_exec_host;
 
 typedef struct ls_exec_site {
     const char *file;  // in the run's arena
@@ -44,6 +45,7 @@ typedef struct ls_exec_comm {
 // A thread of a process that makes calls.
 typedef struct ls_exec_caller {
     uint32_t thread;
+    bool ended;  // as far as is known
     bool waits;  // given by this
     ls_wire_wait wait;
 } ls_exec_caller;
@@ -52,12 +54,14 @@ struct ls_exec_process {
     ls_exec_process *next;
     int socket, watch;  // its connection, and its end (pidfd); -1: gone
     pid_t pid;
-    bool own;          // of the job's processes
-    bool session;      // of tests: it continues after the run
-    int attempt;       // of an elastic launcher that the coordinator has started, from 0
-    int last_attempt;  // that this launcher makes at most
-    int run;           // the run it has joined last; -1: none
-    int rank, ranks;   // from the launcher, or -1
+    ls_exec_host *host;  // another one, whose agent relays for it; NULL: this one
+    uint32_t number;     // an agent's for it
+    bool own;            // of the job's processes
+    bool session;        // of tests: it continues after the run
+    int attempt;         // of an elastic launcher that the coordinator has started, from 0
+    int last_attempt;    // that this launcher makes at most
+    int run;             // the run it has joined last; -1: none
+    int rank, ranks;     // from the launcher, or -1
     ls_wire_control *control;
     ls_exec_staging *stagings;
     uint32_t staging_count;
@@ -67,8 +71,10 @@ struct ls_exec_process {
     uint32_t recent_count;            // calls so far
     ls_exec_comm *comms;              // by the process's numbers
     uint32_t comm_room;
-    bool bye;    // it has announced its end, with
-    int status;  // that
+    bool bye;        // it has announced its end, with
+    int status;      // that
+    bool end_known;  // of another host: as waitpid had it there
+    int end_status;  //
     bool gone;
     bool killed;  // by an injected fault
     int places;   // the same was reported so many times, as nothing moved
@@ -215,12 +221,19 @@ struct ls_exec {
     bool quit;             // the debugger ends the run
     char words[256];       // of the debugger's, that are not whole yet
     size_t words_length;
-    pid_t symbols;                                  // process that reads lines (symbols.c); 0: none
-    int questions;                                  // where it is asked
+    struct ls_exec_hosts *hosts;  // of a job on many; NULL: it is on one
+    struct ls_exec_agent *agent;  // this is one, and no coordinator; NULL: it is one
+    uint32_t numbers;             // of an agent's processes that have greeted
+    bool lost;  // an agent, or the coordinator: nothing is checked any more, and the job goes on
+    char loss[256];  // the sentence for that; or that the program failed on another host
+    pid_t symbols;   // process that reads lines (symbols.c); 0: none
+    int questions;   // where it is asked
     _Alignas(16) char buffer[LS_WIRE_MESSAGE_MAX];  // of a message
 };
 
 // ---- children.c ---------------------------------------------------------------------------------
+// Whether the program goes on when lockstep ends, as on many hosts.
+bool ls_exec__stays(const ls_exec_options *options);
 int ls_exec__start(ls_exec *exec, const char *dir);
 void ls_exec__reap(ls_exec *exec, ls_exec_child *child, bool block);
 // How a process ended that this one has started; false: it has not, or is none of those.
@@ -295,7 +308,14 @@ void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process);
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);
 // The run is over: all waiting calls get the reason. Later calls are answered at once.
 void ls_exec__answer_over(const ls_exec_process *process, uint32_t slot);
-void ls_exec__tell_all(ls_exec *exec, const char *why);
+void ls_exec__tell(ls_exec_process *process, uint32_t failed, const char *why);  // its control
+void ls_exec__tell_all(const ls_exec *exec, uint32_t failed, const char *why);
+// An agent is lost, or the coordinator: from now on the job is not observed.
+void ls_exec__lose(ls_exec *exec, const char *why);
+// A message of so many bytes that a process has sent.
+int ls_exec__heard(ls_exec *exec, ls_exec_process *process, const ls_wire_head *head, size_t bytes,
+                   int descriptor);
+ls_exec_process *ls_exec__add_process(ls_exec *exec, pid_t pid);  // NULL: no memory
 // Whether the process takes part: it has greeted and is of the job, or has joined a communicator.
 bool ls_exec__takes_part(const ls_exec_process *process);
 void ls_exec__note_site(ls_exec_process *process, uint32_t site);  // of a call
@@ -313,6 +333,8 @@ int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place 
 // The thread of the process, made known; NULL with a sentence: no memory.
 ls_exec_caller *ls_exec__caller(ls_exec_process *process, uint32_t thread);
 bool ls_exec__waits(const ls_exec_process *process);  // any of its threads, for a call
+// Looks which of its threads have ended, if it is of this host.
+bool ls_exec__has_ended(const ls_exec_process *process, int caller);
 // Nothing has moved for `quiet` seconds: asks processes where they are, and believes those that
 // wait inside of torch.distributed. Whether that ended the run.
 bool ls_exec__all_rest(const ls_exec *exec);  // all threads have slept for some time

@@ -11,28 +11,12 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "exec/internal.h"
+#include "exec/hosts.h"
 #include "process/descriptor.h"
 #include "process/processes.h"
 
 #define SITES_MAX     4096u
 #define STRANGERS_MAX 64  // connections of processes that take no part
-
-void ls_exec__tell_all(ls_exec *exec, const char *why) {
-    for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        ls_wire_control *control = at->control;
-        if (control == NULL || control->failed != 0) {
-            continue;
-        }
-        (void)snprintf(control->why, sizeof control->why, "%s", why);
-        __atomic_store_n(&control->failed, 1u, __ATOMIC_RELEASE);
-        for (uint32_t i = 0; i < LS_WIRE_SLOTS; i++) {
-            if (__atomic_load_n(&control->slots[i].done, __ATOMIC_ACQUIRE) == 0) {
-                ls_exec__answer(at, i, 2, LS_ERR_FINDING);
-            }
-        }
-    }
-}
 
 // ---- Messages -----------------------------------------------------------------------------------
 static int map(void **out, int descriptor, uint64_t bytes) {
@@ -52,9 +36,16 @@ static int map(void **out, int descriptor, uint64_t bytes) {
     return LS_OK;
 }
 
+// The same for a process of another host, whose agent gets what is written there.
+static int map_own(void **out, uint64_t bytes) {
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *out = at != MAP_FAILED ? at : NULL;
+    return *out != NULL ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory for a process");
+}
+
 // The answer to its greeting. Its socket is empty, so that this does not wait for it; one that has
 // ended has no use for it.
-static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_hello *message,
+static int hello(ls_exec *exec, ls_exec_process *process, const ls_wire_hello *message,
                  int descriptor) {
     if (process->control != NULL || message->version != LS_WIRE_VERSION) {
         return ls_exec__malformed("another version's greeting");
@@ -63,8 +54,10 @@ static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_he
         return ls_exec__malformed("it is one of too many ranks");
     }
     void *at = NULL;
-    LS_TRY(map(&at, descriptor, sizeof(ls_wire_control)));
+    LS_TRY(process->host != NULL ? map_own(&at, sizeof(ls_wire_control))
+                                 : map(&at, descriptor, sizeof(ls_wire_control)));
     process->control = at;
+    process->pid = process->host != NULL ? message->pid : process->pid;
     process->rank = message->rank;
     process->ranks = message->ranks;
     process->session = message->session != 0;
@@ -72,7 +65,11 @@ static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_he
         process->attempt = message->attempt;
         process->last_attempt = message->last_attempt;
     }
-    (void)ls_descriptor_send(process->socket, &(char){LS_WIRE_WELCOME}, 1, exec->memory.file);
+    if (exec->lost) {
+        ls_exec__tell(process, 2, "nobody observes this process");
+    }
+    (void)(process->host == NULL &&
+           ls_descriptor_send(process->socket, &(char){LS_WIRE_WELCOME}, 1, exec->memory.file));
     return LS_OK;
 }
 
@@ -112,36 +109,22 @@ static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *mes
 
 // The least that a message of a type is long.
 static size_t least(uint32_t type) {
-    switch (type) {
-    case LS_WIRE_HELLO:
-        return sizeof(ls_wire_hello);
-    case LS_WIRE_SITE:
-        return sizeof(ls_wire_site);
-    case LS_WIRE_COMM_INIT:
-        return sizeof(ls_wire_comm_init);
-    case LS_WIRE_COMM_SPLIT:
-        return sizeof(ls_wire_comm_split);
-    case LS_WIRE_COMM_SUBSET:
-        return sizeof(ls_wire_comm_subset);
-    case LS_WIRE_COMM_DESTROY:
-        return sizeof(ls_wire_comm_destroy);
-    case LS_WIRE_CALL:
-        return sizeof(ls_wire_call);
-    case LS_WIRE_WAIT:
-        return sizeof(ls_wire_wait);
-    case LS_WIRE_RESUME:
-        return sizeof(ls_wire_resume);
-    case LS_WIRE_BYE:
-        return sizeof(ls_wire_bye);
-    case LS_WIRE_PLACE:
-        return sizeof(ls_wire_place);
-    case LS_WIRE_STAGING:
-        return sizeof(ls_wire_staging);
-    case LS_WIRE_NOTE:
-        return sizeof(ls_wire_note);
-    default:
-        return sizeof(ls_wire_head);
-    }
+    static const size_t bytes[LS_WIRE_TYPES] = {
+        [LS_WIRE_HELLO] = sizeof(ls_wire_hello),
+        [LS_WIRE_SITE] = sizeof(ls_wire_site),
+        [LS_WIRE_COMM_INIT] = sizeof(ls_wire_comm_init),
+        [LS_WIRE_COMM_SPLIT] = sizeof(ls_wire_comm_split),
+        [LS_WIRE_COMM_SUBSET] = sizeof(ls_wire_comm_subset),
+        [LS_WIRE_COMM_DESTROY] = sizeof(ls_wire_comm_destroy),
+        [LS_WIRE_CALL] = sizeof(ls_wire_call),
+        [LS_WIRE_WAIT] = sizeof(ls_wire_wait),
+        [LS_WIRE_RESUME] = sizeof(ls_wire_resume),
+        [LS_WIRE_BYE] = sizeof(ls_wire_bye),
+        [LS_WIRE_PLACE] = sizeof(ls_wire_place),
+        [LS_WIRE_STAGING] = sizeof(ls_wire_staging),
+        [LS_WIRE_NOTE] = sizeof(ls_wire_note),
+    };
+    return type < LS_WIRE_TYPES && bytes[type] > 0 ? bytes[type] : sizeof(ls_wire_head);
 }
 
 static int destroy(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_destroy *message) {
@@ -217,6 +200,19 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
     }
 }
 
+// An agent looks itself at what it needs to know.
+static int take_and_relay(ls_exec *exec, ls_exec_process *process, const ls_wire_head *head,
+                          int descriptor) {
+    const uint32_t type = head->type;
+    bool looks =
+        exec->agent == NULL || type == LS_WIRE_HELLO || type == LS_WIRE_SITE || type == LS_WIRE_BYE;
+    if (exec->lost && type != LS_WIRE_HELLO && type != LS_WIRE_BYE) {
+        return LS_OK;
+    }
+    LS_TRY(looks ? take(exec, process, head, descriptor) : LS_OK);
+    return exec->agent != NULL ? ls_exec__relay(exec, process, head) : LS_OK;
+}
+
 static ssize_t receive(ls_exec *exec, const ls_exec_process *process, int *descriptor) {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -238,9 +234,13 @@ static ssize_t receive(ls_exec *exec, const ls_exec_process *process, int *descr
 
 // Closes the connection. Of one that takes no part nothing else is waited for.
 static void hang_up(ls_exec_process *process) {
-    (void)close(process->socket);
+    if (process->socket >= 0) {
+        (void)close(process->socket);
+    }
     process->socket = -1;
-    if (!process->own && !ls_exec__takes_part(process)) {
+    if (process->host != NULL) {
+        process->gone = true;
+    } else if (!process->own && !ls_exec__takes_part(process)) {
         (void)close(process->watch);
         process->watch = -1;
         process->gone = true;
@@ -267,6 +267,20 @@ static int refuse(ls_exec_process *process) {
     return LS_OK;
 }
 
+int ls_exec__heard(ls_exec *exec, ls_exec_process *process, const ls_wire_head *head, size_t bytes,
+                   int descriptor) {
+    exec->progress =
+        exec->progress || (head->type != LS_WIRE_PLACE && ls_exec__takes_part(process));
+    int status = LS_OK;
+    if (bytes < sizeof *head || head->bytes != bytes || head->bytes < least(head->type) ||
+        (process->control == NULL && head->type != LS_WIRE_HELLO)) {
+        status = ls_exec__malformed("a message cut short");
+    } else {
+        status = take_and_relay(exec, process, head, descriptor);
+    }
+    return status == LS_OK ? LS_OK : refuse(process);
+}
+
 int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
     for (int i = 0; i < 256 && process->socket >= 0; i++) {  // others have something to say, too
         int descriptor = -1;
@@ -281,23 +295,12 @@ int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
             hang_up(process);
             return LS_OK;
         }
-        const ls_wire_head *head = (const void *)exec->buffer;
-        exec->progress =
-            exec->progress || (head->type != LS_WIRE_PLACE && ls_exec__takes_part(process));
-        int status = LS_OK;
-        if ((size_t)got < sizeof *head || head->bytes != (size_t)got ||
-            head->bytes < least(head->type) ||
-            (process->control == NULL && head->type != LS_WIRE_HELLO)) {
-            status = ls_exec__malformed("a message cut short");
-        } else {
-            status = take(exec, process, head, descriptor);
-        }
+        int status =
+            ls_exec__heard(exec, process, (const void *)exec->buffer, (size_t)got, descriptor);
         if (descriptor >= 0) {
             (void)close(descriptor);
         }
-        if (status != LS_OK) {
-            return refuse(process);
-        }
+        LS_TRY(status);
     }
     return LS_OK;
 }
@@ -337,6 +340,23 @@ static bool is_child(const ls_exec *exec, pid_t pid) {
     return i < exec->child_count;
 }
 
+ls_exec_process *ls_exec__add_process(ls_exec *exec, pid_t pid) {
+    ls_exec_process *made = calloc(1, sizeof *made), **at = &exec->processes;
+    if (made == NULL) {
+        (void)LS_FAIL(LS_ERR_MEMORY, "no memory for a process");
+        return NULL;
+    }
+    made->pid = pid;
+    made->socket = made->watch = -1;
+    made->rank = made->ranks = made->run = -1;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = made;
+    exec->process_count += 1;
+    return made;
+}
+
 int ls_exec__accept(ls_exec *exec) {
     int made = accept4(exec->listening, NULL, NULL, SOCK_CLOEXEC);
     if (made < 0) {
@@ -347,26 +367,20 @@ int ls_exec__accept(ls_exec *exec) {
     (void)getsockopt(made, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
     bool own = who.uid == geteuid();  // no other process has it
     bool of_job = own && (is_child(exec, who.pid) || ls_processes_has(exec->dir, who.pid));
-    if (!own || (!of_job && strangers(exec) >= STRANGERS_MAX)) {
+    bool many =
+        exec->agent != NULL || strangers(exec) >= STRANGERS_MAX;  // an agent relays for none
+    if (!own || (!of_job && many)) {
         (void)close(made);
         return LS_OK;
     }
-    ls_exec_process *process = calloc(1, sizeof *process);
+    ls_exec_process *process = ls_exec__add_process(exec, who.pid);
     if (process == NULL) {
         (void)close(made);
-        return LS_FAIL(LS_ERR_MEMORY, "no memory for a process");
+        return LS_ERR_MEMORY;
     }
     process->own = of_job;
     process->socket = made;
-    process->pid = who.pid;
     process->watch = (int)syscall(SYS_pidfd_open, who.pid, 0);
-    process->rank = process->ranks = process->run = -1;
-    ls_exec_process **at = &exec->processes;
-    while (*at != NULL) {
-        at = &(*at)->next;
-    }
-    *at = process;
-    exec->process_count += 1;
     return LS_OK;
 }
 
@@ -389,7 +403,7 @@ static void tell_failure(ls_exec *exec, const ls_exec_process *process, ls_rank 
     char why[512] = "";
     for (int i = 0; i < exec->child_count && process->raised == NULL; i++) {
         ls_exec_child *child = &exec->children[i];
-        if (child->pid == process->pid) {
+        if (child->pid == process->pid && process->host == NULL) {
             ls_exec__hear(child, ls_time_now());
             (void)snprintf(why, sizeof why, "%s%s",
                            child->last[0] != 0 ? "its last line on stderr: " : "", child->last);
@@ -419,8 +433,17 @@ int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
         (void)close(process->watch);
         process->watch = -1;
     }
-    int status = 0;
-    bool known = ls_exec__child_status(exec, process->pid, &status);
+    int status = process->end_status;
+    bool known = process->end_known;
+    if (process->host == NULL) {
+        known = ls_exec__child_status(exec, process->pid, &status);
+    }
+    if (exec->agent != NULL) {
+        ls_exec__relay_end(exec, process, known, status);
+    }
+    if (exec->lost) {
+        return heard;
+    }
     bool greeted = process->control != NULL;
     bool died = greeted && !process->bye && !(known && WIFEXITED(status));
     if (!process->bye && known && WIFEXITED(status)) {

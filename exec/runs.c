@@ -138,7 +138,7 @@ int ls_exec__admit(bool *out, ls_exec *exec, ls_exec_process *process,
     }
     if (process->run != exec->number) {
         process->run = exec->number;
-        __atomic_store_n(&process->control->failed, 0u, __ATOMIC_RELEASE);
+        ls_exec__tell(process, 0, "");
     }
     *out = true;
     return LS_OK;

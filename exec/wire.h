@@ -1,7 +1,8 @@
 // Messages between processes and the coordinator of `lockstep exec`. Messages go from a process to
 // the coordinator, over a Unix socket of packets (SOCK_SEQPACKET) whose abstract name is in the
 // environment; answers, and all data, are in memory that all map (memfd). Both are of one build and
-// one machine: numbers are as the machine has them. docs/exec.md tells the life of a call.
+// one machine: numbers are as the machine has them. On other hosts an agent takes the coordinator's
+// place, and relays messages and answers. docs/exec.md tells the life of a call.
 #ifndef LS_EXEC_WIRE_H
 #define LS_EXEC_WIRE_H
 
@@ -13,6 +14,7 @@
 #define LS_WIRE_PAYLOAD      "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
 #define LS_WIRE_DEVICE       "LOCKSTEP_EXEC_DEVICE"     // calls of so many bytes: in GPU memory
 #define LS_WIRE_REAL         "LOCKSTEP_EXEC_REAL"       // backend of data in host memory: "gloo"
+#define LS_WIRE_STAYS        "LOCKSTEP_EXEC_STAYS"      // "1": without a coordinator it goes on
 #define LS_WIRE_WATCH        "LOCKSTEP_EXEC_WATCH"      // "off", "default", "all"
 #define LS_WIRE_DEBUGGER     "LOCKSTEP_DEBUGGER"        // socket of the debugger that holds the run
 #define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
@@ -46,8 +48,10 @@ typedef struct ls_wire_slot {
 
 typedef struct ls_wire_control {
     uint32_t version;
-    uint32_t failed;              // 1: the process's run is over, and no next one has begun; then
-    char why[LS_WIRE_WHY_BYTES];  // is a sentence, which calls of that run have from then on
+    uint32_t failed;  // 1: the process's run is over, and no next one has begun; then `why` is a
+                      // sentence, which calls of that run have from then on.
+                      // 2: nobody observes the process any more, and its calls are not reported
+    char why[LS_WIRE_WHY_BYTES];
     ls_wire_slot slots[LS_WIRE_SLOTS];
 } ls_wire_control;
 
@@ -67,6 +71,16 @@ typedef enum ls_wire_type {
     LS_WIRE_PLACE,         // where its first thread is, when it is asked
     LS_WIRE_STAGING,       // memory of a GPU that calls may name
     LS_WIRE_NOTE,          // values that other ranks must have, too; or a finding of this rank's
+    // Between an agent and the coordinator. A PARCEL comes before each message of a process, and
+    // before ENDED, GONE, ANSWER and STATE, and PLACE as a question: all its head.
+    LS_WIRE_HOST,    // first, of both
+    LS_WIRE_PARCEL,  //
+    LS_WIRE_ENDED,   // the process has ended
+    LS_WIRE_GONE,    // one of its threads has
+    LS_WIRE_ANSWER,  // to the process: a slot
+    LS_WIRE_STATE,   // the head of its ls_wire_control
+    LS_WIRE_LOOK,    // whether any thread of the host's processes has work: question and answer
+    LS_WIRE_END,     // of the agent's program; the coordinator's: the program is to be ended
     LS_WIRE_TYPES
 } ls_wire_type;
 
@@ -240,5 +254,57 @@ typedef struct ls_wire_bye {
     int32_t status;
     uint32_t unused;
 } ls_wire_bye;
+
+// ---- Between hosts ------------------------------------------------------------------------------
+typedef struct ls_wire_host {
+    ls_wire_head head;
+    uint32_t version;
+    uint32_t unused;
+    char name[LS_WIRE_NAME_BYTES];
+} ls_wire_host;
+
+typedef struct ls_wire_parcel {
+    ls_wire_head head;
+    uint32_t process;  // the agent's number for it, from 0 in order
+    uint32_t unused;
+} ls_wire_parcel;
+
+typedef struct ls_wire_ended {
+    ls_wire_head head;
+    int32_t status;  // as waitpid has it, if it is
+    uint32_t known;
+} ls_wire_ended;
+
+typedef struct ls_wire_gone {
+    ls_wire_head head;
+    uint32_t thread;
+    uint32_t unused;
+} ls_wire_gone;
+
+typedef struct ls_wire_answer {
+    ls_wire_head head;
+    uint32_t slot;
+    uint32_t unused;
+    ls_wire_slot answer;
+} ls_wire_answer;
+
+typedef struct ls_wire_state {
+    ls_wire_head head;
+    uint32_t failed;
+    uint32_t unused;
+    char why[LS_WIRE_WHY_BYTES];
+} ls_wire_state;
+
+typedef struct ls_wire_look {
+    ls_wire_head head;
+    uint32_t number;  // of the question
+    uint32_t works;
+} ls_wire_look;
+
+typedef struct ls_wire_end {
+    ls_wire_head head;
+    int32_t status;  // as waitpid has it
+    uint32_t unused;
+} ls_wire_end;
 
 #endif
