@@ -87,8 +87,8 @@ static void set_environment(ls_text *out, const ls_exec *exec, const char *dir, 
     set(out, LS_WIRE_SOCKET, exec->socket);
     set(out, LS_WIRE_SIMULATED, options->observe ? "0" : "1");
     bool kept = options->kept != LS_EXEC_KEPT_NOTHING;
-    if (options->observe && options->real != NULL) {
-        set(out, LS_WIRE_REAL, options->real);
+    if (options->observe) {
+        set(out, LS_WIRE_REAL, options->real != NULL ? options->real : "gloo");
     } else {
         (void)unsetenv(LS_WIRE_REAL);
     }

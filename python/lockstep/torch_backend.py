@@ -88,6 +88,18 @@ class Staged:
         client.get().give(self.region)
 
 
+class Named:
+    """Tensors whose data nobody keeps."""
+
+    def __init__(self, tensors):
+        self.tensors, self.region = tensors, client.Region(memory=client.NONE)
+
+    def fill(self):
+        pass
+
+    give = fill
+
+
 class Collected:
     """Tensors that receive data, one after another, from any source."""
 
@@ -150,6 +162,7 @@ def identity_of(name, store):
 
 class ProcessGroup(dist.ProcessGroup):
     observed = False  # another library moves the data
+    staged = Staged
     beside = None  # makes a call that accompanies each call (proof/collectives.py)
 
     def __init__(self, rank, size, name="", members=(), store=None):
@@ -209,12 +222,12 @@ class ProcessGroup(dist.ProcessGroup):
         if self._comm is None:
             raise client.Error(f"lockstep: {kind} on a process group that was destroyed")
         dtype, times = element(like, reduces) if like is not None else (U8, 1)
-        sent = Staged(send) if send is not None else None
+        sent = self.staged(send) if send is not None else None
         if sent is not None:
             sent.fill()
         got = None
         if recv is not None:
-            got = Staged(recv) if self.observed else Collected(recv, self._size)
+            got = self.staged(recv) if self.observed else Collected(recv, self._size)
         purpose = names.purpose(like.numel() if like is not None else 0)
         if tag:
             purpose = f"the tag {tag}" + (f", {purpose}" if purpose else "")
@@ -273,7 +286,8 @@ class ProcessGroup(dist.ProcessGroup):
     def _reduced(self, tensors, op):
         work = self._work([self._issue(ALL_REDUCE, tensor, [tensor], [tensor], tensor.numel(), operation(op, tensor),
                                        reduces=True) for tensor in tensors], tensors)
-        watch.reduced(self, tensors, work)
+        if not self.observed:
+            watch.reduced(self, tensors, work)
         return work
 
     def _sparse_sum(self, tensor, op):

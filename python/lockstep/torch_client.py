@@ -1,5 +1,6 @@
 """This process's connection to the coordinator of `lockstep exec`: exec/client.h through ctypes."""
 
+import contextlib
 import ctypes
 import functools
 import sys
@@ -64,6 +65,9 @@ FUNCTIONS = {  # name: (result, arguments after the client)
     "await": (c_int, [c_void_p, c_uint32]),
     "rest": (None, [c_void_p, c_uint32]),
     "wake": (None, [c_void_p, c_uint32]),
+    "waits": (None, [c_void_p, c_uint32]),
+    "resumes": (None, [c_void_p]),
+    "unobserved": (ctypes.c_bool, [c_void_p]),
     "join": (c_int, [POINTER(c_uint32), c_void_p, c_char_p, c_int, c_int, c_char_p]),
     "leave": (c_int, [c_void_p, c_uint32, ctypes.c_bool]),
     "issue": (c_int, [POINTER(c_uint32), c_void_p, POINTER(Call)]),
@@ -138,6 +142,19 @@ class Client:
 
     def done(self, slot):
         return self._functions["done"](self._self, slot)
+
+    def unobserved(self):
+        """Whether calls are not to be reported any more."""
+        return self._functions["unobserved"](self._self)
+
+    @contextlib.contextmanager
+    def waiting(self, slot):
+        """The program waits for the call of `slot` in another library."""
+        self._functions["waits"](self._self, slot)
+        try:
+            yield
+        finally:
+            self._functions["resumes"](self._self)
 
     def wait(self, slot, told=True):
         """Waits until the call of `slot` is complete. `told`: the program itself waits, so a deadlock is reported."""

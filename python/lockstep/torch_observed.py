@@ -1,8 +1,10 @@
-"""Groups of gloo under `lockstep exec --compare gloo`: gloo moves the data, and the sent and received data of each member goes to the
-coordinator, which stores it.
+"""Groups of gloo under `lockstep exec --observe` and `--compare gloo`: gloo moves the data, and calls and waits are reported. Where
+data is recorded, the coordinator also gets what each member sent and received.
 """
 
 import atexit
+import contextlib
+import os
 import threading
 
 import torch
@@ -36,6 +38,10 @@ class Work(dist._Work):
                 client.get().arrived(call.slot)
             self._is_told = True
 
+    def _waiting(self):
+        calls = self._calls
+        return client.get().waiting(calls[-1].slot) if calls and not self._real.is_completed() else contextlib.nullcontext()
+
     def over(self):
         """Whether the coordinator has read all of it; then the memory is reused."""
         if not self.is_completed() or not all(client.get().done(call.slot) for call in self._calls):
@@ -49,7 +55,8 @@ class Work(dist._Work):
     def wait(self, timeout=None):
         with self._wait:  # gloo's messages are waited for once: a second wait hangs
             if not self._is_told:
-                self._real.wait() if timeout is None else self._real.wait(timeout)
+                with self._waiting():
+                    self._real.wait() if timeout is None else self._real.wait(timeout)
         self._tell()
         return True
 
@@ -100,6 +107,8 @@ def _both(name):
         real = getattr(self.gloo, name, None)
         if real is None:
             raise client.Error(f"lockstep: gloo has no {name}")
+        if self._comm is None:  # nobody observes it; or it was destroyed, which gloo says
+            return real(*arguments, **options)
         if self.is_sparse(arguments[:1]):
             calls = []
             self.gather_entries(arguments[0][0])
@@ -117,7 +126,14 @@ class ProcessGroup(torch_backend.ProcessGroup):
     gloo = None
 
     def __init__(self, *arguments):
-        super().__init__(*arguments)
+        if os.environ.get("LOCKSTEP_EXEC_PAYLOAD") != "1":
+            self.staged = torch_backend.Named
+        try:
+            super().__init__(*arguments)
+        except client.Error:
+            if not client.get().unobserved():
+                raise
+            self._comm = None
         atexit.register(self.shutdown)
 
     def _work(self, calls, tensors, after=()):

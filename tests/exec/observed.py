@@ -1,0 +1,42 @@
+"""Programs on gloo under `lockstep exec --observe`, where gloo moves the data: observed.py LOCKSTEP
+
+A program without a defect, one whose ranks differ in a reduction, and one that hangs in gloo."""
+import json
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, case, x = dist.get_rank(), sys.argv[1], torch.ones(4)
+groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
+dist.all_reduce(x, op=dist.ReduceOp.MAX if case == "op" and rank == 1 else dist.ReduceOp.SUM)
+assert case == "op" or x[0] == 2
+for group in reversed(groups) if case == "hang" and rank == 1 else groups:
+    dist.all_reduce(x, group=group)
+dist.barrier()
+dist.destroy_process_group()
+"""
+CASES = {"none": (0, []), "op": (1, ["collective.op_mismatch"]), "hang": (1, ["deadlock.cross_communicator"])}
+
+
+def main():
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/program.py", "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
+        for case, expected in CASES.items():
+            done = subprocess.run([sys.argv[1], "exec", "--observe", "-n", "2", "--json", f"{folder}/report.json", "--",
+                                   sys.executable, f"{folder}/program.py", case], capture_output=True, text=True)
+            with open(f"{folder}/report.json", encoding="utf-8") as file:
+                read = json.load(file)
+            found = [finding["id"] for row in read["cases"] for finding in row["findings"]]
+            if (done.returncode, found) != expected:
+                wrong.append(f"{case}: {done.returncode}, {found}, not {expected}\n{done.stdout}{done.stderr}")
+    print(*wrong, sep="\n")
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
