@@ -134,7 +134,7 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
         return;
     }
     const double most = exec->options->deadline_seconds;
-    const bool late = most > 0 && quiet > most && ls_exec__hosts_looked(exec);
+    const bool late = most > 0 && quiet > most && ls_exec__hosts_seen(exec);
     if (exec->run == NULL || ls_remote_status(exec->run, NULL) != LS_OK) {
         if (exec->run == NULL && exec->joining != NULL && (late || ls_exec__never_joined(exec))) {
             (void)ls_exec__explain_joining(exec);
@@ -348,7 +348,10 @@ static int run(ls_exec *exec, const char *dir) {
     }
     status = status == LS_OK ? ls_exec__start(exec, dir) : status;
     status = status == LS_OK ? loop(exec) : status;
+    char why[LS_ERROR_TEXT_MAX];
+    (void)snprintf(why, sizeof why, "%s", ls_error_last()->text);
     end_processes(exec, dir);
+    status = status != LS_OK ? LS_FAIL(status, "%s", why) : LS_OK;
     if (status == LS_OK && exec->lost) {
         status = LS_FAIL(LS_ERR_BACKEND, "%s", exec->loss);
     }

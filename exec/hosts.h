@@ -26,6 +26,7 @@ typedef struct ls_exec_hosts {
     double began;
     uint32_t look;  // the last one
     bool asked;     // since nothing moves any more
+    bool seen;      // and all have answered once
 } ls_exec_hosts;
 
 struct ls_exec_agent {
@@ -42,6 +43,7 @@ void ls_exec__host_ask(const ls_exec_process *process);
 // looks again.
 void ls_exec__hosts_forget_looks(const ls_exec *exec);
 bool ls_exec__hosts_looked(const ls_exec *exec);
+bool ls_exec__hosts_seen(const ls_exec *exec);  // they have, to any look since
 bool ls_exec__hosts_have_work(const ls_exec *exec);
 void ls_exec__hosts_look(const ls_exec *exec);
 void ls_exec__host_hang_up(ls_exec_host *host);

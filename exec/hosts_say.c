@@ -37,12 +37,12 @@ void ls_exec__host_ask(const ls_exec_process *process) {
 // ---- Looks --------------------------------------------------------------------------------------
 void ls_exec__hosts_forget_looks(const ls_exec *exec) {
     if (exec->hosts != NULL) {
-        exec->hosts->asked = false;
+        exec->hosts->asked = exec->hosts->seen = false;
     }
 }
 
 bool ls_exec__hosts_looked(const ls_exec *exec) {
-    const ls_exec_hosts *hosts = exec->hosts;
+    ls_exec_hosts *hosts = exec->hosts;
     bool all = true;
     if (hosts != NULL && !hosts->asked) {
         ls_exec__hosts_look(exec);
@@ -51,7 +51,14 @@ bool ls_exec__hosts_looked(const ls_exec *exec) {
     for (const ls_exec_host *at = hosts != NULL ? hosts->first : NULL; at != NULL; at = at->next) {
         all = all && (!at->joined || at->ended || at->looked == hosts->look);
     }
+    if (hosts != NULL) {
+        hosts->seen = hosts->seen || all;
+    }
     return all;
+}
+
+bool ls_exec__hosts_seen(const ls_exec *exec) {
+    return ls_exec__hosts_looked(exec) || exec->hosts->seen;
 }
 
 bool ls_exec__hosts_have_work(const ls_exec *exec) {
