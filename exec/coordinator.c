@@ -26,9 +26,10 @@
 #include "process/reaper.h"
 #include "process/processes.h"
 
-#define SETTLE_SECONDS 0.5  // without any message for this long, waiting ranks count as stuck
-#define GRACE_SECONDS  2.0  // for a program to end by itself after the run
-#define SPINS          200  // polls of the streams' output before the loop sleeps
+#define SETTLE_SECONDS 0.5   // without any message for this long, waiting ranks count as stuck
+#define WORKS_SECONDS  10.0  // the same, of threads that are not blocked; they may make a call
+#define GRACE_SECONDS  2.0   // for a program to end by itself after the run
+#define SPINS          200   // polls of the streams' output before the loop sleeps
 
 // ---- Starting -----------------------------------------------------------------------------------
 static int listen_here(ls_exec *exec) {
@@ -148,8 +149,11 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
     if (ls_exec__explain_data(exec, true) || ls_remote_doomed(exec->run)) {
         return;
     }
-    const bool stuck =
-        ls_remote_undecided(exec->run) || (ls_remote_stuck(exec->run) && exec->jobs == NULL);
+    // The next calls of the ranks name a mismatch: none of them must be only slow.
+    const bool undecided =
+        ls_remote_undecided(exec->run) && (ls_exec__all_rest(exec) || quiet > WORKS_SECONDS);
+    const bool stuck = undecided || (!ls_remote_undecided(exec->run) &&
+                                     ls_remote_stuck(exec->run) && exec->jobs == NULL);
     if (!(stuck && quiet > SETTLE_SECONDS && ls_remote_explain(exec->run)) && late) {
         ls_exec__place_running(exec);
         (void)(ls_exec__explain_data(exec, false) || ls_remote_explain(exec->run) ||

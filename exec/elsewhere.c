@@ -221,8 +221,8 @@ void ls_exec__place_running(const ls_exec *exec) {
 
 bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
     bool open = exec->run != NULL && ls_remote_status(exec->run, NULL) == LS_OK;
-    bool waits = exec->joining != NULL || (open && ls_remote_waited_for(exec->run)) ||
-                 ls_exec__any_ended(exec);
+    bool waits = exec->joining != NULL || ls_exec__any_ended(exec) ||
+                 (open && (ls_remote_waited_for(exec->run) || ls_remote_undecided(exec->run)));
     if (exec->over || !waits || quiet < QUIET_SECONDS) {
         for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
             at->places = 0;
