@@ -4,9 +4,9 @@ import time
 
 
 def wait():
-    """Waits as for a key that is never set."""
+    """Waits as for a key that is never set: asleep, as torch's store is."""
     while True:
-        time.sleep(0.05)
+        time.sleep(600)
 
 
 def all_reduce(library, *arguments):
