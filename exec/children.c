@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,15 +55,30 @@ static void add_word(ls_text *out, const char *name, const char *word) {
     set(out, name, list);
 }
 
-// A port that is free now, for programs that rendezvous at one. Below the kernel's range for
-// connections and ephemeral ports, which could take it before rank 0 listens.
-static int free_port(void) {
+// The lock of a port, as a name that one process on this machine can have: another command must not
+// take the port before rank 0 listens. -1: another command has it.
+static int lock_port(int port) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "lockstep-port-%d", port);
+    int lock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    if (lock >= 0 && bind(lock, (const struct sockaddr *)(const void *)&name, bytes) != 0) {
+        (void)close(lock);
+        lock = -1;
+    }
+    return lock;
+}
+
+// A port for programs that rendezvous at one, free and not promised to another command. Below the
+// kernel's range for connections and ephemeral ports, which could take it before rank 0 listens.
+static int free_port(int *lock) {
     enum { FIRST = 15000, COUNT = 16000 };
     for (int i = 0; i < COUNT; i++) {
         struct sockaddr_in address = {.sin_family = AF_INET};
         int port = FIRST + (int)(((long)getpid() + i) % COUNT);
+        *lock = lock_port(port);
         address.sin_port = htons((uint16_t)port);
-        int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int made = *lock >= 0 ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
         bool free = made >= 0 && bind(made, (const struct sockaddr *)(const void *)&address,
                                       sizeof address) == 0;
         if (made >= 0) {
@@ -69,6 +86,10 @@ static int free_port(void) {
         }
         if (free) {
             return port;
+        }
+        if (*lock >= 0) {
+            (void)close(*lock);
+            *lock = -1;
         }
     }
     return 29500;
@@ -188,7 +209,8 @@ static int start_forked(ls_exec *exec, const char *dir, int port) {
 }
 
 int ls_exec__start(ls_exec *exec, const char *dir) {
-    int count = exec->options->processes > 0 ? exec->options->processes : 1, port = free_port();
+    int count = exec->options->processes > 0 ? exec->options->processes : 1;
+    int port = free_port(&exec->port_lock);
     exec->children = ls_arena_alloc(exec->arena, (size_t)count, sizeof *exec->children);
     LS_TRY(exec->children != NULL ? LS_OK : LS_ERR_MEMORY);
     for (int i = 0; i < count; i++) {

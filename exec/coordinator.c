@@ -335,6 +335,9 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     if (exec->listening >= 0) {
         (void)close(exec->listening);
     }
+    if (exec->port_lock >= 0) {
+        (void)close(exec->port_lock);
+    }
     ls_exec_memory__close(&exec->memory);
     ls_exec__symbols_close(exec);
 }
@@ -370,7 +373,7 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     LS_TRY(ls_alloc(&memory, 1, sizeof(ls_exec)));
     ls_exec *exec = memory;
     exec->options = options;
-    exec->listening = exec->debugger = -1;
+    exec->listening = exec->debugger = exec->port_lock = -1;
     exec->failed_rank = -1;
     ls_reaper reaper = {.pid = 0};
     double began = ls_time_now();

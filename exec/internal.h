@@ -168,6 +168,7 @@ struct ls_exec {
     ls_arena *arena;
     const char *dir;  // of the job; its processes have it in their environment
     int listening;
+    int port_lock;  // keeps the program's port from other commands; -1: none
     char socket[64];
     ls_exec_process *processes;
     int process_count;
