@@ -134,7 +134,7 @@ int ls_diff__recut(bool *found, const ls_diff_sides *sides, const ls_diff_pair *
     row *a = NULL, *b = NULL;
     *found = false;
     if (ls_diff__first_input(sides->ref, pair->ref_of->name) != pair->ref_of ||
-        pair->run.count == 0) {
+        pair->run.count == 0 || pair->run.shape.ndim == 0) {
         return LS_OK;
     }
     ls_diff_pair *pairs = ls_arena_alloc(sides->arena, CALLS_MAX, sizeof *pairs);

@@ -158,6 +158,24 @@ def places(check):
     check.one({"step 0 input a": x, "step 0 input b": y}, halves, 0, "bit_exact", name="step 0 input b")
 
 
+def calls(check):
+    """Rows of a step's batch in other calls than the reference's, and losses of parts of it."""
+    t, name = waves(8, 0.9), "step 0 input model"
+    o = {"optional": True}
+
+    def step(rows, loss=None):
+        made = {f"{name}{call}": ([len(of), 2], [v for row in of for v in t[2 * row:2 * row + 2]], o) for call, of in zip(("", " (call 1)"), rows)}
+        return {**made, **({"step 0 forward model": ([], [loss], o)} if loss is not None else {}), "w": ([2], [1.0, 2.0], {})}
+
+    check.one(step(([0, 1], [2, 3])), [step(([0], [1])), step(([2], [3]))], 0, "bit_exact", name="w")
+    check.one(step(([0, 1], [2, 3])), [step(([0], [1])), step(([2], [2]))], 1, "wrong", name=name)
+    check.one({name: ([], [1.0], o)}, [{name: ([], [2.0], o)}], 1, "wrong", name=name)  # one number has no rows
+    for losses, kind in (((1.0, 3.0), "bit_exact"), ((0.5, 1.5), "bit_exact"), ((1.0, 2.0), "wrong")):
+        check.one(step(([0, 1],), 2.0), [step(([at],), loss) for at, loss in enumerate(losses)], int(kind == "wrong"), kind, name="step 0 forward model")
+    # Ranks that have the whole batch must have the whole's loss.
+    check.one(step(([0, 1],), 2.0), [step(([0, 1],), loss) for loss in (1.0, 3.0)], 1, "wrong", name="step 0 forward model")
+
+
 def counts(check):
     """The number of elements that a stage compares, and tensors that are listed once."""
     t, other = waves(8), waves(8, 2)
@@ -239,7 +257,7 @@ def means(check):
 
 
 def main():
-    for part in (field, indices, places, counts, noise, bias, channels, means):
+    for part in (field, indices, places, calls, counts, noise, bias, channels, means):
         part(Check())
         print(part.__name__, "as it should be")
 
