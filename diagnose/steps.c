@@ -359,6 +359,20 @@ static void add_waits(json_t *list) {
     }
 }
 
+// A process that died before others waited for it dies in a barrier.
+static void add_end(steps *s) {
+    bool died = false;
+    for (int r = 0; r < s->history->rank_count; r++) {
+        const char *ended = s->history->ranks[r].ended;
+        if (ended != NULL && !ls_history_returned(ended) && !s->gone[r]) {
+            s->gone[r] = died = true;
+        }
+    }
+    if (died) {
+        (void)json_array_append_new(s->list, json_pack("{s:{}}", "barrier"));
+    }
+}
+
 // A process that died or stalls does so at the call behind its last one.
 static json_t *faults_of(const steps *s) {
     json_t *faults = json_array();
@@ -404,6 +418,7 @@ int ls_steps_make(json_t **out, const ls_history *history, ls_arena *arena, uint
         if (async) {
             add_waits(s.list);
         }
+        add_end(&s);
         *out = json_pack("{s:i,s:s,s:{s:[i]},s:{s:O}}", "lockstep", 1, "name", "extracted", "mesh",
                          "shape", history->rank_count, "program", "steps", s.list);
         json_t *faults = faults_of(&s);

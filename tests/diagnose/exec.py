@@ -3,6 +3,7 @@ the extracted C program have the same finding as exec.
 """
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -36,6 +37,17 @@ def in_c(lockstep, folder, cc, include, library):
     return findings(report)
 
 
+def alone(lockstep, folder):
+    """The scenario of dumps in which no rank has come to the call where the killed rank is missing."""
+    for rank in range(4):
+        with open(f"{folder}/kept/rank_{rank}", "rb") as file:
+            dump = pickle.load(file)
+        dump["entries"] = dump["entries"][:2]
+        with open(f"{folder}/kept/rank_{rank}", "wb") as file:
+            pickle.dump(dump, file, protocol=2)
+    return run_scenario(lockstep, run([lockstep, "extract", f"{folder}/kept"]).stdout)
+
+
 def check(bug, lockstep, program, stand_in, *build):
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/kept")
@@ -50,6 +62,8 @@ def check(bug, lockstep, program, stand_in, *build):
             return wrong + [f"extract: {taken.returncode} {taken.stderr}{taken.stdout}"]
         again = run_scenario(lockstep, taken.stdout)
         wrong += [] if again == expected else [f"the scenario has {again}, exec {expected}:\n{taken.stdout}"]
+        if bug == "killed" and (died := alone(lockstep, folder)) != expected:
+            wrong += [f"the scenario without a waiting rank has {died}"]
         in_program = in_c(lockstep, folder, *build) if bug in IN_C else expected
         return wrong + ([] if in_program == expected else [f"the C program has {in_program}, exec {expected}"])
 
