@@ -155,7 +155,9 @@ static bool add_mesh(ls_captured *tensor, const ls_captured *said, int size, int
     if (count + size > room) {
         return false;
     }
-    memcpy(tensor->mesh_ranks + count, said->mesh_ranks, (size_t)size * sizeof *said->mesh_ranks);
+    for (int k = 0; k < size; k++) {
+        tensor->mesh_ranks[count + k] = said->mesh_ranks[k];
+    }
     tensor->mesh_count += 1;
     return true;
 }
