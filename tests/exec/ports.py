@@ -1,11 +1,24 @@
-"""Two commands at a time have different ports for their programs, though nobody listens yet: ports.py LOCKSTEP"""
+"""A command gives its program no port that another command has, though nobody listens yet: ports.py LOCKSTEP"""
+import os
+import socket
 import subprocess
 import sys
 
+FIRST, COUNT = 15000, 16000  # of exec/children.c, which tries the port of its process number first
+kept = []
 
-def start():
+
+def take():
+    """In the process that becomes lockstep: the lock of its first port, which stays open."""
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    lock.bind(f"\0lockstep-port-{FIRST + os.getpid() % COUNT}")
+    lock.set_inheritable(True)
+    kept.append(lock)
+
+
+def start(before=None):
     return subprocess.Popen([sys.argv[1], "exec", "-n", "1", "--", "sh", "-c", "echo port $MASTER_PORT; read line"],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=before, close_fds=False)
 
 
 def port_of(run):
@@ -18,12 +31,12 @@ def locks():
 
 
 def main():
-    runs = [start(), start()]
-    ports = [port_of(run) for run in runs]
-    held = locks()
+    runs = [start(), start(take)]
+    ports, held = [port_of(run) for run in runs], locks()
+    taken = FIRST + runs[1].pid % COUNT
     for run in runs:
         run.communicate("\n")
-    assert len(set(ports)) == 2 and set(ports) <= held, (ports, held)
+    assert taken in held and taken not in ports and set(ports) <= held, (ports, taken, held)
     assert not set(ports) & locks(), "the ports are still locked"
 
 
