@@ -50,7 +50,7 @@ void ls_exec__host_hang_up(ls_exec_host *host);
 void ls_exec__hosts_drop(const ls_exec *exec);  // all
 
 // ---- relay.c ------------------------------------------------------------------------------------
-// An agent, to the coordinator: what a process said, that it ended, and which of its threads have.
+// Reports from an agent to the coordinator: a message, the end of a process, its ended threads.
 int ls_exec__relay(ls_exec *exec, ls_exec_process *process, const ls_wire_head *message);
 void ls_exec__relay_end(ls_exec *exec, ls_exec_process *process, bool known, int status);
 void ls_exec__relay_threads(const ls_exec *exec, ls_exec_process *process);

@@ -14,7 +14,7 @@ typedef struct basic {
     ptrdiff_t extent;
     int parts[2];  // of a pair: its basic types
     ptrdiff_t second;
-    int same;  // of another name: the type that it is; 0: of none
+    int same;  // the type that this name is an alias of; 0: it is no alias
 } basic;
 
 #define PAIR(name, c, a)                                                                           \

@@ -90,7 +90,7 @@ bool ls_findings__known(const ls_spmd *run, ls_finding_id id, int rank, const ch
 // explains it.
 void ls_findings__withdraw(ls_spmd *run, ls_finding_id id,
                            bool (*explained)(const ls_spmd *run, int rank, const char *where));
-// A call that is invalid by itself: a finding of its rank (NULL: of none), before its consequences.
+// Records a finding for a call with invalid arguments. rank NULL: no rank is named.
 // Returns LS_ERR_INVALID. Call outside of ls_schedule__enter.
 int ls_findings__refuse(ls_rank *rank, const char *file, int line, const char *format, ...)
     LS_PRINTF(4, 5);

@@ -43,7 +43,7 @@ const ls_schema_name *ls_read__name(ls_reader *reader, const ls_schema_field *fi
 void ls_read__list(ls_reader *reader, void *base, const ls_schema_field *field,
                    const ls_yaml_node *node);
 
-// Reports that `node` is no valid value of `field`: "KEY: WHAT: what was found", with the schema's
+// Reports an invalid value `node` of `field`: "KEY: WHAT: what was found", with the schema's
 // expectation. nearest may be NULL.
 void ls_read__complain(ls_reader *reader, const ls_yaml_node *node, const ls_schema_field *field,
                        const char *what, const char *nearest);
