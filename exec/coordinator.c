@@ -119,9 +119,8 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
         }
     }
     for (int c = 0; c < exec->child_count; c++) {
-        if (exec->children[c].length > 0 ||
-            fds[at - 2 * (size_t)(exec->child_count - c)].revents != 0) {
-            ls_exec__hear(&exec->children[c], ls_time_now());
+        if (fds[at - 2 * (size_t)(exec->child_count - c)].revents != 0) {
+            ls_exec__hear(exec, &exec->children[c], false);
         }
     }
     free(fds);
@@ -273,8 +272,7 @@ static void end_processes(ls_exec *exec, const char *dir) {
     for (int i = 0; i < exec->child_count; i++) {
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
         ls_exec__reap(exec, &exec->children[i], true);
-        ls_exec__hear(&exec->children[i],
-                      ls_time_now());  // the other holders of its pipe have ended, too
+        ls_exec__hear(exec, &exec->children[i], true);
     }
     ls_exec__agent_close(exec);
 }

@@ -157,7 +157,6 @@ typedef struct ls_exec_child {
     int errors;  // its stderr; -1: it is closed
     char text[8192];
     size_t length;  // of that, which is not passed on yet
-    double heard;   // when it last wrote
     char line[256];
     size_t columns;  // of that
     char last[256];  // line that is not empty
@@ -249,8 +248,8 @@ void ls_exec__describe_stderr(ls_text *out, const ls_exec_child *child, int rank
 
 // ---- stderr.c ----------------------------------------------------------------------------------
 // Passes what the process has written to stderr on to this one's, in whole lines, so that those of
-// two ranks do not mix; and keeps the last one.
-void ls_exec__hear(ls_exec_child *child, double now);
+// two ranks do not mix; and keeps the last one. last: the text after the last line, too.
+void ls_exec__hear(ls_exec *exec, ls_exec_child *child, bool last);
 void ls_exec__warn(const char *sentence);  // on stderr
 
 // ---- start.c ------------------------------------------------------------------------------------

@@ -404,7 +404,7 @@ static void tell_failure(ls_exec *exec, const ls_exec_process *process, ls_rank 
     for (int i = 0; i < exec->child_count && process->raised == NULL; i++) {
         ls_exec_child *child = &exec->children[i];
         if (child->pid == process->pid && process->host == NULL) {
-            ls_exec__hear(child, ls_time_now());
+            ls_exec__hear(exec, child, false);
             (void)snprintf(why, sizeof why, "%s%s",
                            child->last[0] != 0 ? "its last line on stderr: " : "", child->last);
         }

@@ -113,7 +113,7 @@ static ssize_t hear_starter(ls_exec *exec, int socket, char *out, size_t bytes) 
         }
         (void)poll(at, count, 100);
         for (int i = 0; i < exec->child_count; i++) {
-            ls_exec__hear(&exec->children[i], ls_time_now());
+            ls_exec__hear(exec, &exec->children[i], false);
         }
         ssize_t got = recv(socket, out, bytes - 1, MSG_DONTWAIT);
         if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {

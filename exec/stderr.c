@@ -7,8 +7,6 @@
 
 #include "exec/internal.h"
 
-#define PARTIAL_SECONDS 0.1  // before a line without an end is passed on
-
 static void pass_on(const char *text, size_t bytes) {
     while (bytes > 0) {
         ssize_t wrote = write(2, text, bytes);
@@ -49,19 +47,24 @@ static void flush(ls_exec_child *child, size_t bytes) {
     memmove(child->text, child->text + bytes, child->length);
 }
 
-void ls_exec__hear(ls_exec_child *child, double now) {
+// How much of the text can be passed on: of one process all of it; of several the whole lines, so
+// that no line of another process lands within one. '\r' ends a line, too: progress bars have it.
+static size_t passable(const ls_exec_child *child, bool alone) {
+    size_t whole = child->length;
+    while (!alone && whole > 0 && child->text[whole - 1] != '\n' &&
+           child->text[whole - 1] != '\r') {
+        whole -= 1;
+    }
+    return whole == 0 && child->length == sizeof child->text ? child->length : whole;
+}
+
+void ls_exec__hear(ls_exec *exec, ls_exec_child *child, bool last) {
     ssize_t got = 1;
     while (child->errors >= 0 && got > 0) {
         got = read(child->errors, child->text + child->length, sizeof child->text - child->length);
         child->length += got > 0 ? (size_t)got : 0;
-        child->heard = got > 0 ? now : child->heard;
-        size_t whole = child->length;
-        while (whole > 0 && child->text[whole - 1] != '\n') {
-            whole -= 1;
-        }
-        bool late = now - child->heard > PARTIAL_SECONDS || child->length == sizeof child->text;
-        bool ended = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-        flush(child, late || ended ? child->length : whole);
+        bool ended = got == 0 || (got < 0 && (last || (errno != EAGAIN && errno != EINTR)));
+        flush(child, ended ? child->length : passable(child, exec->child_count == 1));
         if (ended) {
             keep_lines(child, "\n", 1);
             (void)close(child->errors);

@@ -33,7 +33,10 @@ def main():
     """Rank 1 does the case's action; the others wait for it as for its key."""
     if CASE == "stderr":
         for i in range(20000):
-            print(f"rank {RANK} line {i}", file=sys.stderr)
+            print(f"rank {RANK} line {i}", file=sys.stderr)  # two writes
+        print(f"rank {RANK} says", file=sys.stderr, end=" ", flush=True)
+        time.sleep(1)  # the others write their lines meanwhile
+        print("two words", file=sys.stderr, flush=True)
     if CASE in ("sleeps", "launched"):
         time.sleep(1000)
     if CASE == "fails" and RANK > 0:
