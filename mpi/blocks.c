@@ -21,6 +21,7 @@ typedef struct block {
     mpi_interval at;     // with the guard
     size_t bytes, room;  // room: the size that malloc returned
     bool guarded;
+    uint64_t number;           // among the allocations
     const void *made, *freed;  // return addresses; freed NULL: in use
     struct block *next;        // in the list of unused blocks
 } block;
@@ -36,6 +37,7 @@ static struct {
     block *block;
 } kept[KEPT];  // a ring buffer
 static size_t kept_at;
+static atomic_uint_least64_t numbers;  // number of allocations so far
 
 static block *block_of(mpi_interval *at) {
     return (block *)at;
@@ -173,6 +175,7 @@ void *ls_mpi_allocated(void *at, unsigned long bytes, int guarded, const void *c
                             .bytes = bytes,
                             .room = malloc_usable_size(at),
                             .guarded = guarded != 0,
+                            .number = ++numbers,
                             .made = caller};
             ls_mpi__interval_add(&me->blocks, &made->at);
         }
@@ -221,6 +224,10 @@ static block copy_at(mpi_rank *me, const char *at) {
     block found = of != NULL ? *of : (block){.bytes = 0};
     (void)pthread_mutex_unlock(&turn);
     return found;
+}
+
+uint64_t ls_mpi__block_number(mpi_rank *me, const char *at) {
+    return at != NULL ? copy_at(me, at).number : numbers;
 }
 
 void *ls_mpi__memory_give(size_t bytes, const void *caller) {

@@ -152,6 +152,8 @@ void ls_mpi__threads_close(mpi_rank *me) {
         free(gone);
     }
     free(me->main.clock);
+    free(me->touches);
+    me->touches = NULL;
     free(me->synchronised);
     free(me->forked);
     free(me->ended);
@@ -227,14 +229,21 @@ void ls_mpi__threads_acquire(mpi_rank *me) {
 }
 
 // The acquire takes effect when the thread continues: at the next read of its clock.
-void ls_mpi__threads_meet(mpi_rank *me, bool forks) {
+void ls_mpi__threads_meet(mpi_rank *me) {
     release(me, &me->synchronised);
-    if (forks) {
-        release(me, &me->forked);
-    }
-    mpi_thread *self = ls_mpi__thread(me);
-    self->pending = true;
-    self->forks = forks;
+    ls_mpi__thread(me)->pending = true;
+    ls_mpi__thread(me)->forks = false;
+}
+
+void ls_mpi__threads_start(mpi_rank *me) {
+    release(me, &me->synchronised);
+    release(me, &me->forked);
+}
+
+void ls_mpi__threads_fork(mpi_rank *me) {
+    ls_mpi__threads_start(me);
+    ls_mpi__thread(me)->pending = true;
+    ls_mpi__thread(me)->forks = true;
 }
 
 // A part of a region is ordered after the start of the region, not after what other parts have done

@@ -31,9 +31,11 @@ int ls_mpi__clock_count(void);
 // a part of a region that it started itself. On leaving, last: it is in none from here on.
 bool ls_mpi__thread_enters(mpi_rank *me, bool first);
 void ls_mpi__thread_leaves(mpi_rank *me, bool forked, bool last);
-void ls_mpi__threads_meet(mpi_rank *me, bool forks);  // the calling thread synchronises
-void ls_mpi__threads_release(mpi_rank *me);           // orders later acquires after this thread
-void ls_mpi__threads_acquire(mpi_rank *me);           // orders this thread after releases
+void ls_mpi__threads_meet(mpi_rank *me);     // the calling thread synchronises
+void ls_mpi__threads_start(mpi_rank *me);    // it starts a thread and does not wait for it
+void ls_mpi__threads_fork(mpi_rank *me);     // it starts a region, and waits for its end
+void ls_mpi__threads_release(mpi_rank *me);  // orders later acquires after this thread
+void ls_mpi__threads_acquire(mpi_rank *me);  // orders this thread after releases
 void ls_mpi__threads_unordered(mpi_rank *me);
 void ls_mpi__threads_open(mpi_rank *me);
 void ls_mpi__threads_close(mpi_rank *me);

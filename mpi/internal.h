@@ -239,15 +239,16 @@ struct mpi_rank {
     size_t bsend_all;    // total since the buffer was attached
     mpi_request *freed;  // freed before their messages were complete
     int freed_count, freed_limit;
-    mpi_intervals owned[2];  // [0]: read by calls; [1]: written
-    mpi_keyval *keyvals;     // [LS_MPI_KEYVALS] index 0 unused
-    mpi_thread main;         // then the others, in the order of their first call
-    uint64_t *synchronised;  // clock of its threads' last releases; NULL: none
-    uint64_t *forked;        // clock of the last start of a thread or region
-    uint64_t *ended;         // clock of the last exit from the program's functions
-    bool has_tasks;          // tasks may begin after other tasks have ended
-    bool unordered;          // thread order is unknown: treat its threads as one
-    pthread_mutex_t turn;    // guards these thread clocks
+    mpi_intervals owned[2];       // [0]: read by calls; [1]: written
+    mpi_keyval *keyvals;          // [LS_MPI_KEYVALS] index 0 unused
+    mpi_thread main;              // then the others, in the order of their first call
+    struct mpi_touches *touches;  // accesses of its threads; NULL: none
+    uint64_t *synchronised;       // clock of its threads' last releases; NULL: none
+    uint64_t *forked;             // clock of the last start of a thread or region
+    uint64_t *ended;              // clock of the last exit from the program's functions
+    bool has_tasks;               // tasks may begin after other tasks have ended
+    bool unordered;               // thread order is unknown: treat its threads as one
+    pthread_mutex_t turn;         // guards these thread clocks
     mpi_win *windows;
     int window_count;
     void *library;                     // its image
@@ -451,7 +452,6 @@ void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_
 // The thread's rank while it owns or exposes memory. Every instrumented access reads it.
 extern _Thread_local __attribute__((tls_model("initial-exec"))) mpi_rank *ls_mpi__watched;
 void ls_mpi__watch(mpi_rank *me);
-
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code);
 void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *line);
 
@@ -478,7 +478,7 @@ void ls_mpi__variable_declared(mpi_object *object, const mpi_rank *me);  // look
 void ls_mpi__buffer_check(mpi_rank *me, const mpi_place *place, const char *function);
 void ls_mpi__bytes_check(mpi_rank *me, const void *at, size_t bytes, const char *function);
 
-// ---- rma.c, race.c ------------------------------------------------------------------------------
+// ---- rma.c, race_own.c, race.c ------------------------------------------------------------------
 void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool writes,
                        const char *function, const char *file, int line);
 int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size);

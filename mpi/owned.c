@@ -324,6 +324,9 @@ void ls_mpi__own_in_epoch(mpi_owned *owned, mpi_win *win, int target) {
         win->owned = ls_mpi__alloc((size_t)win->shared->size * sizeof *win->owned);
     }
     mpi_owned **first = &win->owned[target];
+    for (size_t i = 0; i < owned->held_count; i++) {
+        ls_mpi__race_origin(win->owner, owned->held[i].at.low, owned->held[i].at.high, owned);
+    }
     owned->win = win;
     owned->target = target;
     owned->next = *first;

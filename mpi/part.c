@@ -241,7 +241,7 @@ static int ready(mpi_where at, int n, MPI_Request handle) {
     }
     parts->is_ready[n] = true;
     parts->ready += 1;
-    ls_mpi__threads_meet(at.me, false);  // the last thread sends the parts that others marked
+    ls_mpi__threads_meet(at.me);  // the last thread sends the parts that others marked
     parts->owned[n] = own_part(at.me, request, n);
     if (parts->ready < parts->count || ls_mpi__request_to_nobody(request)) {
         return MPI_SUCCESS;

@@ -5,9 +5,10 @@
 
 #include "mpi/rma.h"
 
-#define KEPT_FIRST 256    // ranges before past accesses are first removed
-#define LOCAL_MAX  65536  // local accesses that are kept
-#define OP_CAS     (-1)
+#define KEPT_FIRST  256    // ranges before past accesses are first removed
+#define LOCAL_MAX   65536  // local accesses that are kept
+#define OUTSIDE_MAX 4096   // accesses outside of windows that are kept
+#define OP_CAS      (-1)
 
 // A range of an access.
 typedef struct mpi_reached {
@@ -18,6 +19,7 @@ typedef struct mpi_reached {
 // All accesses of the run, since windows may share memory: [0] reads, [1] writes.
 static mpi_intervals reached[2];
 static int kept, kept_limit = KEPT_FIRST;
+static atomic_int outside_count;
 static atomic_int told;
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;  // guards the accesses that are kept
 
@@ -53,6 +55,9 @@ static bool may_mix(const mpi_access *a, const mpi_access *b, ptrdiff_t apart) {
 
 // Whether two accesses conflict that have a byte in common and of which one writes.
 static bool conflict(const mpi_access *a, const mpi_access *b, ptrdiff_t apart) {
+    if ((a->window == NULL) != (b->window == NULL)) {
+        return false;  // windows are made where all threads have met
+    }
     bool own = a->local && b->local && a->origin == b->origin;
     if (may_mix(a, b, apart) || (own && (a->slot == b->slot || (!a->called && !b->called)))) {
         return false;  // races between threads of one rank are not MPI's
@@ -84,10 +89,17 @@ void ls_mpi__race_report(mpi_race *race) {
     find_line(now);
     ls_mpi__finding(
         race->me, LS_FINDING_RMA_RACE, now->file, now->line,
-        "a race on window memory of rank %d: %s of rank %d at %s:%d %s what %s of rank %d at "
-        "%s:%d %s, and neither is complete before the other begins",
-        now->target, now->function, now->origin, now->file, now->line, does(now), before->function,
-        before->origin, before->file, before->line, does(before));
+        "a race on %s of rank %d: %s of rank %d at %s:%d %s what %s of rank %d at %s:%d %s, and "
+        "neither is complete before the other begins",
+        now->window != NULL ? "window memory" : "a buffer", now->target, now->function, now->origin,
+        now->file, now->line, does(now), before->function, before->origin, before->file,
+        before->line, does(before));
+}
+
+// The memory was allocated after that access.
+static bool is_new(const mpi_access *access, const char *at) {
+    return access->window == NULL &&
+           ls_mpi__block_number(&ls_mpi__state.ranks[access->origin], at) > access->blocks;
 }
 
 static mpi_access *find_race(mpi_rank *me, const mpi_range *range, const mpi_access *now) {
@@ -97,7 +109,8 @@ static mpi_access *find_race(mpi_rank *me, const mpi_range *range, const mpi_acc
         while ((at = ls_mpi__interval_search(&reached[writes], range->low, range->high, at)) !=
                NULL) {
             mpi_access *access = access_of(at);
-            if (conflict(access, now, at->low - range->low) && !complete_before(access, clock)) {
+            if (conflict(access, now, at->low - range->low) && !complete_before(access, clock) &&
+                !is_new(access, at->low)) {
                 return access;
             }
         }
@@ -147,28 +160,32 @@ static bool is_past_on(const mpi_access *access, const mpi_rank *rank) {
 }
 
 static bool is_past(const mpi_access *access) {
-    bool past = true;
-    for (int r = 0; r < ls_mpi__state.rank_count && past; r++) {
+    bool past = access->window != NULL || is_past_on(access, &ls_mpi__state.ranks[access->origin]);
+    for (int r = 0; r < ls_mpi__state.rank_count && past && access->window != NULL; r++) {
         past = is_past_on(access, &ls_mpi__state.ranks[r]);
     }
     return past;
 }
 
+static bool is_outside(const mpi_access *access) {
+    return access->window == NULL;
+}
+
 static void remove_range(mpi_reached *range) {
+    outside_count -= is_outside(range->access) ? 1 : 0;
     ls_mpi__interval_remove(&reached[range->access->writes ? 1 : 0], &range->at);
     drop(range->access);
     free(range);
     kept -= 1;
 }
 
-// An access that every rank has seen complete cannot race with a later one.
-static void prune(void) {
+static void remove_all(bool (*which)(const mpi_access *access)) {
     for (int writes = 0; writes < 2; writes++) {
         mpi_interval *at = ls_mpi__interval_first(&reached[writes]);
         while (at != NULL) {
             mpi_reached *range = (mpi_reached *)at;
             at = ls_mpi__interval_after(&reached[writes], at);
-            if (is_past(range->access)) {
+            if (which(range->access)) {
                 remove_range(range);
             }
         }
@@ -178,7 +195,8 @@ static void prune(void) {
 // Whether everything that races with `at` also races with `now`, a later access of the same kind.
 // Then `now` replaces it.
 static bool repeats(const mpi_access *now, const mpi_access *at) {
-    return !at->local && !now->local && at->slot == now->slot && at->window == now->window &&
+    bool local = now->window != NULL ? at->local || now->local : at->called != now->called;
+    return !local && at->slot == now->slot && at->window == now->window &&
            at->fetches == now->fetches && at->atomic == now->atomic && at->op == now->op &&
            at->basic == now->basic && at->lock == now->lock;
 }
@@ -196,13 +214,14 @@ static void keep(const mpi_range *range, mpi_access *now) {
         }
     }
     if (kept >= kept_limit) {
-        prune();
+        remove_all(is_past);  // all ranks have seen these complete: none can race
         kept_limit = kept < KEPT_FIRST / 2 ? KEPT_FIRST : 2 * kept;
     }
     mpi_reached *made = ls_mpi__alloc(sizeof *made);
     *made = (mpi_reached){{.low = range->low, .high = range->high}, now};
     ls_mpi__interval_add(set, &made->at);
     kept += 1;
+    outside_count += is_outside(now) ? 1 : 0;
 }
 
 void ls_mpi__race_end(void) {
@@ -378,38 +397,16 @@ void ls_mpi__race_close(mpi_win *win) {
     ls_mpi__race_forget(win, win->base, win->base + win->size);
 }
 
-// ---- Local reads and writes of the program ------------------------------------------------------
-// The window of the rank's that holds the address; *target: whose memory it is.
-static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const char *high,
-                          int *target) {
-    for (mpi_win *win = from; win != NULL; win = win->next) {
-        *target = win->member;
-        if (low < win->base + win->size && high > win->base && win->base != NULL) {
-            return win;
-        }
-        if (ls_mpi__interval_search(&win->attached, low, high, NULL) != NULL) {
-            return win;
-        }
-        for (int m = 0; win->flavor == MPI_WIN_FLAVOR_SHARED && m < win->shared->size; m++) {
-            const mpi_win *other = win->shared->members[m];
-            if (low < other->base + other->size && high > other->base) {
-                *target = m;
-                return win;
-            }
-        }
-    }
-    (void)me;
-    return NULL;
-}
-
+// ---- Accesses of the rank's own -----------------------------------------------------------------
 // Extends an access with the same clock that this one continues; false: there is none.
 static bool extend(const mpi_range *range, const mpi_access *now) {
     mpi_intervals *set = &reached[now->writes ? 1 : 0];
     mpi_interval *at = NULL;
     while ((at = ls_mpi__interval_search(set, range->low - 1, range->high + 1, at)) != NULL) {
         const mpi_access *of = access_of(at);
-        if (of->local && of->slot == now->slot && of->target == now->target &&
-            of->begun == now->begun && of->lock == now->lock && of->called == now->called) {
+        if (of->local && of->slot == now->slot && of->window == now->window &&
+            of->target == now->target && of->begun == now->begun && of->lock == now->lock &&
+            of->called == now->called) {
             break;
         }
     }
@@ -423,59 +420,34 @@ static bool extend(const mpi_range *range, const mpi_access *now) {
     return true;
 }
 
-static void local(mpi_race *out, mpi_rank *me, const mpi_range *range, const mpi_access *how) {
-    int target;
+bool ls_mpi__race_outside(void) {
+    return outside_count > 0;
+}
+
+void ls_mpi__race_own(mpi_race *out, mpi_rank *me, const mpi_range *range, mpi_access *now,
+                      bool keeps) {
     *out = (mpi_race){0};
     if (told > 0) {
         return;
     }
     (void)pthread_mutex_lock(&turn);
-    for (mpi_win *win = me->windows;
-         (win = window_at(me, win, range->low, range->high, &target)) != NULL; win = win->next) {
-        // Accesses of a rank between creating a window and its next call count as initialisation.
-        if (target == win->member && win->made_at == me->entered) {
-            continue;
-        }
-        mpi_access now = *how;
-        now.origin = me->id;
-        now.slot = ls_mpi__thread(me)->slot;
-        now.whole = now.local = true;
-        now.target = ls_mpi__comm_world_rank(win->comm, target);
-        now.target_member = target;
-        now.window = win->shared;
-        now.lock = lock_of(win, target);
-        now.begun = now.done = ls_mpi__clock(me)[now.slot];
-        const mpi_access *before = find_race(me, range, &now);
-        if (before != NULL) {
-            *out = (mpi_race){me, *before, now};
-        } else if (!extend(range, &now) && kept < LOCAL_MAX) {
-            mpi_access *made = ls_mpi__alloc(sizeof *made);
-            *made = now;
-            keep(range, made);
-        }
+    now->slot = ls_mpi__thread(me)->slot;
+    now->begun = now->done = ls_mpi__clock(me)[now->slot];
+    now->origin = me->id;
+    now->whole = now->local = true;
+    const mpi_access *before = find_race(me, range, now);
+    bool outside = now->window == NULL;
+    if (outside && keeps && outside_count >= OUTSIDE_MAX) {
+        remove_all(is_outside);
+    }
+    if (before != NULL) {
+        *out = (mpi_race){me, *before, *now};
+    } else if (!keeps) {
+        // The caller has a place for it.
+    } else if (outside || (!extend(range, now) && kept < LOCAL_MAX)) {
+        mpi_access *made = ls_mpi__alloc(sizeof *made);
+        *made = *now;
+        keep(range, made);
     }
     (void)pthread_mutex_unlock(&turn);
-}
-
-void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool writes,
-                       const char *function, const char *file, int line) {
-    mpi_race race;
-    local(&race, me, &(mpi_range){low, high},
-          &(mpi_access){
-              .called = true, .writes = writes, .function = function, .file = file, .line = line});
-    ls_mpi__race_report(&race);
-}
-
-void ls_mpi__win_access(mpi_race *out, mpi_rank *me, const char *low, const char *high, bool writes,
-                        const void *code) {
-    int target;
-    out->me = NULL;
-    if (window_at(me, me->windows, low, high, &target) != NULL) {
-        local(out, me, &(mpi_range){low, high},
-              &(mpi_access){.writes = writes,
-                            .function = "the program",
-                            .file = ls_mpi__file,
-                            .line = ls_mpi__line,
-                            .code = code});
-    }
 }

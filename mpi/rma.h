@@ -32,7 +32,8 @@ typedef struct mpi_access {
     mpi_request *request;  // NULL: none
     uint64_t *clock;       // the origin's clock at an atomic write; NULL otherwise
     uint64_t *seen;        // each thread's clock entry at its atomic read of that; 0: none
-    const struct mpi_window *window;
+    const struct mpi_window *window;  // NULL: of memory outside of windows, by a thread of its rank
+    uint64_t blocks;                  // of such memory: number of allocations by then
     const char *function, *file;
     int line;
     const void *code;  // address of a local access, whose line is looked up later; NULL: not local
@@ -94,12 +95,14 @@ typedef struct mpi_race {
 // Memory that MPI allocates for the program, as the caller: with a guard; NULL: there is none.
 void *ls_mpi__memory_give(size_t bytes, const void *caller);
 void ls_mpi__memory_take(void *at, const void *caller);
+// The number of the allocation that holds the address (0: none); at NULL: of the newest one.
+uint64_t ls_mpi__block_number(mpi_rank *me, const char *at);
 
 // ---- owned.c ------------------------------------------------------------------------------------
 // A call is made from a frame that ends at `stack`: variables of frames beyond it no longer exist.
 void ls_mpi__left_behind(const void *stack);
 
-// ---- race.c -------------------------------------------------------------------------------------
+// ---- race.c, race_own.c -------------------------------------------------------------------------
 // A call reaches memory of a target; the origin's buffers are its own until it is complete.
 mpi_access *ls_mpi__race_remote(mpi_win *win, int target, const mpi_place *place,
                                 const mpi_access *how);
@@ -112,6 +115,12 @@ void ls_mpi__race_forget(const mpi_win *win, const char *low, const char *high);
 void ls_mpi__win_access(mpi_race *out, mpi_rank *me, const char *low, const char *high, bool writes,
                         const void *code);
 void ls_mpi__race_report(mpi_race *race);
+// An access of the rank's own: fills in the race, or keeps it for later ones.
+void ls_mpi__race_own(mpi_race *out, mpi_rank *me, const mpi_range *range, mpi_access *now,
+                      bool keeps);
+bool ls_mpi__race_outside(void);  // accesses outside of windows are kept
+// An RMA call uses a buffer of its origin.
+void ls_mpi__race_origin(mpi_rank *me, const char *low, const char *high, const mpi_owned *by);
 uint64_t ls_mpi__clock_others(mpi_rank *me);  // grows whenever it comes after others; never 0
 void ls_mpi__clock_signal(mpi_win *win, int to, bool post);
 void ls_mpi__clock_signalled(mpi_win *win, int from, bool post);

@@ -92,25 +92,34 @@ static mpi_rank *ordered(void) {
 EXPORT void ls_mpi_synchronises(void) {
     mpi_rank *me = ordered();
     if (me != NULL) {
-        ls_mpi__threads_meet(me, false);
+        ls_mpi__threads_meet(me);
     }
 }
 
-EXPORT void ls_mpi_forks(void) {
+// Other code of the rank begins after this, on other threads.
+static void forks(bool waits) {
     mpi_rank *me = program_of();
     if (me != NULL && ls_mpi__state.window_count > 0) {
-        ls_mpi__threads_meet(me, true);
+        (waits ? ls_mpi__threads_fork : ls_mpi__threads_start)(me);
     }
     if (me != NULL && pthread_equal(me->rank->thread, pthread_self()) != 0) {
         ls_mpi__watched = me;  // other threads may be about to make calls
     }
 }
 
+EXPORT void ls_mpi_forks(void) {
+    forks(true);
+}
+
+EXPORT void ls_mpi_starts(void) {
+    forks(false);
+}
+
 EXPORT void ls_mpi_makes_task(void) {
     mpi_rank *me = program_of();
     if (me != NULL) {
         me->has_tasks = true;
-        ls_mpi__threads_meet(me, false);
+        ls_mpi__threads_meet(me);
     }
 }
 

@@ -28,6 +28,7 @@ __attribute__((visibility("default"))) void ls_mpi_accessed(const void *at, unsi
 // Marks synchronisation between threads of the rank: a lock, a barrier, ...
 __attribute__((visibility("default"))) void ls_mpi_synchronises(void);
 __attribute__((visibility("default"))) void ls_mpi_makes_task(void);
-__attribute__((visibility("default"))) void ls_mpi_forks(void);
+__attribute__((visibility("default"))) void ls_mpi_forks(void);   // a parallel region
+__attribute__((visibility("default"))) void ls_mpi_starts(void);  // a thread
 
 #endif

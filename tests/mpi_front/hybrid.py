@@ -40,6 +40,8 @@ ORDERED = (
     ("flag", ("call", "helper")),
     ("pthread_barrier", ("call", "helper")),
     ("late_call", None),
+    ("early", ("call", "early")),
+    ("allocations", None),
     ("message", ("put", "message")),
 )
 
@@ -63,8 +65,10 @@ def line_of(source, words):
 def ordered(run, build_program, sources, seeds, only):
     """Unordered accesses of several threads of a rank to window memory race."""
     source = os.path.join(sources, "ordered.c")
-    program = build_program(source)
-    for way, lines in ORDERED:
+    inside, outside = build_program(source), build_program(source, "-DOUTSIDE")
+    runs = [(inside, way, lines) for way, lines in ORDERED] + \
+        [(outside, way, lines) for way, lines in ORDERED if way != "message"]
+    for program, way, lines in runs:
         for schedule in schedules_of(seeds) if not only or way in only else ():
             code, text = run(program, [way], 2, schedule)
             assert code == 0, (way, schedule, code, text)
@@ -86,13 +90,13 @@ def main():
     ways = re.findall(r'\{"(\w+)", ', open(right, encoding="utf-8").read())
     assert len(ways) >= 8, ways
     with tempfile.TemporaryDirectory() as folder:
-        def build_program(source):
-            program = os.path.join(folder, os.path.basename(source)[:-2])
+        def build_program(source, *flags):
+            program = os.path.join(folder, os.path.basename(source)[:-2] + "".join(flags))
             compiler = "lockstep-cc"
             if source.endswith(".h"):
                 source = shutil.copy(source, program + ".cpp")
                 compiler = "lockstep-c++"
-            subprocess.run([os.path.join(build, compiler), "-fopenmp", source, "-o", program],
+            subprocess.run([os.path.join(build, compiler), "-fopenmp", *flags, source, "-o", program],
                            check=True)
             return program
 

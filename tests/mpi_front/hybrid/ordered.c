@@ -1,6 +1,6 @@
 // A thread of rank 0 gets into its window's memory, or puts from it, and another thread uses that
 // memory. Argument 1 selects the synchronisation; argument 2 omits it. Findings are at the lines
-// that end with "wrong:" and "call" or the name.
+// that end with "wrong:" and "call" or the name. OUTSIDE: the origin's memory is in no window.
 #include <semaphore.h>
 #include <stdatomic.h>
 
@@ -8,7 +8,7 @@
 
 static MPI_Win win;
 static int *memory, wrong;
-static volatile int used;
+static volatile int used, was_used;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t came = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t both;
@@ -204,6 +204,52 @@ static void helper(const char *way) {
     pthread_join(thread, NULL);
 }
 
+// The memory is used before the call. The flag orders nothing.
+static void *uses(void *arg) {
+    used = memory[0];  // wrong: early
+    was_used = 1;
+    return arg;
+}
+
+static void early(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, uses, NULL);
+    if (!wrong) {
+        pthread_join(thread, NULL);
+        call();
+        return;
+    }
+    while (!was_used) {
+        usleep(100);
+    }
+    call();
+    pthread_join(thread, NULL);
+}
+
+// The memory of another thread's allocation may be that of an earlier one.
+static void *fetches(void *arg) {
+    int *own = malloc(sizeof(int));
+    MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
+    MPI_Get(own, 1, MPI_INT, 1, 1, 1, MPI_INT, win);
+    MPI_Win_unlock(1, win);
+    used = *own;
+    free(own);
+    was_used += 1;
+    return arg;
+}
+
+static void allocations(void) {
+    for (int i = 0; i < 2000; i++) {
+        pthread_t thread;
+        int before = was_used;
+        pthread_create(&thread, NULL, fetches, NULL);
+        pthread_detach(thread);
+        while (was_used == before) {
+            sched_yield();
+        }
+    }
+}
+
 // The other rank uses a thread's put after a message that another thread of this rank sends.
 static void *puts_one(void *arg) {
     static int one = 1;
@@ -234,14 +280,20 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } ways[] = {{"barrier", barrier}, {"single", single}, {"loop", loop},   {"regions", regions},
-                {"task", task},       {"tasks", tasks},   {"turns", turns}, {"message", message}};
+    } ways[] = {{"barrier", barrier}, {"single", single}, {"loop", loop},
+                {"regions", regions}, {"task", task},     {"tasks", tasks},
+                {"turns", turns},     {"early", early},   {"allocations", allocations},
+                {"message", message}};
     const char *way = argv[1];
     int found = 0;
     wrong = argc > 2;
     begin(&argc, &argv, MPI_THREAD_MULTIPLE);
     MPI_Win_allocate(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
     memset(memory, 0, 4 * sizeof(int));
+#ifdef OUTSIDE
+    static int origin[4];
+    memory = origin;
+#endif
     MPI_Barrier(MPI_COMM_WORLD);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         if (strcmp(way, ways[i].name) == 0) {
