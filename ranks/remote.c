@@ -421,6 +421,8 @@ void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int cou
                        const char *file, int line, const char *text) {
     ls_text kept = {0};
     ls_text_puts(&kept, text);
+    // Off in the engine, which does not see memory of ranks; the launcher has its own check.
+    run->checks[id] = run->checks[id] || id == LS_FINDING_BUFFER_USE_BEFORE_WAIT;
     bool on = ls_findings__add(run, id, ranks, count, file, line, ls_findings__string(run, &kept));
     ls_text_free(&kept);
     ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, ls_finding_name(id));

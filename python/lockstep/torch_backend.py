@@ -126,7 +126,7 @@ class Issued:
     """A call that was issued: the slot that answers it, and its sent and received tensors."""
 
     def __init__(self, slot, sent, got, title):
-        self.slot, self._sent, self.got, self.title = slot, sent, got, title
+        self.slot, self.sent, self.got, self.title = slot, sent, got, title
         self.beside = self.then = None  # an accompanying call; an action at its end
 
     def slots(self):
@@ -142,7 +142,7 @@ class Issued:
             self.then(done)
 
     def give(self):
-        for buffer in (self._sent, self.got):
+        for buffer in (self.sent, self.got):
             if buffer is not None:
                 buffer.give()
 
@@ -169,6 +169,7 @@ class ProcessGroup(dist.ProcessGroup):
         super().__init__(rank, size)
         self._rank, self._size, self._name, self._members = rank, size, name, list(members)
         self._sequence, self._pending = 0, []
+        self.owning = self.owned_to = 0  # asynchronous calls of the program; the last one that a barrier waits for
         self.asked = "lockstep"  # the backend that this one replaces
         whole = size == dist.get_world_size() if dist.is_initialized() else True
         described = f" ({DESCRIPTIONS[name]})" if DESCRIPTIONS.get(name) else ""
@@ -265,7 +266,8 @@ class ProcessGroup(dist.ProcessGroup):
                 work.finish()
 
         profiled = Profiled(f"{self.asked}:{calls[0].title if calls else ''}")
-        work = Work([slot for call in calls for slot in call.slots()], finish, tensors, profiled)
+        owner = watch.issued(self, calls) if calls and not self.observed else None
+        work = Work([slot for call in calls for slot in call.slots()], finish, tensors, profiled, owner)
         self._pending = [other for other in self._pending if not other.over()]
         self._pending.append(work)  # a result is copied even if the program drops the work
         return work
@@ -455,6 +457,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def barrier(self, opts=None, timeout=None):
         """Complete when all earlier calls of this rank are complete."""
+        self.owned_to = self.owning
         return self._work([self._issue(BARRIER, None)], [], after=list(self._pending))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
@@ -484,7 +487,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._sequence
 
     def _leave(self, in_flight):
-        comm, self._comm, self._pending = self._comm, None, []
+        comm, self._comm, self._pending, self.owned_to = self._comm, None, [], self.owning
         if comm is None:
             return
         try:

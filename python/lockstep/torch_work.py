@@ -105,12 +105,18 @@ atexit.register(Waiter.end_all)
 class Work(dist._Work):
     """Calls in progress; `finish` copies their results."""
 
-    def __init__(self, slots, finish, tensors, profiled):
+    def __init__(self, slots, finish, tensors, profiled, owner=None):
         super().__init__()
+        self._owner = owner  # of its tensors (watch_buffers.py)
         self._slots, self._finish, self._tensors, self._profiled = slots, finish, tensors, profiled
         self._lock, self._waiting = threading.Lock(), 0
         self.asked = []  # not empty: the program has waited, or asked whether it is complete
         self._complete, self._error, self._future, self._sender = False, None, None, None
+
+    def _ask(self, how):
+        self.asked.append(how)
+        if self._owner is not None:
+            self._owner.waited()
 
     def _end(self, told):
         """Waits for the calls. The first thread copies their results, the last one frees their slots."""
@@ -153,7 +159,7 @@ class Work(dist._Work):
             self._end(told=False)
 
     def wait(self, timeout=None):
-        self.asked.append("wait")
+        self._ask("wait")
         if not self._complete:
             self._end(told=True)
         if self._error is not None:
@@ -164,7 +170,7 @@ class Work(dist._Work):
         self.wait()
 
     def is_completed(self):
-        self.asked.append("is_completed")
+        self._ask("is_completed")
         return self.over()
 
     def over(self):
@@ -185,7 +191,7 @@ class Work(dist._Work):
         return self._tensors
 
     def get_future(self):
-        self.asked.append("get_future")
+        self._ask("get_future")
         with self._lock:
             if self._future is not None:
                 return self._future

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 
 from lockstep import torch_client as client
+from lockstep import watch_buffers as buffers
 from lockstep import watch_device
 from lockstep import watch_reductions as reductions
 from lockstep import watch_steps as steps
@@ -329,6 +330,11 @@ def reduced(group, tensors, work):
         for tensor in tensors:
             steps.reduces(tensor)
         reductions.made(group, tensors, work)
+
+
+@_quiet
+def issued(group, calls):
+    return buffers.issued(group, calls) if mode() != "off" else None
 
 
 @_quiet

@@ -6,6 +6,7 @@ import weakref
 import torch
 
 from lockstep import torch_client as client
+from lockstep import watch_buffers as buffers
 
 ORDER, NEVER_WAITED = "collective.order_mismatch", "request.never_waited"
 _latest = {}  # of the memory of a tensor: its last collective
@@ -53,6 +54,7 @@ def note(optimizer, named, step, is_noted):
             entry = _latest.pop((tensor.untyped_storage()._cdata, tensor.data_ptr()), None)
             if entry is None or entry.storage.expired():
                 continue
+            is_owned = buffers.is_owned(tensor)
             if not entry.waited() and what == "reduction":
                 client.get().note(NEVER_WAITED, f"the gradient of {name or 'a parameter'} is used by {type(optimizer).__name__} "
                                                 f"in step {step + 1} before its all_reduce is waited for; call wait() on the work "

@@ -11,6 +11,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
+import buffers  # noqa: E402
 import reductions  # noqa: E402
 import steppers  # noqa: E402
 from lockstep import names, torch_backend, torch_client, torch_work, watch  # noqa: E402
@@ -508,6 +509,7 @@ def main():
     for test in (clients, calls, refusals, groups, works, sparse, noted_steps, values, members, steps):
         test()
     reductions.by_hand(CLIENT, fresh, group)
+    buffers.owned(CLIENT, fresh, group)
     steppers.main(CLIENT, fresh, group, Wrapper)
     gc.collect()
     assert names and torch_work

@@ -28,6 +28,8 @@ FINDINGS = {  # finding, ranks, words of its text
     "replicate": ("replica.diverged", [1], r"replicas of DTensors: weight differs on rank 1 after step 1"),
     "order": ("collective.order_mismatch", [1], r"order of reductions on world: the gradient of 0.weight differs on rank 1 .*\n.*rank 1: is reduced as number 2 of 2"),
     "unwaited": ("request.never_waited", [], r"gradient of 0.weight is used by SGD in step 1"),
+    "read": ("buffer.use_before_wait", [], r"^mul reads the result of all_reduce at .*watches.py:\d+ before"),
+    "written": ("buffer.use_before_wait", [], r"^zero_ writes to a tensor of send at .*watches.py:\d+ before"),
     "work": ("work.differs", [1], r"work of a step: the number of backwards differs on rank 1 after step 2\n.*rank 1: 2\n.*rank 0: 1\n"
              r".*4 of 4 values differ: autocast, the set of modules in evaluation mode, the gradient before the first backward"),
     "steps": ("work.differs", [1], r"FSDP2 model 1, the whole run: the number of steps differs on rank 1 at the end\n.*rank 1: 2\n.*rank 0: 3"),
@@ -351,6 +353,20 @@ def of_fsdp_loaded(mesh):
         optimizer.zero_grad()
 
 
+def of_asynchronous(case):
+    total, odd = torch.ones(4), dist.get_rank() == 1
+    if case == "read":
+        work = dist.all_reduce(total, async_op=True)
+        total * 2
+    elif odd:
+        dist.recv(total, 0)
+    else:
+        work = dist.isend(total, 1)
+        total.zero_()
+    if case == "read" or not odd:
+        work.wait()
+
+
 def program(case):
     dist.init_process_group("gloo")
     if case == "good":
@@ -359,6 +375,8 @@ def program(case):
         of_replicate()
     elif case in ("order", "unwaited"):
         of_hand(case)
+    elif case in ("read", "written"):
+        of_asynchronous(case)
     elif case in ("steps", "weight", "unreduced", "shards", "sharded_rate"):
         of_fsdp_defects(case)
     elif case in ("work", "loss", "early", "notes", "strict"):

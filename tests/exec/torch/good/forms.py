@@ -33,6 +33,35 @@ def all_reduce():
 
 
 @program
+def before_the_wait():
+    """Uses of a tensor that are allowed before the wait, and waits of each kind."""
+    rank, world = me()
+    whole = torch.full((2, world), float(rank))
+    total, sent, got = torch.ones(4), torch.full((3,), float(rank)), torch.zeros(3)
+    works = [dist.all_reduce(part, async_op=True) for part in whole.unbind()]
+    work = dist.all_reduce(total, async_op=True)
+    rows, empty, count = total.view(2, 2), torch.empty_like(total), total.numel()
+    messages = [dist.isend(sent, (rank + 1) % world), dist.irecv(got, (rank - 1) % world)]
+    say(sent.sum().item(), count, empty.shape)
+    for one in (*works, work, *messages):
+        one.wait()
+    check(rows, torch.full((2, 2), float(world)))
+    check(whole, torch.full((2, world), sum(range(world)) * 1.0))
+    check(got, [float((rank - 1) % world)] * 3)
+    sent.zero_()
+    work = dist.broadcast(sent, 0, async_op=True)
+    say(sent.tolist() if rank == 0 else None)  # the root's data stay as they are
+    dist.barrier()  # waits for all calls of the group
+    check(sent, [0.0] * 3)
+    work = dist.all_reduce(total, async_op=True)
+    while not work.is_completed():
+        pass
+    check(total, [float(world * world)] * 4)
+    check(dist.all_reduce(total, async_op=True).get_future().wait()[0], [float(world ** 3)] * 4)
+    assert type(total) is torch.Tensor
+
+
+@program
 def reduce():
     rank, world = me()
     for root in range(world):
