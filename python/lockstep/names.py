@@ -270,6 +270,18 @@ def _of_pipeline(frames):
     return "messages of stages" if "time_step" in values else "first messages of stages"
 
 
+def _of_stages(values):
+    """A message between neighbour stages of Megatron: activations go to the next stage, gradients to the previous one."""
+    frame, tensor = sys._getframe(), None
+    while frame is not None and tensor is None:
+        if frame.f_code.co_name in ("isend", "irecv"):
+            tensor = frame.f_locals.get("tensor")
+        frame = frame.f_back
+    way = next((name for name, value in values.items() if name.startswith("tensor_") and value is tensor), None)
+    return {"tensor_send_next": "activations", "tensor_recv_prev": "activations", "tensor_send_prev": "gradients of activations",
+            "tensor_recv_next": "gradients of activations"}.get(way, "messages of stages")
+
+
 _NORMS = {**dict.fromkeys(("complete_grad_norm_calculation_for_cpu_offload", "get_grad_norm_direct", "clip_grad_norm_"),
                           "norm of gradients"),
           "has_overflow": "overflow of gradients"}
@@ -314,6 +326,8 @@ _OWNERS = {  # of a module and its functions: a purpose, or a function that deri
         "broadcast_params": "parameters"},
     "megatron.core.distributed.finalize_model_grads": {
         "finalize_model_grads": "gradients"},
+    "megatron.core.pipeline_parallel.p2p_communication": {
+        "_batched_p2p_ops": _of_stages, "_p2p_ops": _of_stages, "_communicate_shapes": "shapes of activations"},
     "pytorch_lightning.trainer.connectors.logger_connector.result": dict.fromkeys(
         ("compute", "update"), lambda values: f"logged {values['self'].meta.name}"),
     "pytorch_lightning.loops.training_epoch_loop": {

@@ -186,6 +186,13 @@ def owner_frames():
     data, object_ = frame("broadcast_data", "megatron.core.tensor_parallel.data"), frame("all_gather_object", "torch.distributed.distributed_c10d")
     assert names._of_owner([frame("other", "megatron.core.tensor_parallel.data"), data], names._OWNERS) == "the batch"
     assert names._of_owner([object_], names._LAST) == "objects of all_gather_object"
+    tensors = {name: torch.zeros(1) for name in ("tensor_send_prev", "tensor_recv_prev", "tensor_send_next", "tensor_recv_next")}
+
+    def isend(tensor):
+        return names._of_owner([frame("_p2p_ops", "megatron.core.pipeline_parallel.p2p_communication", group=None, **tensors)], names._OWNERS)
+
+    assert [isend(tensor) for tensor in (*tensors.values(), torch.zeros(1))] == [
+        "gradients of activations", "activations", "activations", "gradients of activations", "messages of stages"]
     plan = frame("reduce_scatter", "torch.distributed.checkpoint.utils", step="plan")
     assert names._of_owner([plan, data], names._OWNERS) == "checkpoint: plan"
     plan.f_locals.clear()
