@@ -22,6 +22,7 @@ typedef struct block {
     size_t bytes, room;  // room: the size that malloc returned
     bool guarded;
     uint64_t number;           // among the allocations
+    const char *freer;         // the function that must free it; NULL: free, delete
     const void *made, *freed;  // return addresses; freed NULL: in use
     struct block *next;        // in the list of unused blocks
 } block;
@@ -230,31 +231,45 @@ uint64_t ls_mpi__block_number(mpi_rank *me, const char *at) {
     return at != NULL ? copy_at(me, at).number : numbers;
 }
 
-void *ls_mpi__memory_give(size_t bytes, const void *caller) {
+const char *const ls_mpi__freers[2] = {"MPI_Free_mem", "MPI_Win_free"};
+
+void *ls_mpi__memory_give(size_t bytes, const void *caller, const char *freer) {
     void *made = bytes < PTRDIFF_MAX - LS_MPI_GUARD ? calloc(1, bytes + LS_MPI_GUARD) : NULL;
-    return ls_mpi_allocated(made, bytes, 1, caller);
-}
-
-void ls_mpi__memory_take(void *at, const void *caller) {
-    if (ls_mpi_freed(at, 1, caller) == 0) {
-        free(at);
+    (void)ls_mpi_allocated(made, bytes, 1, caller);
+    (void)pthread_mutex_lock(&turn);
+    mpi_rank *me = made != NULL ? rank_of(caller) : NULL;
+    block *of = me != NULL ? block_at(me, made) : NULL;
+    if (of != NULL) {
+        of->freer = freer;
     }
+    (void)pthread_mutex_unlock(&turn);
+    return made;
 }
 
-static void check_free(mpi_rank *me, const char *at, const void *caller) {
+// by: the MPI function that frees it; NULL: none.
+static void check_free(mpi_rank *me, const char *at, const void *caller, const char *by) {
     const block of = copy_at(me, at);
+    bool wrong = of.freed != NULL || of.at.low != at || written_behind(&of) > 0;
+    if (of.at.low != NULL && !wrong && of.freer == by) {
+        return;
+    }
+    line_of here = place_of(me, caller), made = place_of(me, of.made);
     if (of.at.low == NULL) {
         check_unknown(me, at, caller);
     } else if (of.freed != NULL) {
-        tell_freed(me, &of, place_of(me, caller), "the program frees");
+        tell_freed(me, &of, here, "the program frees");
     } else if (of.at.low != at) {
-        line_of here = place_of(me, caller), made = place_of(me, of.made);
         tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, here,
              "the program frees memory at %s:%d %td bytes behind the start of the %zu bytes that "
              "it allocated at %s:%d",
              here.file, here.line, at - of.at.low, of.bytes, made.file, made.line);
     } else if (written_behind(&of) > 0) {
-        tell_written(me, &of, place_of(me, caller));
+        tell_written(me, &of, here);
+    } else {
+        tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, here,
+             "the program frees memory at %s:%d by %s that was allocated at %s:%d: that is for %s",
+             here.file, here.line, by != NULL ? by : "free", made.file, made.line,
+             of.freer != NULL ? of.freer : "free");
     }
 }
 
@@ -262,7 +277,7 @@ int ls_mpi_unmapped(const void *at, unsigned long bytes, const void *caller) {
     return ls_mpi__still_used(at, (const char *)at + bytes, caller) ? 1 : 0;
 }
 
-int ls_mpi_freed(void *at, int may_keep, const void *caller) {
+static int release(void *at, int may_keep, const void *caller, const char *by) {
     if (at == NULL) {
         return 0;
     }
@@ -270,7 +285,7 @@ int ls_mpi_freed(void *at, int may_keep, const void *caller) {
     mpi_rank *me = rank_of(caller);
     (void)pthread_mutex_unlock(&turn);
     if (me != NULL && can_tell(me)) {
-        check_free(me, at, caller);
+        check_free(me, at, caller, by);
     }
     if (ls_mpi_unmapped(at, malloc_usable_size(at), caller) != 0) {
         return 1;
@@ -288,6 +303,16 @@ int ls_mpi_freed(void *at, int may_keep, const void *caller) {
     }
     (void)pthread_mutex_unlock(&turn);
     return stays ? 1 : 0;
+}
+
+void ls_mpi__memory_take(void *at, const void *caller, const char *by) {
+    if (release(at, 1, caller, by) == 0) {
+        free(at);
+    }
+}
+
+int ls_mpi_freed(void *at, int may_keep, const void *caller) {
+    return release(at, may_keep, caller, NULL);
 }
 
 void ls_mpi_forget(const void *at, const void *caller) {

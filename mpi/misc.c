@@ -316,7 +316,8 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
     MPI_ENTER_AT(at);
     (void)handle;
     void *memory =
-        size >= 0 ? ls_mpi__memory_give((size_t)size, __builtin_return_address(0)) : NULL;
+        size >= 0 ? ls_mpi__memory_give((size_t)size, __builtin_return_address(0), LS_MPI_FREE_MEM)
+                  : NULL;
     if (memory == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_NO_MEM, __func__, "%ld bytes", (long)size);
     }
@@ -327,6 +328,6 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
 int MPI_Free_mem(void *pointer) {
     MPI_ENTER(me);
     (void)me;
-    ls_mpi__memory_take(pointer, __builtin_return_address(0));
+    ls_mpi__memory_take(pointer, __builtin_return_address(0), LS_MPI_FREE_MEM);
     return MPI_SUCCESS;
 }

@@ -92,9 +92,13 @@ typedef struct mpi_race {
 } mpi_race;
 
 // ---- blocks.c -----------------------------------------------------------------------------------
-// Memory that MPI allocates for the program, as the caller: with a guard; NULL: there is none.
-void *ls_mpi__memory_give(size_t bytes, const void *caller);
-void ls_mpi__memory_take(void *at, const void *caller);
+// Memory for the caller of an MPI function, with a guard; NULL: there is none. freer, by: names of
+// the functions that must free it, and that frees it, from below.
+void *ls_mpi__memory_give(size_t bytes, const void *caller, const char *freer);
+void ls_mpi__memory_take(void *at, const void *caller, const char *by);
+#define LS_MPI_FREE_MEM ls_mpi__freers[0]
+#define LS_MPI_FREE_WIN ls_mpi__freers[1]
+extern const char *const ls_mpi__freers[2];
 // The number of the allocation that holds the address (0: none); at NULL: of the newest one.
 uint64_t ls_mpi__block_number(mpi_rank *me, const char *at);
 

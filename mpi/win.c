@@ -137,7 +137,7 @@ int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
     MPI_ENTER_AT(at);
     (void)info;
     const void *caller = __builtin_return_address(0);
-    char *memory = ls_mpi__memory_give(size > 0 ? (size_t)size : 1, caller);
+    char *memory = ls_mpi__memory_give(size > 0 ? (size_t)size : 1, caller, LS_MPI_FREE_WIN);
     if (memory == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_NO_MEM, __func__, "%ld bytes", (long)size);
     }
@@ -267,7 +267,7 @@ int MPI_Win_free(MPI_Win *handle) {
     at.me->window_count -= 1;
     ls_mpi__handle_free(at.me, *handle);
     ls_mpi__watch(at.me);
-    ls_mpi__memory_take(win->memory, __builtin_return_address(0));
+    ls_mpi__memory_take(win->memory, __builtin_return_address(0), LS_MPI_FREE_WIN);
     free((void *)win->owned);
     free((void *)win->open[0]);
     free((void *)win->open[1]);

@@ -186,6 +186,35 @@ static void sent_from_before(void) {
     MPI_Type_free(&ends);
 }
 
+static void memory_of_mpi_freed(void) {
+    int *values;
+    MPI_Alloc_mem(4 * sizeof *values, MPI_INFO_NULL, &values);
+    values[0] = 3;
+    if (wrong) {
+        free(values);  // wrong: handle.use_after_free, that is for MPI_Free_mem
+    } else {
+        MPI_Free_mem(values);
+    }
+}
+
+static void window_memory_freed(void) {
+    int *values;
+    MPI_Win window;
+    MPI_Win_allocate(4 * sizeof *values, sizeof *values, MPI_INFO_NULL, WORLD, &values, &window);
+    if (wrong) {
+        free(values);  // wrong: handle.use_after_free, that is for MPI_Win_free
+    }
+    MPI_Win_free(&window);
+}
+
+static void own_memory_freed_by_mpi(void) {
+    int *values = malloc(4 * sizeof *values), *others;
+    MPI_Alloc_mem(4 * sizeof *others, MPI_INFO_NULL, &others);
+    // wrong: handle.use_after_free, that is for free
+    MPI_Free_mem(wrong ? values : others);
+    free(wrong ? others : values);
+}
+
 static void window_memory_after_its_window(void) {
     int *values;
     MPI_Win window;
@@ -206,7 +235,9 @@ static void behind_window_memory(void) {
     MPI_Win_free(&window);
 }
 
-CASES({"window_memory_after_its_window", window_memory_after_its_window},
+CASES({"memory_of_mpi_freed", memory_of_mpi_freed}, {"window_memory_freed", window_memory_freed},
+      {"own_memory_freed_by_mpi", own_memory_freed_by_mpi},
+      {"window_memory_after_its_window", window_memory_after_its_window},
       {"behind_window_memory", behind_window_memory}, {"sent_from_before", sent_from_before},
       {"store_behind", store_behind}, {"string_without_its_end", string_without_its_end},
       {"copied_behind", copied_behind}, {"cleared_behind", cleared_behind},
