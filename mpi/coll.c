@@ -29,6 +29,7 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
     const mpi_collective *kind = all->kind;
     const side_args *args = send ? &all->send : &all->recv;
     int blocks = ls_mpi__blocks_of(comm, kind, send);
+    size_t listed = (size_t)blocks;
     bool may_be_in_place = args->in_place && (!kind->rooted || all->root == comm->rank);
     mpi_type *type = NULL;
     *out = (mpi_side){.buf = args->buf,
@@ -46,7 +47,8 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
     }
     if (args->counts == NULL && args->types == NULL) {
         MPI_TRY(ls_mpi__count_arg(at, comm, "the count", args->count));
-        return ls_mpi__buffer_arg(at, comm, args->buf, args->count, type);
+        MPI_TRY(ls_mpi__buffer_arg(at, comm, args->buf, args->count, type));
+        return ls_mpi__reach_arg(at, comm, NULL, (size_t)args->count * listed, type);
     }
     if (blocks > 0 && args->counts == NULL) {
         return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of counts is NULL");
@@ -54,7 +56,6 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
     if (blocks > 0 && !kind->reduces && args->displs == NULL && args->byte_displs == NULL) {
         return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of places is NULL");
     }
-    size_t listed = (size_t)blocks;
     ls_mpi__bytes_check(at.me, args->counts, listed * sizeof *args->counts, at.function);
     ls_mpi__bytes_check(at.me, args->displs, listed * sizeof *args->displs, at.function);
     ls_mpi__bytes_check(at.me, args->byte_displs, listed * sizeof *args->byte_displs, at.function);
@@ -66,6 +67,7 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
         }
         MPI_TRY(args->types == NULL ? ls_mpi__buffer_arg(at, comm, args->buf, args->counts[b], type)
                                     : MPI_SUCCESS);
+        MPI_TRY(ls_mpi__block_reach_arg(at, comm, out, b, type));
     }
     return MPI_SUCCESS;
 }

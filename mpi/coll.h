@@ -22,6 +22,9 @@ typedef struct mpi_move_state {
 } mpi_move_state;
 extern mpi_move_state ls_mpi__move_state;
 
+// Checks where a block of a list is.
+int ls_mpi__block_reach_arg(mpi_where at, mpi_comm *comm, const mpi_side *side, int b,
+                            const mpi_type *type);
 // The number of blocks of a side on this member.
 int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send);
 bool ls_mpi__has_data(const mpi_side *side);

@@ -37,6 +37,7 @@ typedef struct mpi_type {
     bool committed;
     bool contiguous;  // one segment at 0 that fills the extent
     bool overlaps;    // some segments have a byte in common
+    bool too_large;   // it reaches beyond the limits; only during construction
     bool scattered;   // it has displacements in bytes, which may span variables
     char *name;
     mpi_attribute *attributes;
@@ -94,6 +95,12 @@ typedef struct mpi_ranges {
 void ls_mpi__ranges(mpi_ranges *out, const mpi_place *place);
 void ls_mpi__ranges_free(mpi_ranges *ranges);
 bool ls_mpi__segments_overlap(const mpi_type *type);
+// Datatypes neither have nor reach more bytes than this; no address of a program is larger.
+#define LS_MPI_REACH  ((ptrdiff_t)1 << 61)
+#define LS_MPI_PIECES ((size_t)1 << 24)
+#define LS_MPI_MEMORY ((ptrdiff_t)1 << 47)
+// base + n * each, where that is within LS_MPI_REACH.
+bool ls_mpi__fits(ptrdiff_t *out, ptrdiff_t base, ptrdiff_t n, ptrdiff_t each);
 mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner);
 int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
 void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count);

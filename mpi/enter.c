@@ -357,6 +357,27 @@ int ls_mpi__count_arg(mpi_where at, mpi_comm *comm, const char *what, long count
                : ls_mpi__error(at.me, comm, MPI_ERR_COUNT, at.function, "%s is %ld", what, count);
 }
 
+int ls_mpi__reach_arg(mpi_where at, mpi_comm *comm, const void *buf, size_t elements,
+                      const mpi_type *type) {
+    ptrdiff_t end, size, n = (ptrdiff_t)elements;
+    // The last element begins at n - 1 extents.
+    bool fits = ls_mpi__fits(&size, 0, n, (ptrdiff_t)type->size) &&
+                ls_mpi__fits(&end, type->true_lb, n, type->extent) &&
+                ls_mpi__fits(&end, end, 1, type->true_extent);
+    ptrdiff_t low = 0, high = 0;
+    if (fits && elements > 0 && type->size > 0 && buf != NULL) {
+        ptrdiff_t last = (n - 1) * type->extent;
+        low = (ptrdiff_t)(intptr_t)buf + type->true_lb + (last < 0 ? last : 0);
+        high = low + type->true_extent + (last < 0 ? -last : last);
+    }
+    if (fits && low >= 0 && high <= LS_MPI_MEMORY) {
+        return MPI_SUCCESS;
+    }
+    return ls_mpi__error(at.me, comm, MPI_ERR_COUNT, at.function,
+                         "%zu elements of %s do not fit into the address space", elements,
+                         ls_mpi__type_name(type));
+}
+
 int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count,
                        const mpi_type *type) {
     if (count == 0 || type->size == 0) {
@@ -372,10 +393,11 @@ int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
                              "MPI_IN_PLACE is not allowed here");
     }
-    return MPI_SUCCESS;
+    return ls_mpi__reach_arg(at, comm, buf, (size_t)count, type);
 }
 
 int ls_mpi__receive_arg(mpi_where at, mpi_comm *comm, long count, const mpi_type *type) {
+    MPI_TRY(ls_mpi__reach_arg(at, comm, NULL, (size_t)count, type));
     return !ls_mpi__places_overlap(&(mpi_place){NULL, (size_t)count, type}, 1)
                ? MPI_SUCCESS
                : ls_mpi__error(

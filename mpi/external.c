@@ -127,12 +127,13 @@ static int read_args(mpi_type **of, mpi_where at, const char *datarep, const voi
     }
     MPI_TRY(ls_mpi__count_arg(at, NULL, "the count", count));
     MPI_TRY(ls_mpi__type_arg(of, at, NULL, type, true));
+    MPI_TRY(ls_mpi__reach_arg(at, NULL, NULL, (size_t)count, *of));
     if (position == NULL) {  // only the size is requested
         return MPI_SUCCESS;
     }
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, buf, count, *of));
     MPI_Aint bytes = (MPI_Aint)size_of((size_t)count, *of);
-    return *position >= 0 && *position + bytes <= room
+    return *position >= 0 && bytes <= room && *position <= room - bytes
                ? MPI_SUCCESS
                : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
                                "%ld bytes at %ld are not in a buffer of %ld", (long)bytes,

@@ -337,6 +337,8 @@ int ls_mpi__reduce_op_arg(mpi_where at, mpi_comm *comm, const mpi_op *op);  // r
 int ls_mpi__count_arg(mpi_where at, mpi_comm *comm, const char *what, long count);
 int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count,
                        const mpi_type *type);
+int ls_mpi__reach_arg(mpi_where at, mpi_comm *comm, const void *buf, size_t elements,
+                      const mpi_type *type);  // they are within memory; buf NULL: anywhere
 // Checks that no two elements of a receive buffer overlap.
 int ls_mpi__receive_arg(mpi_where at, mpi_comm *comm, long count, const mpi_type *type);
 int ls_mpi__root_arg(mpi_where at, mpi_comm *comm, int root);
@@ -377,7 +379,6 @@ int ls_mpi__group_handle(mpi_rank *me, mpi_group *group);
 int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handle,
                             const mpi_attribute *from, mpi_attribute **to);
 int ls_mpi__attributes_free(mpi_rank *me, int handle, mpi_attribute **attributes);
-
 // A key value belongs to one kind of object.
 int ls_mpi__attribute_set(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list, int keyval,
                           void *value);
@@ -425,7 +426,6 @@ int ls_mpi__parts_start(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_done(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_free(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_end(void);
-
 void ls_mpi__request_close(mpi_rank *me, mpi_request *request);
 // Releases freed requests whose messages are complete. wait: all of them, complete or not.
 void ls_mpi__requests_settle(mpi_rank *me, bool wait);

@@ -81,3 +81,13 @@ void ls_mpi__lists_own(mpi_rank *me, mpi_request *request) {
                                             false, request->record.function);
     }
 }
+
+int ls_mpi__block_reach_arg(mpi_where at, mpi_comm *comm, const mpi_side *side, int b,
+                            const mpi_type *type) {
+    ptrdiff_t displ = side->displs != NULL && side->types == NULL ? side->displs[b] : 0, bytes;
+    bool fits = side->byte_displs == NULL || ls_mpi__fits(&bytes, side->byte_displs[b], 0, 0);
+    size_t elements = (size_t)side->counts[b] + (size_t)(displ < 0 ? -displ : displ);
+    return fits ? ls_mpi__reach_arg(at, comm, NULL, elements, type)
+                : ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function,
+                                "a displacement does not fit into the address space");
+}

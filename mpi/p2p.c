@@ -26,10 +26,10 @@ int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m) {
             at.me, comm, MPI_ERR_TAG, at.function, "tag %d is not in [0, %d]%s", m->tag, TAG_MAX,
             m->send && m->tag == MPI_ANY_TAG ? ": MPI_ANY_TAG cannot be sent" : "");
     }
-    MPI_TRY(m->peer != MPI_PROC_NULL ? ls_mpi__buffer_arg(at, comm, m->buf, m->count, type)
+    const mpi_side side = {.buf = m->buf, .count = m->count, .type = m->as != NULL ? m->as : type};
+    MPI_TRY(m->peer != MPI_PROC_NULL ? ls_mpi__buffer_arg(at, comm, m->buf, m->count, side.type)
                                      : MPI_SUCCESS);
     MPI_TRY(m->send ? MPI_SUCCESS : ls_mpi__receive_arg(at, comm, m->count, type));
-    const mpi_side side = {.buf = m->buf, .count = m->count, .type = m->as != NULL ? m->as : type};
     *out = (mpi_record){.comm = comm, .function = at.function, .mode = m->mode};
     *(m->send ? &out->send : &out->recv) = side;
     return MPI_SUCCESS;

@@ -70,6 +70,7 @@ static int read_types(rma_read *out, mpi_where at, const rma_call *c) {
     bool sends = c->how != GET && c->op != MPI_NO_OP;
     MPI_TRY(ls_mpi__count_arg(at, comm, "the target's count", c->target_count));
     MPI_TRY(ls_mpi__type_arg(&out->target_type, at, comm, c->target_type, true));
+    MPI_TRY(ls_mpi__reach_arg(at, comm, NULL, (size_t)c->target_count, out->target_type));
     MPI_TRY(ls_mpi__count_arg(at, comm, "the count", c->count));
     if (sends || c->how == GET) {
         MPI_TRY(ls_mpi__type_arg(&out->type, at, comm, c->type, true));
@@ -157,7 +158,11 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
     if (c->target == MPI_PROC_NULL) {
         return MPI_SUCCESS;
     }
-    if (c->disp < 0 && win->flavor != MPI_WIN_FLAVOR_DYNAMIC) {
+    mpi_win *target = win->shared->members[c->target];
+    bool dynamic = win->flavor == MPI_WIN_FLAVOR_DYNAMIC;
+    ptrdiff_t offset;
+    if ((c->disp < 0 && !dynamic) ||
+        !ls_mpi__fits(&offset, 0, c->disp, dynamic ? 1 : target->disp_unit)) {
         return ls_mpi__win_error(at.me, win, MPI_ERR_DISP, at.function, "displacement %ld",
                                  (long)c->disp);
     }
@@ -165,10 +170,7 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
         return ls_mpi__win_error(at.me, win, MPI_ERR_RMA_SYNC, at.function,
                                  "no epoch is open in which rank %d can be reached", c->target);
     }
-    mpi_win *target = win->shared->members[c->target];
-    out->at = target->flavor == MPI_WIN_FLAVOR_DYNAMIC
-                  ? (char *)(intptr_t)c->disp
-                  : (char *)target->base + c->disp * target->disp_unit;
+    out->at = (char *)((dynamic ? 0 : (intptr_t)target->base) + offset);
     return check_range(at, c, out, target);
 }
 

@@ -180,6 +180,10 @@ static void add_segment(mpi_type *made, ptrdiff_t offset, int number, size_t cou
         }
     }
     size_t n = made->segment_count;
+    if (n == LS_MPI_PIECES) {
+        made->too_large = true;
+        return;
+    }
     if ((n & (n - 1)) == 0) {
         mpi_segment *more = realloc(made->segments, (n == 0 ? 1 : 2 * n) * sizeof *more);
         if (more == NULL) {
@@ -195,26 +199,31 @@ void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, 
     if (count == 0) {
         return;
     }
-    ptrdiff_t last = offset + (ptrdiff_t)(count - 1) * old->extent;
-    ptrdiff_t low = (old->extent >= 0 ? offset : last) + old->lb;
-    ptrdiff_t high = (old->extent >= 0 ? last : offset) + old->lb + old->extent;
     bool first = !made->contiguous;  // during construction: the type has explicit bounds
-    ptrdiff_t ub = made->lb + made->extent;
+    ptrdiff_t last, low, high, size, ub = made->lb + made->extent;
+    made->too_large =
+        made->too_large || !ls_mpi__fits(&last, offset, (ptrdiff_t)(count - 1), old->extent) ||
+        !ls_mpi__fits(&low, old->extent >= 0 ? offset : last, 1, old->lb) ||
+        !ls_mpi__fits(&high, old->extent >= 0 ? last : offset, 1, old->lb + old->extent) ||
+        !ls_mpi__fits(&size, (ptrdiff_t)made->size, (ptrdiff_t)count, (ptrdiff_t)old->size);
+    if (made->too_large) {
+        return;
+    }
     made->lb = first || low < made->lb ? low : made->lb;
     ub = first || high > ub ? high : ub;
-    made->extent = ub - made->lb;
+    made->too_large = !ls_mpi__fits(&made->extent, ub, -1, made->lb);
     made->contiguous = true;
     if (old->size > 0) {
         made->unit = made->size == 0 || made->unit == old->unit ? old->unit : NULL;
     }
     made->scattered = made->scattered || old->scattered;
-    made->size += count * old->size;
+    made->size = (size_t)size;
     made->elements += count * old->elements;
     if (old->contiguous) {
         add_segment(made, offset, old->segments[0].basic, count * old->segments[0].count);
         return;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !made->too_large; i++) {
         for (size_t s = 0; s < old->segment_count; s++) {
             const mpi_segment *segment = &old->segments[s];
             add_segment(made, offset + (ptrdiff_t)i * old->extent + segment->offset, segment->basic,

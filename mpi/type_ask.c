@@ -132,11 +132,11 @@ int MPI_Address(void *location, MPI_Aint *address) {
 }
 
 MPI_Aint MPI_Aint_add(MPI_Aint base, MPI_Aint displacement) {
-    return base + displacement;
+    return (MPI_Aint)((size_t)base + (size_t)displacement);
 }
 
 MPI_Aint MPI_Aint_diff(MPI_Aint a, MPI_Aint b) {
-    return a - b;
+    return (MPI_Aint)((size_t)a - (size_t)b);
 }
 
 // ---- Packing ------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ static int pack(mpi_where at, MPI_Comm comm, const void *inbuf, int incount, MPI
     MPI_TRY(ls_mpi__type_arg(&of, at, of_comm, type, true));
     MPI_TRY(ls_mpi__buffer_arg(at, of_comm, inbuf, incount, of));
     size_t bytes = (size_t)incount * of->size;
-    if (*position < 0 || *position + (MPI_Aint)bytes > outsize) {
+    if (*position < 0 || *position > outsize - (MPI_Aint)bytes) {
         return ls_mpi__error(at.me, of_comm, MPI_ERR_ARG, at.function,
                              "%zu bytes do not fit into %ld at position %ld", bytes, (long)outsize,
                              (long)*position);
@@ -173,7 +173,7 @@ static int unpack(mpi_where at, MPI_Comm comm, const void *inbuf, MPI_Aint insiz
     MPI_TRY(ls_mpi__type_arg(&of, at, of_comm, type, true));
     MPI_TRY(ls_mpi__buffer_arg(at, of_comm, outbuf, outcount, of));
     size_t bytes = (size_t)outcount * of->size;
-    if (*position < 0 || *position + (MPI_Aint)bytes > insize) {
+    if (*position < 0 || *position > insize - (MPI_Aint)bytes) {
         return ls_mpi__error(at.me, of_comm, MPI_ERR_ARG, at.function,
                              "%zu bytes are not in %ld from position %ld on", bytes, (long)insize,
                              (long)*position);
@@ -209,6 +209,8 @@ int MPI_Pack_size(int incount, MPI_Datatype type, MPI_Comm comm, int *size) {
     MPI_TRY(ls_mpi__comm_arg(&of_comm, at, comm));
     MPI_TRY(ls_mpi__count_arg(at, of_comm, "the count", incount));
     MPI_TRY(ls_mpi__type_arg(&of, at, of_comm, type, true));
-    *size = (int)((size_t)incount * of->size);
+    MPI_TRY(ls_mpi__reach_arg(at, of_comm, NULL, (size_t)incount, of));
+    size_t bytes = (size_t)incount * of->size;
+    *size = bytes > INT32_MAX ? MPI_UNDEFINED : (int)bytes;
     return MPI_SUCCESS;
 }

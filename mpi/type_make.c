@@ -26,6 +26,15 @@ static void keep(mpi_rank *me, mpi_type *made, const int *integers, int integer_
 }
 
 static int finish(mpi_where at, mpi_type *made, MPI_Datatype *out) {
+    ptrdiff_t end;
+    if (made->too_large || !ls_mpi__fits(&end, 0, 1, made->lb) ||
+        !ls_mpi__fits(&end, 0, 1, made->extent) || !ls_mpi__fits(&end, made->lb, 1, made->extent)) {
+        free(made->segments);
+        free(made);
+        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
+                             "the datatype reaches further than 2^61 bytes, or has more than 2^24 "
+                             "separate parts");
+    }
     (void)ls_mpi__type_finish(at.me, made, out);
     ls_mpi__handle_slot(at.me, *out)->function = at.function;
     return MPI_SUCCESS;
@@ -67,13 +76,17 @@ static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_byte
     for (int i = 0; i < b->count; i++) {
         const mpi_type *of = old != NULL ? old : ls_mpi__type_of(at.me, b->types[i]);
         int length = b->lengths != NULL ? b->lengths[i] : b->length;
-        ptrdiff_t offset;
+        ptrdiff_t offset, step = b->displs == NULL && b->byte_displs == NULL ? b->stride : 1, n = i;
         if (b->byte_displs != NULL) {
-            offset = b->byte_displs[i];
-        } else {
-            offset = b->displs != NULL ? (ptrdiff_t)b->displs[i] : (ptrdiff_t)i * b->stride;
+            n = b->byte_displs[i];
+        } else if (b->displs != NULL) {
+            n = b->displs[i];
         }
-        offset *= in_bytes ? 1 : of->extent;
+        if (!ls_mpi__fits(&offset, 0, n, step) ||
+            !ls_mpi__fits(&offset, 0, offset, in_bytes ? 1 : of->extent)) {
+            made->too_large = true;
+            break;
+        }
         if (of->handle == MPI_LB) {
             lb = !has_lb || offset < lb ? offset : lb;
             has_lb = true;
@@ -280,7 +293,7 @@ int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[],
     }
     for (int d = 0; d < ndims; d++) {
         if (sizes[d] < 1 || subsizes[d] < 1 || starts[d] < 0 ||
-            starts[d] + subsizes[d] > sizes[d]) {
+            starts[d] > sizes[d] - subsizes[d]) {
             return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__,
                                  "dimension %d: %d elements from %d on are not in an array of %d",
                                  d, subsizes[d], starts[d], sizes[d]);
@@ -290,11 +303,12 @@ int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[],
     int fastest = order == MPI_ORDER_C ? ndims - 1 : 0, step = order == MPI_ORDER_C ? -1 : 1;
     mpi_type *made = ls_mpi__type_make(at.me, MPI_COMBINER_SUBARRAY);
     int *index = ls_mpi__alloc((size_t)ndims * sizeof(int));
-    ptrdiff_t all = 1;
+    ptrdiff_t all = 1, whole = 0;
     for (int d = 0; d < ndims; d++) {
-        all *= sizes[d];
+        made->too_large = made->too_large || !ls_mpi__fits(&all, 0, all, sizes[d]);
     }
-    for (bool more = true; more;) {
+    made->too_large = made->too_large || !ls_mpi__fits(&whole, 0, all, of->extent);
+    for (bool more = !made->too_large; more && !made->too_large;) {
         ptrdiff_t element = 0, scale = 1;
         for (int i = 0, d = fastest; i < ndims; i++, d += step) {
             element += (starts[d] + index[d]) * scale;
@@ -310,7 +324,7 @@ int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[],
     }
     free(index);
     made->lb = 0;
-    made->extent = all * of->extent;
+    made->extent = whole;
     int *integers = ls_mpi__alloc((size_t)(3 * ndims + 2) * sizeof(int));
     integers[0] = ndims;
     memcpy(integers + 1, sizes, (size_t)ndims * sizeof(int));
@@ -322,18 +336,60 @@ int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[],
     return finish(at, made, type);
 }
 
-// Whether the process at `coord` of `procs` owns global index i of a dimension.
-static bool has_index(int i, int gsize, int distrib, int darg, int procs, int coord) {
-    if (distrib == MPI_DISTRIBUTE_NONE || procs == 1) {
-        return true;
+// One dimension of a distributed array, as the process at `coord` sees it.
+typedef struct dimension {
+    int size, distrib, arg, procs, coord;
+    int first, at;     // indices that it owns
+    ptrdiff_t stride;  // in elements
+} dimension;
+
+// The first index from i on that the process owns; the size: none.
+static int owned_from(const dimension *d, int i) {
+    if (d->distrib == MPI_DISTRIBUTE_NONE || d->procs == 1) {
+        return i;
     }
-    int block = darg;
-    if (distrib == MPI_DISTRIBUTE_BLOCK) {
-        block = darg == MPI_DISTRIBUTE_DFLT_DARG ? (gsize + procs - 1) / procs : darg;
-        return i / block == coord;
+    bool cyclic = d->distrib == MPI_DISTRIBUTE_CYCLIC;
+    int block = cyclic ? 1 : (d->size - 1) / d->procs + 1;
+    block = d->arg == MPI_DISTRIBUTE_DFLT_DARG ? block : d->arg;
+    while (i < d->size && (cyclic ? i / block % d->procs : i / block) != d->coord) {
+        i += 1;
     }
-    block = darg == MPI_DISTRIBUTE_DFLT_DARG ? 1 : darg;
-    return i / block % procs == coord;
+    return i;
+}
+
+// Appends the runs of elements along the first dimension.
+static void append_row(mpi_type *made, const mpi_type *of, const dimension *first,
+                       ptrdiff_t element) {
+    for (int i = first->first; i < first->size && !made->too_large;) {
+        int end = i + 1;
+        while (end < first->size && owned_from(first, end) == end) {
+            end += 1;
+        }
+        ls_mpi__type_append(made, of, (element + i) * of->extent, (size_t)(end - i));
+        i = owned_from(first, end);
+    }
+}
+
+// Dimensions with the fastest first.
+static void append_owned(mpi_type *made, const mpi_type *of, dimension *all, int ndims) {
+    bool more = !made->too_large;
+    for (int d = 0; d < ndims; d++) {
+        all[d].first = all[d].at = owned_from(&all[d], 0);
+        more = more && all[d].first < all[d].size;
+    }
+    while (more && !made->too_large) {
+        ptrdiff_t element = 0;
+        for (int d = 1; d < ndims; d++) {
+            element += all[d].at * all[d].stride;
+        }
+        append_row(made, of, &all[0], element);
+        more = false;
+        for (int d = 1; d < ndims && !more; d++) {
+            all[d].at = owned_from(&all[d], all[d].at + 1);
+            more = all[d].at < all[d].size;
+            all[d].at = more ? all[d].at : all[d].first;
+        }
+    }
 }
 
 int MPI_Type_create_darray(int size, int rank, int ndims, const int gsizes[], const int distribs[],
@@ -356,30 +412,23 @@ int MPI_Type_create_darray(int size, int rank, int ndims, const int gsizes[], co
                                  gsizes[d], psizes[d], dargs[d]);
         }
     }
-    int *coords = ls_mpi__alloc(2 * (size_t)ndims * sizeof(int)), *index = coords + ndims;
-    ptrdiff_t all = 1;
+    dimension *dims = ls_mpi__alloc((size_t)ndims * sizeof *dims);
     for (int d = ndims - 1, left = rank; d >= 0; d--) {
-        coords[d] = left % psizes[d];
+        dims[order == MPI_ORDER_C ? ndims - 1 - d : d] =
+            (dimension){gsizes[d], distribs[d], dargs[d], psizes[d], left % psizes[d], 0, 0, 0};
         left /= psizes[d];
-        all *= gsizes[d];
     }
     mpi_type *made = ls_mpi__type_make(at.me, MPI_COMBINER_DARRAY);
-    for (ptrdiff_t e = 0; e < all; e++) {
-        bool mine = true;
-        ptrdiff_t left = e;
-        for (int i = 0; i < ndims; i++) {
-            int d = order == MPI_ORDER_C ? ndims - 1 - i : i;
-            index[d] = (int)(left % gsizes[d]);
-            left /= gsizes[d];
-            mine =
-                mine && has_index(index[d], gsizes[d], distribs[d], dargs[d], psizes[d], coords[d]);
-        }
-        if (mine) {
-            ls_mpi__type_append(made, of, e * of->extent, 1);
-        }
+    ptrdiff_t all = 1, whole = 0;
+    for (int d = 0; d < ndims; d++) {
+        dims[d].stride = all;
+        made->too_large = made->too_large || !ls_mpi__fits(&all, 0, all, dims[d].size);
     }
+    made->too_large = made->too_large || !ls_mpi__fits(&whole, 0, all, of->extent);
+    append_owned(made, of, dims, ndims);
+    free(dims);
     made->lb = 0;
-    made->extent = all * of->extent;
+    made->extent = whole;
     int n = 4 * ndims + 4;
     int *integers = ls_mpi__alloc((size_t)n * sizeof(int));
     integers[0] = size;
@@ -392,6 +441,5 @@ int MPI_Type_create_darray(int size, int rank, int ndims, const int gsizes[], co
     integers[n - 1] = order;
     keep(at.me, made, integers, n, NULL, 0, &old, 1);
     free(integers);
-    free(coords);
     return finish(at, made, type);
 }

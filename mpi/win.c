@@ -84,7 +84,7 @@ static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
         return ls_mpi__error(at.me, of, MPI_ERR_COMM, at.function,
                              "the communicator is an intercommunicator");
     }
-    if (proto->size < 0) {
+    if (proto->size < 0 || proto->size > LS_MPI_MEMORY) {
         return ls_mpi__error(at.me, of, MPI_ERR_SIZE, at.function, "the size is %ld",
                              (long)proto->size);
     }
@@ -176,6 +176,9 @@ int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {
     if (win->flavor != MPI_WIN_FLAVOR_DYNAMIC) {
         return ls_mpi__win_error(at.me, win, MPI_ERR_RMA_FLAVOR, __func__,
                                  "the window is not dynamic");
+    }
+    if (size < 0 || size > LS_MPI_MEMORY) {
+        return ls_mpi__win_error(at.me, win, MPI_ERR_SIZE, __func__, "the size is %ld", (long)size);
     }
     ls_mpi__bytes_check(at.me, base, size > 0 ? (size_t)size : 0, __func__);
     mpi_attached *made = ls_mpi__alloc(sizeof *made);
