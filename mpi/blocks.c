@@ -203,10 +203,9 @@ static void keep(mpi_rank *me, block *of, const void *caller) {
 // The address is in no allocation: a variable, or a part of one.
 static void check_unknown(mpi_rank *me, const char *at, const void *caller) {
     mpi_object object;
-    uintptr_t stack = me->rank->stack_low, address = (uintptr_t)at;
     bool variable = ls_mpi__variable_at(&object, me, at);
     bool image = at >= me->code_low && at < me->code_high;
-    if (variable || image || (stack != 0 && address - stack < me->rank->stack_bytes)) {
+    if (variable || image || ls_mpi__on_stack(me, at)) {
         line_of here = place_of(me, caller);
         const char *in = image ? "the program's image" : "the stack";
         if (variable) {

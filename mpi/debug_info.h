@@ -9,5 +9,8 @@
 // nothing is locked.
 bool ls_mpi__unit_hold(Dwarf_Die *out, Dwarf_Addr code);
 void ls_mpi__unit_release(void);
+// The scopes around an instruction of the unit, innermost first: their number. The caller frees the
+// list.
+int ls_mpi__scopes_at(Dwarf_Die **out, Dwarf_Die *unit, Dwarf_Addr code);
 
 #endif

@@ -311,6 +311,7 @@ void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line,
 const char *ls_mpi__class_name(int error_class);
 int *ls_mpi__last_code(const mpi_rank *me);  // MPI_LASTUSEDCODE
 void *ls_mpi__alloc(size_t bytes);           // zeroed; ends the process if memory is exhausted
+bool ls_mpi__on_stack(const mpi_rank *me, const void *at);  // of the calling thread
 // First in a function: `name` is the rank until the function returns.
 #define MPI_ENTERED(name, how)                                                                     \
     mpi_rank *name __attribute__((cleanup(ls_mpi__return))) = how(__func__)
@@ -360,7 +361,6 @@ int ls_mpi__read_status_arg(mpi_where at, const MPI_Status *status);
 // --- type_make.c, misc.c -------------------------------------------------------------------------
 int ls_mpi__type_copy(mpi_where at, const mpi_type *of, MPI_Datatype *out);
 void ls_mpi__infos_open(mpi_rank *me);  // misc.c
-
 // ---- comm.c, comm_make.c ------------------------------------------------------------------------
 void ls_mpi__comms_open(mpi_rank *me);
 mpi_comm *ls_mpi__comm_object(mpi_rank *me, ls_shared_comm *shared, int first_size, int *out);

@@ -37,7 +37,7 @@ static place call_of(Dwarf_Die *unit, Dwarf_Die *inlined) {
 
 static place line_at(const mpi_rank *me, uintptr_t code) {
     place found = {0};
-    Dwarf_Die unit, *inner = NULL, *scopes = NULL;
+    Dwarf_Die unit, *scopes = NULL;
     Dwarf_Addr at = code - (uintptr_t)me->code_low - 1;
     if (!ls_mpi__unit_hold(&unit, at)) {
         return found;
@@ -48,8 +48,8 @@ static place line_at(const mpi_rank *me, uintptr_t code) {
         found.file = NULL;
     }
     int count = 0;
-    if (found.file != NULL && is_library(&found) && dwarf_getscopes(&unit, at, &inner) > 0) {
-        count = dwarf_getscopes_die(&inner[0], &scopes);
+    if (found.file != NULL && is_library(&found)) {
+        count = ls_mpi__scopes_at(&scopes, &unit, at);
     }
     for (int i = 0; i < count && is_library(&found); i++) {
         place call = {0};
@@ -59,7 +59,6 @@ static place line_at(const mpi_rank *me, uintptr_t code) {
         found = call.file != NULL && call.line > 0 ? call : found;
     }
     free(scopes);
-    free(inner);
     ls_mpi__unit_release();
     return found;
 }

@@ -268,13 +268,12 @@ void ls_mpi__unit_release(void) {
 
 // The variables of the scopes around an instruction, from the innermost scope to the function.
 static void read_variables(site *to) {
-    Dwarf_Die unit, *inner = NULL, *scopes = NULL;
+    Dwarf_Die unit, *scopes = NULL;
     Dwarf_Op base = {0};
-    if (debug == NULL || !unit_of(&unit, to->code) ||
-        dwarf_getscopes(&unit, to->code, &inner) <= 0) {
+    if (debug == NULL || !unit_of(&unit, to->code)) {
         return;
     }
-    int count = dwarf_getscopes_die(&inner[0], &scopes), line = INT_MAX, function = 0;
+    int count = ls_mpi__scopes_at(&scopes, &unit, to->code), line = INT_MAX, function = 0;
     Dwarf_Line *at = dwarf_getsrc_die(&unit, to->code);
     const char *file = at != NULL ? dwarf_linesrc(at, NULL, NULL) : NULL;
     (void)(at != NULL && dwarf_lineno(at, &line));
@@ -295,7 +294,6 @@ static void read_variables(site *to) {
         line = dwarf_tag(&scopes[i]) == DW_TAG_inlined_subroutine ? INT_MAX : line;
     }
     free(scopes);
-    free(inner);
 }
 
 static const site *site_of(uintptr_t code) {
@@ -336,9 +334,9 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg) {
 
 // If variables share a location, the largest: the active one cannot be determined.
 static bool find_local(mpi_object *out, const mpi_rank *me, const char *at) {
-    uintptr_t low = me->rank->stack_low, place = (uintptr_t)at, start;
+    uintptr_t place = (uintptr_t)at, start;
     walk w = {.at = place};
-    if (low == 0 || place < low || place >= low + me->rank->stack_bytes) {
+    if (!ls_mpi__on_stack(me, at)) {
         return false;
     }
     (void)_Unwind_Backtrace(step, &w);

@@ -1,5 +1,4 @@
 // Accesses of a rank's own: to its windows, and of several threads to origin buffers of RMA calls.
-#define _GNU_SOURCE  // pthread_getattr_np
 #include "mpi/rma.h"
 
 #define PROGRAM "the program"
@@ -56,25 +55,6 @@ void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool wri
 }
 
 // ---- Origin buffers of RMA calls outside of windows, and accesses of other threads --------------
-// Later threads may have the same memory as their stack.
-static bool on_own_stack(const mpi_rank *me, const char *at) {
-    static _Thread_local struct {
-        char *low;
-        size_t bytes;
-    } stack;
-    pthread_attr_t attributes;
-    if (pthread_equal(me->rank->thread, pthread_self()) != 0) {
-        return false;
-    }
-    if (stack.low == NULL && pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        void *low;
-        (void)pthread_attr_getstack(&attributes, &low, &stack.bytes);
-        (void)pthread_attr_destroy(&attributes);
-        stack.low = low;
-    }
-    return (uintptr_t)at - (uintptr_t)stack.low < stack.bytes;
-}
-
 // The last small accesses of the rank's threads, by place; a later one may replace any of them.
 #define LAST 4096
 #define UNIT 8  // bytes that begin at one place
@@ -129,8 +109,9 @@ static bool find_touch(mpi_race *out, mpi_rank *me, const mpi_range *range, bool
 
 static bool is_outside(mpi_rank *me, const mpi_range *range) {
     bool threads = me->rank->thread_count > 1 || me->main.next != NULL;
-    if (!threads || on_own_stack(me, range->low)) {
-        return false;
+    bool main_thread = pthread_equal(me->rank->thread, pthread_self()) != 0;
+    if (!threads || (!main_thread && ls_mpi__on_stack(me, range->low))) {
+        return false;  // later threads may have the same memory as their stack
     }
     me->touches = me->touches != NULL ? me->touches : ls_mpi__alloc(sizeof *me->touches);
     return true;

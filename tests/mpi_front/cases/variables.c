@@ -1,5 +1,7 @@
 // Buffers in variables: on the stack, global, static, thread-local. A count beyond the variable is
 // a finding; a count within the whole variable is correct.
+#include <pthread.h>
+
 #include "cases.h"
 
 struct parts {
@@ -301,14 +303,28 @@ static void list_of_statuses(void) {
     MPI_Waitall(0, NULL, both);
 }
 
-CASES({"list_of_counts", list_of_counts}, {"list_of_statuses", list_of_statuses},
-      {"of_the_caller", of_the_caller}, {"pass", of_the_caller}, {"inner", of_an_inline_function},
-      {"down", through_a_recursion}, {"on_the_stack", on_the_stack},
-      {"sent_from_the_stack", sent_from_the_stack}, {"global_array", global_array},
-      {"static_array", static_array}, {"array_of_the_thread", array_of_the_thread},
-      {"from_the_middle", from_the_middle}, {"one_number", one_number},
-      {"member_after_member", member_after_member}, {"columns", columns},
-      {"structures", structures}, {"separate_variables", separate_variables},
+static void *on_another_thread(void *arg);
+
+static void start_a_thread(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, on_another_thread, NULL);
+    pthread_join(thread, NULL);
+}
+
+static void *on_another_thread(void *arg) {
+    int own[4] = {0};
+    MPI_Bcast(own, wrong ? 5 : 4, MPI_INT, 0, WORLD);  // wrong: buffer.too_small, it is in own (
+    return arg;
+}
+
+CASES({"start_a_thread", start_a_thread}, {"list_of_counts", list_of_counts},
+      {"list_of_statuses", list_of_statuses}, {"of_the_caller", of_the_caller},
+      {"pass", of_the_caller}, {"inner", of_an_inline_function}, {"down", through_a_recursion},
+      {"on_the_stack", on_the_stack}, {"sent_from_the_stack", sent_from_the_stack},
+      {"global_array", global_array}, {"static_array", static_array},
+      {"array_of_the_thread", array_of_the_thread}, {"from_the_middle", from_the_middle},
+      {"one_number", one_number}, {"member_after_member", member_after_member},
+      {"columns", columns}, {"structures", structures}, {"separate_variables", separate_variables},
       {"sizes_of_the_run", sizes_of_the_run}, {"blocks_in_turn", blocks_in_turn},
       {"of_an_inline_function", of_an_inline_function},
       {"through_a_recursion", through_a_recursion}, {"gathered", gathered},

@@ -51,6 +51,14 @@ static void array(void) {
     call(wrong ? 5 : 4);
 }
 
+static void of_a_lambda(void) {
+    auto call = [](int count) {
+        int of[4] = {0};
+        MPI_Bcast(of, count, MPI_INT, 0, WORLD);  // wrong: buffer.too_small, it is in of (
+    };
+    call(wrong ? 5 : 4);
+}
+
 // Inlined library code counts as the program's line.
 static void filled(void) {
     std::vector<int> all(100);
@@ -80,6 +88,6 @@ static void released(void) {
 
 CASES({"filled", filled}, {"released", released}, {"member", member}, {"broadcast", member},
       {"static_member", static_member}, {"of_a_namespace", of_a_namespace}, {"array", array},
-      {"by_reference", array})
+      {"by_reference", array}, {"of_a_lambda", of_a_lambda})
 
 #endif
