@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/python.h"
@@ -61,6 +62,7 @@ static int drive(const cli_rules *given, const char *results, const char *summar
     const char *words[WORDS_MAX];
     char seed[32];
     words_of(words, given, results, summary, seed);
+    (void)setenv("PYTHONHASHSEED", "0", 0);  // OpInfo draws samples from sets of strings
     const int code = cli_python_run(given->python, words);
     if (code == LS_EXIT_OK || code == LS_EXIT_USAGE) {
         return code;

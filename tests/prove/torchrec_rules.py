@@ -27,12 +27,12 @@ for name, case in cases.items():
     assert case["stages"][0]["elements"] == 1 + name.endswith(" table_wise"), case
 
 # Processes that fail to connect, as on a busy machine, are restarted, and no item counts as hung.
-starts = [None, None, {7: {0: ("value", ("right", "", "", "")), 1: ("value", ("right", "", "", ""))}}]
-work._gloo_start = lambda job, items: starts.pop(0) if starts else None
-found = {}
-assert work._gloo_run((None, 2), [(7, None)], found) == [] and found[7][0] == "right", found
+right = ("value", ("right", "", "", ""))
+starts = [[], [], [(0, [right, right])]]
+work._gloo_start = lambda job, items: iter(starts.pop(0) if starts else [])
+assert list(work.gloo(None, 2, ["an item"])) == [(0, right[1])] and not starts
 try:
-    work._gloo_run((None, 2), [(7, None)], found)
+    list(work.gloo(None, 2, ["an item"]))
     raise SystemExit("processes that never meet give a verdict")
 except RuntimeError as error:
     assert "did not connect 2 processes" in str(error), error

@@ -1,10 +1,11 @@
 """`lockstep prove --rules`: computes the table, confirms wrong results on gloo, groups them into defects, and compares with the last table.
 
-The results are lines of JSON, one for each combination. `summary.json` beside them has the data of the report.
+The results are lines of JSON: a header, and a line for each combination. `summary.json` beside them has the data of the report.
 """
 
 import base64
 import collections
+import dataclasses
 import fnmatch
 import json
 import os
@@ -18,43 +19,87 @@ from lockstep.rules import judge, shrink, work
 
 USAGE = 2  # an exit code
 ORDER = ("right", "refused", "wrong", "hung", "unconfirmed")
-CONFIRMED_EACH = 3  # wrong results of one operator, kind and direction to confirm before their defects are known
+BAD = ("wrong", "hung")
+HUNG_WORLDS = 8  # that run at the same time; they sleep
 MESHES = {"quick": [(2,)], "all": [(2,), (3,), (4,), (2, 2)]}
 # Combinations of a call on a mesh: all up to this number, else a random draw of it. All calls run on the first mesh, one call of each
 # operator on the others.
-MOST = {(2,): (9, 8), (3,): (3, 3), (4,): (3, 3), (2, 2): (4, 4)}
-MOST_IN_PLACE = (49, 8)  # these are cheap, and wrong more often
+MOST = {(2,): (49, 10), (3,): (6, 4), (4,): (6, 4), (2, 2): (6, 6)}
+
+
+class BadTable(Exception):
+    """A file that is no table, or not one that can be continued or compared."""
 
 
 class Table:
-    """The rows of a results file, by key."""
+    """A results file: its header {"subject", "torch", "seed"} and its rows, by key."""
 
-    def __init__(self, path):
-        self.rows = {}
-        if path is not None and os.path.exists(path):
+    def __init__(self, path, must_exist=False):
+        self.header, self.rows = None, {}
+        if path is None or (not must_exist and not os.path.exists(path)):
+            return
+        try:
             with open(path, encoding="utf-8") as file:
-                for line in file:
-                    if line.endswith("\n"):  # a stopped run leaves an incomplete line
-                        row = json.loads(line)
-                        if "placements" in row:
-                            self.rows[work.key_of(row)] = row
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadTable(f"{path} cannot be read: {error}") from error
+        for number, line in enumerate(text.split("\n")[:-1], 1):  # a stopped run leaves an incomplete last line
+            try:
+                row = json.loads(line)
+                if self.header is None:
+                    self.header = {key: row[key] for key in ("subject", "torch", "seed")}
+                else:
+                    self.rows[work.key_of(row)] = {**row, "verdict": ORDER[ORDER.index(row["verdict"])]}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                what = "row" if self.header else "header"
+                raise BadTable(f"{path}: line {number} is no {what} of a table of sharding rules") from error
+
+    def continues(self, header, path):
+        """Checks that a run with this header can continue the table."""
+        if self.header not in (None, header):
+            was, now = (", ".join(f"{key} {value}" for key, value in one.items()) for one in (self.header, header))
+            raise BadTable(f"{path} is of another run ({was}); this one ({now}) cannot continue it")
 
 
-def calls_of(only):
+class Writer:
+    """Writes a results file: first the rows that are known, then each row as it comes."""
+
+    def __init__(self, path, header, rows):
+        self.path, self.header = path, header
+        self._whole(rows)
+        self.file = open(path, "a", encoding="utf-8")
+
+    def _whole(self, rows):
+        with open(self.path + ".part", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(one) + "\n" for one in [self.header, *rows])
+        os.replace(self.path + ".part", self.path)
+
+    def add(self, row):
+        """A later row of the same key replaces the earlier one."""
+        self.file.write(json.dumps(row) + "\n")
+        self.file.flush()
+
+    def end(self, rows):
+        self.file.close()
+        self._whole(rows)
+
+
+def calls_of(chosen):
     """(calls, notes) whose name matches a pattern. A child process lists them: this process forks and computes nothing."""
-    chosen = [pattern.strip() for pattern in (only or "*").split(";")]
-
     def child(put):
         from lockstep.rules import opinfo, patterns
 
         def give(calls):
             put({"calls": base64.b64encode(pickle.dumps([call for call in calls if _matches(call.name, chosen)])).decode()})
 
-        give(list(patterns.calls()))
+        listed = list(patterns.calls())
+        give(listed)
+        if set(chosen) <= {call.name for call in listed}:
+            return
         try:
             database = opinfo.database()
         except ImportError as error:
-            put({"why": f"the OpInfo database is left out: {error}; pip install expecttest"})
+            put({"why": f"the OpInfo database is left out: {error}"})
             return
         for op in database:
             if _matches(op.name, chosen):
@@ -64,7 +109,7 @@ def calls_of(only):
                     put({"operator": op.name, "why": why})
 
     found, notes, reasons = [], [], collections.defaultdict(list)
-    for line in work.lines(*work.forked(child), work.SILENT_SECONDS):
+    for line in work.lines(child, work.SILENT_SECONDS):
         if line is None:
             notes.append("the OpInfo database ended early")
         elif "calls" in line:
@@ -93,96 +138,96 @@ def _item(row, calls, seed):
     return (calls[row["call"]], seed, [tuple(p) for p in row["placements"]], tuple(row["mesh"]), row["pass"] == "backward")
 
 
-def confirm(rows, calls, seed):
+def confirm(rows, calls, seed, write=lambda row: None):
     """Runs the rows on gloo and records its results. Returns the number that agree."""
-    items = [_item(row, calls, seed) for row in rows]
     agree = 0
-    for row, verdict in zip(rows, work.confirmed(items)):
-        row["gloo"] = verdict[0]
-        if verdict[0] == row["verdict"] and verdict[2] == row.get("text", "") or verdict[0] == row["verdict"] == "hung":
-            agree += 1
-        elif verdict[0] != row["verdict"]:
-            row["verdict"] = verdict[0] if verdict[0] != "right" else "unconfirmed"
-            row["text"] = verdict[2]
+    for mine, worlds in (([row for row in rows if row["verdict"] != "hung"], _workers()),
+                         ([row for row in rows if row["verdict"] == "hung"], HUNG_WORLDS)):
+        for at, verdict in work.confirmed([_item(row, calls, seed) for row in mine], worlds):
+            row = mine[at]
+            row["gloo"] = verdict[0]
+            if verdict[0] == row["verdict"] and verdict[2] == row.get("text", "") or verdict[0] == row["verdict"] == "hung":
+                agree += 1
+            elif verdict[0] != row["verdict"]:
+                row["verdict"] = verdict[0] if verdict[0] != "right" else "unconfirmed"
+                row["text"] = verdict[2]
+            write(row)
     return agree
 
 
-def suspects(rows):
-    """The wrong rows to confirm: a few of each operator, kind and direction, and of each defect."""
-    groups = collections.defaultdict(list)
-    for row in rows:
-        if row["verdict"] in ("wrong", "hung"):
-            groups[row["name"], row.get("kind"), row["pass"], row["verdict"]].append(row)
-    return groups
+def _workers():
+    return len(os.sched_getaffinity(0))
 
 
 # ---- Defects ----
-def _kinds(text):
-    """Placements without their dimensions, each once."""
-    return "+".join(sorted({part.strip()[0] if part.strip()[:1] in "RS" else part.strip() for part in text.split(",") if part.strip()}))
-
-
 def _fold(threads, row, calls, seed):
     """The defect of a wrong row."""
     call, seed, *how = _item(row, calls, seed)
-    found = shrink.locate(threads, judge.Reference(call, seed), *how)
-    if found is None:
-        return {"operator": f"no operator alone, in {row['name']}", "given": " ".join(".".join(p) for p in row["placements"]),
-                "result": ""}
-    return found
+    return shrink.locate(threads, judge.Reference(call, seed), *how)
 
 
-def defects(rows, calls, seed, write):
-    """One entry for each distinct defect, with its smallest example; found in a child process, which may use threads."""
-    def child(put):
-        threads, seen = work.Threads(), {}
-        for at, row in enumerate(rows):
-            found = _fold(threads, row, calls, seed)
-            key = (found["operator"], row.get("kind", ""))
-            if key not in seen:
-                seen[key] = at
-                best = _shrunk(threads, row, calls, seed, found["operator"])
-                put({"at": at, "key": list(key), **found, **best})
-            else:
-                put({"at": at, "key": list(key)})
-
-    found, counts = {}, collections.Counter()
-    for entry in work.lines(*work.forked(child), work.SILENT_SECONDS):
-        if entry is None:
-            continue
-        key = tuple(entry["key"])
-        counts[key] += 1
-        rows[entry["at"]]["defect"] = key[0]
-        found.setdefault(key, entry)
-    for key, entry in found.items():
-        entry["shown_by"] = counts[key]
-        write(entry)
-    return list(found.values())
-
-
-def _shrunk(threads, row, calls, seed, operator):
+def _example(threads, row, calls, seed, operator):
+    """The smallest example of a row's defect; its first wrong operator stays the same."""
     call, _, placements, shape, backward = _item(row, calls, seed)
 
-    def same(verdict):
-        return verdict[0] == row["verdict"] and verdict[1] == row.get("kind", "")
+    def same(verdict, reference, candidate):
+        if verdict[0] != row["verdict"] or verdict[1] != row.get("kind", ""):
+            return False
+        found = shrink.locate(threads, reference, *candidate[1:], backward)
+        return (found["operator"] if found else None) == operator
 
     call, placements, shape, reference = shrink.least(threads, call, placements, shape, backward, seed, same)
     verdict = threads.judge(reference, placements, shape, backward)
-    return {"call": call.source, "inputs": call.key().split(" | ")[-1], "placements": [list(p) for p in placements],
-            "mesh": list(shape), "pass": row["pass"], "text": verdict[2], "kind": verdict[1], "outputs": verdict[3],
-            "program": shrink.program(reference, placements, shape, backward, "program.py")}
+    return _shown(reference, placements, shape, row, verdict)
+
+
+def _shown(reference, placements, shape, row, verdict):
+    call = reference.call
+    specs = [[name, spec] for name, spec in call.inputs if isinstance(spec, str)]  # of OpInfo's calls: none
+    return {"call": call.source, "inputs": call.key().split(" | ")[-1], "specs": specs, "placements": [list(p) for p in placements], "mesh": list(shape),
+            "pass": row["pass"], "text": verdict[2], "kind": verdict[1], "outputs": verdict[3],
+            "program": shrink.program(reference, placements, shape, row["pass"] == "backward", "program.py")}
+
+
+def defects(rows, calls, seed):
+    """One entry for each distinct defect, with its smallest example, which runs on gloo too. A row gets the operator of its defect."""
+    def fold(threads, at):
+        yield _fold(threads, rows[at], calls, seed)
+
+    def example(threads, at):
+        yield _example(threads, rows[at], calls, seed, folded[at] and folded[at]["operator"])
+
+    alive = [at for at, row in enumerate(rows) if row.get("kind") != "crash"]  # others would end these processes, too
+    folded, found = dict(work.across(alive, fold, _workers())), {}
+    for at, row in enumerate(rows):
+        given = folded.get(at) or {"operator": f"no operator alone, in {row['name']}", "result": "",
+                                   "given": " ".join(".".join(p) for p in row["placements"])}
+        row["defect"] = given["operator"]
+        found.setdefault((given["operator"], row.get("kind", "")), []).append((at, given))
+    firsts = [same[0][0] for same in found.values() if same[0][0] in folded]
+    examples = {at: one for at, one in work.across(firsts, example, _workers()) if one is not None}
+    entries, items = [], []
+    for (_, kind), same in found.items():
+        at, given = same[0]
+        call, _, placements, shape, _ = _item(rows[at], calls, seed)
+        shown = examples.get(at) or _shown(judge.Reference(call, seed), placements, shape, rows[at], ("", kind, rows[at]["text"], ""))
+        entries.append({**given, **shown, "kind": kind, "verdict": rows[at]["verdict"], "shown_by": len(same)})
+        call = dataclasses.replace(call, inputs=tuple(map(tuple, shown["specs"])) or call.inputs)
+        items.append((call, seed, [tuple(p) for p in shown["placements"]], tuple(shown["mesh"]), shown["pass"] == "backward"))
+    for at, verdict in work.confirmed(items, HUNG_WORLDS):
+        entries[at]["gloo"] = verdict[0]
+    return entries
 
 
 # ---- The report ----
 def compared(rows, last):
     """The differences from the last table: new, fixed and changed keys."""
     found = {"new": [], "mended": [], "changed": []}
-    bad = ("wrong", "hung")
     for key, row in rows.items():
         before = last.get(key)
         if before is None or before["verdict"] == row["verdict"]:
             continue
-        kind = "new" if row["verdict"] in bad else "mended" if before["verdict"] in bad else "changed"
+        kind = "new" if row["verdict"] in BAD else "mended" if before["verdict"] in BAD else "changed"
         found[kind].append(f"{key}: {before['verdict']}, now {row['verdict']}")
     text = "".join(line + "\n" for kind in found for line in found[kind][:20])
     return {**{kind: len(lines) for kind, lines in found.items()}, "text": text, "both": len(set(rows) & set(last))}
@@ -195,7 +240,7 @@ def cases(rows):
         groups.setdefault(row["name"], []).append(row)
     for name, group in groups.items():
         counts = collections.Counter(row["verdict"] for row in group)
-        bad = [row for row in group if row["verdict"] in ("wrong", "hung")]
+        bad = [row for row in group if row["verdict"] in BAD]
         refused = next((row for row in group if row["verdict"] == "refused"), None)
         rounded = sum(row["verdict"] == "right" and row.get("kind") == "rounded" for row in group)
         yield {"name": name, **{kind: counts[kind] for kind in ORDER}, "rounded": rounded,
@@ -208,45 +253,54 @@ def _told(row):
     return f"{where}: {row.get('text', '')}"
 
 
-def _torchrec(options):
+def _torchrec(options, header):
     """TorchRec's cases run on gloo processes from the start. Returns (rows, defects)."""
     from lockstep.rules import torchrec_table
 
-    chosen = [pattern.strip() for pattern in (options["only"] or "*").split(";")]
-    cases = [(name, case) for name, case in torchrec_table.cases() if _matches(name, chosen) or _matches(torchrec_table.key(case), chosen)]
-    done, rows, found = Table(options["results"]).rows if options["resume"] else {}, [], {}
+    cases = [(name, case) for name, case in torchrec_table.cases() if _matches(name, options["only"]) or
+             _matches(torchrec_table.key(case), options["only"])]
+    _some(cases, options)
+    done = options["done"]
+    writer, keys = Writer(options["results"], header, done.values()), {}
     for count in (2,) if options["quick"] else (2, 4):
-        wanted = []
-        for name, case in cases:
-            row = {"name": name, "call": torchrec_table.key(case), "mesh": [count], "placements": [], "pass": "step"}
-            kept = done.get(work.key_of(row))
-            rows.append(kept or row)
-            if kept is None:
-                wanted.append((row, case))
-        for (row, case), verdict in zip(wanted, work.gloo(torchrec_table.judge_case, count, [case for _, case in wanted])):
-            row.update(verdict=verdict[0], kind=verdict[1], text=verdict[2], gloo=verdict[0])
-            if verdict[0] == "wrong":
-                row["defect"] = f"{row['name']} {case['pooling']} {verdict[1]} {case['optimizer'] if verdict[1] == 'update' else ''}".strip()
-                entry = found.setdefault(row["defect"], {"operator": row["defect"], "pass": "step", "call": row["call"],
-                                                         "text": verdict[2], "program": torchrec_table.program(case, count), "shown_by": 0})
-                entry["shown_by"] += 1
-    return rows, list(found.values())
+        named = [({"name": name, "call": torchrec_table.key(case), "mesh": [count], "placements": [], "pass": "step"}, case)
+                 for name, case in cases]
+        keys.update((work.key_of(row), (case, count)) for row, case in named)
+        wanted = [(row, case) for row, case in named if work.key_of(row) not in done]
+        for at, verdict in work.gloo(torchrec_table.judge_case, count, [case for _, case in wanted]):
+            row = {**wanted[at][0], "verdict": verdict[0], "kind": verdict[1], "text": verdict[2], "gloo": verdict[0]}
+            done[work.key_of(row)] = row
+            writer.add(row)
+    found = {}
+    for row, (case, count) in ((done[key], how) for key, how in keys.items()):
+        if row["verdict"] in BAD:
+            update = f" {row['kind']} {case['optimizer']}" if row["kind"] == "update" else f" {row['kind']}"
+            row["defect"] = f"{row['name']} {case['pooling']}{update}"
+            entry = found.setdefault(row["defect"], {
+                "operator": row["defect"], "pass": "step", "call": row["call"], "text": row["text"], "mesh": [count],
+                "verdict": row["verdict"], "gloo": row["gloo"], "program": torchrec_table.program(case, count), "shown_by": 0})
+            entry["shown_by"] += 1
+    writer.end(done.values())
+    return [done[key] for key in keys], list(found.values())
 
 
 def _finish(options, rows, found, notes, checked, begun):
-    """Writes the table, the summary and the programs."""
-    with open(options["results"], "w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row) + "\n")
-    last = options["last"]
+    """Writes the summary and the programs."""
     for verdict, (agree, drawn) in checked.items():
         notes += [f"{agree} of {drawn} {verdict} results that were drawn are the same on gloo"] if drawn else []
     totals = collections.Counter(row["verdict"] for row in rows)
     notes.append(", ".join(f"{totals[kind]} {kind}" for kind in ORDER if totals[kind]) +
                  f" of {len(rows)} combinations; {len(found)} distinct defects")
+    strides = sum(row["verdict"] == "right" and bool(row.get("text")) for row in rows)
+    notes += [f"{strides} of the right results have other strides than the unsharded ones"] if strides else []
+    doubtful = [entry["operator"] for entry in found if entry["gloo"] != entry["verdict"]]
+    notes += [f"the examples of these defects are not confirmed on gloo: {', '.join(doubtful)}"] if doubtful else []
+    against, last = None, options["last"]
+    if options["against"]:
+        against = compared({work.key_of(row): row for row in rows}, last.rows)
+        notes.append(f"the earlier table is of torch {last.header['torch']} and seed {last.header['seed']}")
     summary = {"cases": list(cases(rows)), "defects": found, "notes": notes, "sample": checked, "totals": totals,
-               "against": compared({work.key_of(row): row for row in rows}, last) if options["against"] else None,
-               "minutes": round((time.monotonic() - begun) / 60, 1)}
+               "against": against, "minutes": round((time.monotonic() - begun) / 60, 1)}
     with open(options["summary"] or options["results"] + ".summary.json", "w", encoding="utf-8") as file:
         json.dump(summary, file)
     if options["programs"]:
@@ -254,38 +308,64 @@ def _finish(options, rows, found, notes, checked, begun):
     return 0
 
 
+def _header(subject, seed):
+    import torch
+
+    versions = torch.__version__
+    if subject == "torchrec":
+        import torchrec
+
+        versions += f", torchrec {torchrec.__version__}"
+    return {"subject": subject, "torch": versions, "seed": seed}
+
+
+def _some(found, options):
+    if not found:
+        raise BadTable(f"no operator or expression has the name {';'.join(options['only'])}")
+
+
 def run(options):
     """Computes the table. options: subject, only, seed, results, summary, against, programs, resume, quick, sample, progress."""
-    begun, seed, path = time.monotonic(), options["seed"], options["results"]
-    options["last"] = Table(options["against"]).rows
+    try:
+        return _run({**options, "only": [pattern.strip() for pattern in (options["only"] or "*").split(";")]})
+    except BadTable as error:
+        print(f"lockstep prove: {error}", file=sys.stderr)
+        return USAGE
+
+
+def _run(options):
+    begun, seed, path, header = time.monotonic(), options["seed"], options["results"], _header(options["subject"], options["seed"])
+    last = options["last"] = Table(options["against"], must_exist=True)
+    if options["against"] and (last.header is None or last.header["subject"] != header["subject"]):
+        raise BadTable(f"{options['against']} is no table of {header['subject']}")
+    earlier = Table(path if options["resume"] else None)
+    earlier.continues(header, path)
+    done = options["done"] = earlier.rows
     if options["subject"] == "torchrec":
-        rows, found = _torchrec(options)
+        rows, found = _torchrec(options, header)
         return _finish(options, rows, found, [], {}, begun)
     calls, notes = calls_of(options["only"])
-    if not calls:
-        print(f"lockstep prove: no operator or expression has the name {options['only']}", file=sys.stderr)
-        return USAGE
-    done = Table(path).rows if options["resume"] else {}
+    _some(calls, options)
     meshes = MESHES["quick" if options["quick"] else "all"]
     units = [(call, shape) for shape in meshes for call in (calls if shape == meshes[0] else _one_each(calls, seed, shape))]
-    kept, skipped = dict(done), {}
-    with open(path, "a" if options["resume"] else "w", encoding="utf-8") as file:
-        def write(row):
-            if "unit" in row:
-                if options["progress"] and row["unit"] % 50 == 0:
-                    print(f"{row['unit']} of {len(units)}", flush=True)
-            elif row["verdict"] == "skipped":
-                skipped[row["call"]] = row
-            else:
-                kept[work.key_of(row)] = row
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-
-        work.table(units, {"seed": seed, "most": MOST, "in_place": MOST_IN_PLACE}, done, write)
+    order, skipped = {(call.key(), shape): at for at, (call, shape) in enumerate(units)}, {}
+    writer, ended = Writer(path, header, done.values()), 0
+    for row in work.table(units, {"seed": seed, "most": MOST}, done, _workers()):
+        if row["verdict"] == "skipped":
+            skipped[row["call"]] = row
+        else:
+            writer.add(row)
+        ended += 1
+        if options["progress"] and ended % 2000 == 0:
+            print(f"{ended} combinations", flush=True)
+    rows = [row for row in done.values() if (row["call"], tuple(row["mesh"])) in order]
+    rows.sort(key=lambda row: order[row["call"], tuple(row["mesh"])])
     by_key = {call.key(): call for call in calls}
-    rows = [row for row in kept.values() if row["call"] in by_key]
-    found = _settle(rows, by_key, seed)
+    confirm([row for row in rows if row["verdict"] in BAD and "gloo" not in row], by_key, seed, writer.add)
+    found = defects([row for row in rows if row["verdict"] in BAD], by_key, seed)
     checked = _sampled(rows, by_key, seed, options["sample"])
+    kept = {work.key_of(row) for row in rows}
+    writer.end([*rows, *(row for key, row in done.items() if key not in kept)])
     reasons = collections.Counter(row["text"].split(":")[0] for row in skipped.values())
     notes += [f"{count} calls are left out: {why}" for why, count in reasons.items()]
     return _finish(options, rows, found, notes, checked, begun)
@@ -295,23 +375,11 @@ def _write_programs(folder, found):
     """A program for each defect, by its operator."""
     os.makedirs(folder, exist_ok=True)
     for entry in found:
-        file = re.sub(r"[^a-z0-9]+", "_", f"{entry['operator'].removeprefix('aten.')} {entry['pass']}".lower()).strip("_") + ".py"
+        kind = "" if entry.get("kind", "value") == "value" else entry["kind"]
+        file = re.sub(r"[^a-z0-9]+", "_", f"{entry['operator'].removeprefix('aten.')} {entry['pass']} {kind}".lower()).strip("_") + ".py"
         entry["file"] = file
         with open(os.path.join(folder, file), "w", encoding="utf-8") as opened:
             opened.write(entry["program"].replace("program.py", file))
-
-
-def _settle(rows, calls, seed):
-    """Confirms wrong rows and groups them into defects."""
-    groups = suspects(rows)
-    chosen = [row for group in groups.values() for row in group[:CONFIRMED_EACH if group[0]["verdict"] == "wrong" else 1]]
-    confirm(chosen, calls, seed)
-    for (_, _, _, verdict), group in groups.items():
-        if group[0]["verdict"] != verdict:  # gloo disagrees with the first, so with the group
-            for row in group:
-                row["verdict"], row["text"] = group[0]["verdict"], group[0]["text"]
-    wrong = [row for row in chosen if row["verdict"] in ("wrong", "hung") and row.get("kind") != "crash"]
-    return defects(wrong, calls, seed, lambda entry: None) if wrong else []
 
 
 def _sampled(rows, calls, seed, count):

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
 REDUCTIONS = ("sum", "avg", "max", "min")
+KINDS = (Replicate, Shard, Partial, _StridedShard)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,8 @@ def made(spec, seed):
         return torch.stack([torch.randperm(shape[-1], generator=draw) for _ in range(count // shape[-1])]).view(shape)
     if kind == "small":
         return torch.randint(-3, 4, shape, generator=draw).double()
+    if kind == "gradient":  # without zeros, which would hide an error
+        return (torch.randint(1, 4, shape, generator=draw) * (2 * torch.randint(0, 2, shape, generator=draw) - 1)).double()
     if kind == "unit":
         return (torch.randperm(count, generator=draw).double() + 1).view(shape) / 64 / (1 + count // 64)
     distinct = torch.randperm(count, generator=draw).double().view(shape)
@@ -152,6 +155,27 @@ def local_part(whole, placements, shape, coordinate, seed):
         elif isinstance(placement, Partial):
             part = _part(part, placement.reduce_op, count, at, f"{seed} {dim}")
     return part.clone(memory_format=torch.contiguous_format)
+
+
+def _join(parts, placement):
+    if isinstance(placement, _StridedShard):
+        blocks = [part.chunk(placement.split_factor, placement.dim) for part in parts]
+        return torch.cat([block[b] for b in range(placement.split_factor) for block in blocks if b < len(block)], placement.dim)
+    if isinstance(placement, Shard):
+        return torch.cat(parts, placement.dim)
+    if not isinstance(placement, Partial):
+        return parts[0]
+    joined = torch.stack(parts)
+    if placement.reduce_op in ("max", "min"):
+        return joined.amax(0) if placement.reduce_op == "max" else joined.amin(0)
+    return (joined.sum(0) / (len(parts) if placement.reduce_op == "avg" else 1)).to(parts[0].dtype)
+
+
+def joined(parts, placements, shape):
+    """The whole tensor of all ranks' parts: the inverse of local_part."""
+    for name, count in reversed(list(zip(placements, shape))):
+        parts = [_join(parts[first:first + count], named(name)) for first in range(0, len(parts), count)]
+    return parts[0]
 
 
 def distributed(whole, placements, mesh, seed):

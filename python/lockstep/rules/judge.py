@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from lockstep.rules import inputs
 
 TOLERANCE = 1e-9  # relative; of functions that round, in float64
+ADDRESS = re.compile(r"\b0x[0-9a-f]+")  # of an object that an error names; another in each run
 IN_PLACE = re.compile(r"[a-z0-9]_\(|\[.*\] *=[^=]")
 
 
@@ -72,7 +73,7 @@ class Reference:
             roots = [one for one in out if _floats(one) and one.requires_grad]
             if not roots:
                 return
-            weights = [inputs.made("x".join(map(str, one.shape)) + " small" if one.dim() else "scalar small",
+            weights = [inputs.made("x".join(map(str, one.shape)) + " gradient" if one.dim() else "scalar gradient",
                                    f"{self.seed} weight {i}").to(one.dtype) for i, one in enumerate(roots)]
             grads = torch.autograd.grad(roots, [variables[n] for n in self.differentiable()], weights, allow_unused=True)
         except Exception:
@@ -152,6 +153,16 @@ def _judge_tensor(got, want, what):
     return (wrong[0], f"{what}: {wrong[1]}") if wrong else None
 
 
+def _strides(out, wants):
+    """A sentence on the first result whose strides are not the unsharded ones."""
+    for got, want in zip(out, wants):
+        if isinstance(got, DTensor) and isinstance(want, torch.Tensor):
+            have, need = ([step for step, size in zip(one.stride(), one.shape) if size > 1] for one in (got, want))
+            if have != need and want.numel() > 0:
+                return f"strides {list(got.stride())}, not {list(want.stride())}"
+    return ""
+
+
 def _placements(out):
     return ", ".join("".join(map(inputs.name_of, one.placements)) if isinstance(one, DTensor) else "plain" for one in out)
 
@@ -186,7 +197,9 @@ def judge_rank(reference, placements, mesh, backward):
         if changes(call.source):
             wrongs += [_judge_tensor(variables[name], want, f"{name} afterwards") for name, want in reference.after.items()]
     wrong = next((one for one in wrongs if one), None)
-    return ("wrong", *wrong, _placements(out)) if wrong else ("right", "rounded" if rounding.used() else "", "", _placements(out))
+    if wrong:
+        return "wrong", *wrong, _placements(out)
+    return "right", "rounded" if rounding.used() else "", _strides(out, reference.outputs), _placements(out)
 
 
 def _judge_backward(reference, variables, mesh):
@@ -220,7 +233,7 @@ def _judge_backward(reference, variables, mesh):
 
 def together(outcomes):
     """The verdict of all ranks' outcomes: (verdict, kind, sentence, placements)."""
-    errors = [(rank, text) for rank, (kind, text) in enumerate(outcomes) if kind == "error"]
+    errors = [(rank, ADDRESS.sub("0x...", text)) for rank, (kind, text) in enumerate(outcomes) if kind == "error"]
     if errors:
         some = "" if len(errors) == len(outcomes) else f"on rank {errors[0][0]} alone: "
         return "refused", "", some + errors[0][1].split("\n")[0][:300], ""

@@ -3,6 +3,7 @@
 import dataclasses
 
 import torch
+import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -14,35 +15,75 @@ TRIES_MAX = 60
 
 
 # ---- The operator ----
+def _whole(one):
+    """From the parts of all ranks, without DTensor's own redistribution, which may be what is wrong."""
+    if not all(type(placement) in inputs.KINDS for placement in one.placements):
+        return one.full_tensor().clone()  # kinds of partial that only DTensor makes
+    parts = [None] * one.device_mesh.size()
+    dist.all_gather_object(parts, one._local_tensor.detach().contiguous())
+    return inputs.joined(parts, list(map(inputs.name_of, one.placements)), tuple(one.device_mesh.shape))
+
+
+def _distributed(values):
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, DTensor)]
+
+
+def _writes(func):
+    return any(argument.alias_info is not None and argument.alias_info.is_write for argument in func._schema.arguments)
+
+
+def _views(func):
+    return not _writes(func) and any(result.alias_info is not None for result in func._schema.returns)
+
+
+def _storage(one):
+    return one._local_tensor.untyped_storage().data_ptr()
+
+
 class _Locate(TorchDispatchMode):
-    """Compares each operator on distributed tensors with the same operator on their wholes; records the first that differs."""
+    """Compares each operator on distributed tensors with the same operator on their wholes; records the first that differs, in its results
+    or in what it writes.
+    """
 
     def __init__(self):
         super().__init__()
-        self.found, self.last = None, {"operator": "", "given": "", "result": ""}
+        self.found, self.last, self.copied = None, {"operator": "", "given": "", "result": ""}, None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, DTensor)]
+        given = _distributed((args, kwargs))
         if self.found is not None or not given or "empty" in str(func):  # uninitialised memory equals nothing
             return func(*args, **kwargs)
         with torch.no_grad(), _disable_current_modes():
-            places = ", ".join("".join(map(inputs.name_of, one.placements)) for one in given)
-            self.last = {"operator": str(func), "given": places, "result": "ranks differ"}
-            wholes = pytree.tree_map_only(DTensor, lambda one: one.full_tensor().clone(), (args, kwargs))
+            self.last = {"operator": str(func), "result": "ranks differ",
+                         "given": ", ".join("".join(map(inputs.name_of, one.placements)) for one in given)}
+            wholes = pytree.tree_map_only(DTensor, _whole, (args, kwargs))
+            pairs = list(zip(pytree.tree_leaves((args, kwargs)), pytree.tree_leaves(wholes)))
+            from_storages = {_storage(one) for one in given}
         out = func(*args, **kwargs)
         with torch.no_grad(), _disable_current_modes():
             want = func(*wholes[0], **wholes[1])
-            for got, whole in zip(judge._leaves(out), judge._leaves(want)):
-                if judge._judge_tensor(got, whole, ""):
-                    results = judge._placements([got])
-                    self.found = {"operator": str(func), "given": places, "result": results}
+            results = list(zip(judge._leaves(out), judge._leaves(want)))
+            for got, whole in results + (pairs if _writes(func) else []):
+                if self._differ(got, whole):
+                    self.found = {**self.last, "result": judge._placements([got])}
                     break
+            if _views(func) and any(_storage(one) not in from_storages for one in _distributed(out)):
+                self.copied = {**self.last, "operator": f"{func} is a copy", "result": judge._placements(_distributed(out))}
         return out
+
+    @staticmethod
+    def _differ(got, whole):
+        if not isinstance(got, DTensor) or not isinstance(whole, torch.Tensor):
+            return isinstance(got, (int, float, bool)) and judge._difference(got, whole)
+        try:
+            return got.shape != whole.shape or judge._difference(_whole(got), whole)
+        except RuntimeError:  # the ranks' parts do not fit together
+            return True
 
 
 def locate(threads, reference, placements, shape, backward):
-    """The first operator with a wrong result; None: each is right, so a view or an alias was lost."""
+    """The first operator with a wrong result; else the view that was a copy, whose writes are lost. None: neither."""
     def job(mesh):
         judge.forget()
         mode = _Locate()
@@ -51,7 +92,7 @@ def locate(threads, reference, placements, shape, backward):
                 judge.judge_rank(reference, placements, mesh, backward)
         except (threads_of.Hang, threads_of.Mismatch):
             return mode.found or mode.last
-        return mode.found
+        return mode.found or (mode.copied if judge.changes(reference.call.source) else None)
 
     outcomes = threads.each(shape, job)
     return next((value for kind, value in outcomes if kind == "value" and value), None)
@@ -85,7 +126,7 @@ def least(threads, call, placements, shape, backward, seed, same):
         reference = judge.Reference(candidate[0], seed)
         if tries > TRIES_MAX or reference.why or (backward and reference.gradients is None):
             return False
-        if not same(threads.judge(reference, candidate[1], candidate[2], backward)):
+        if not same(threads.judge(reference, candidate[1], candidate[2], backward), reference, candidate):
             return False
         best[:] = [*candidate, reference]
         return True
@@ -154,10 +195,11 @@ def full(value):
 
 want, got = run({given}), run({distributed})
 for unsharded, sharded in zip(want, got):
+    shape = "of shape " + str(list(sharded.shape)) if isinstance(sharded, DTensor) else ""
     sharded = full(sharded)
     if rank == 0:
         print("unsharded", unsharded)
-        print("DTensor  ", sharded)
+        print("DTensor  ", sharded, shape)
 dist.destroy_process_group()
 '''
 

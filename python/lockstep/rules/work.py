@@ -27,7 +27,7 @@ def quiet():
 
     importlib.import_module("torch._dynamo")
     warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
 
 
@@ -77,19 +77,20 @@ def key_of(row):
 
 
 def unit(threads, call, shape, settings, done):
-    """Rows of a call on a mesh. done: rows of an earlier run, by key."""
+    """Rows of a call on a mesh, and before each the same row with the verdict "begins". done: rows that are known, by key."""
     reference = judge.Reference(call, settings["seed"])
     if reference.why is not None:
         yield {"name": call.name, "call": call.key(), "verdict": "skipped", "text": reference.why[:300]}
         return
     threads.each(shape, lambda mesh: judge.forget())
-    most = settings["in_place"] if len(shape) == 1 and shape[0] == 2 and judge.changes(call.source) else settings["most"][shape]
-    for placements in inputs.combinations(call, reference.wholes, shape, most, settings["seed"]):
+    for placements in inputs.combinations(call, reference.wholes, shape, settings["most"][shape], settings["seed"]):
         for backward in (False, True):
             if backward and reference.gradients is None:
                 continue
-            row = done.get(key_of(record(call, shape, placements, backward, ("",))))
+            begins = record(call, shape, placements, backward, ("begins",))
+            row = done.get(key_of(begins))
             if row is None:
+                yield begins
                 row = record(call, shape, placements, backward, threads.judge(reference, placements, shape, backward))
                 yield row
             if row["verdict"] != "right":
@@ -125,48 +126,102 @@ def forked(work):
     os._exit(0)
 
 
-def lines(child, reader, seconds):
-    """The lines of a child until it ends or exceeds the silent time; then None if it failed."""
-    buffered, ended = b"", False
-    while not ended:
-        ready, _, _ = select.select([reader], [], [], seconds)
-        block = os.read(reader, 1 << 16) if ready else b""
+class Children:
+    """Processes whose lines are read as they come. One without a line for `seconds` is stopped."""
+
+    def __init__(self, seconds):
+        self.seconds, self.running = seconds, {}
+
+    def start(self, name, work):
+        child, reader = forked(work)
+        self.running[reader] = [name, child, b"", time.monotonic()]
+
+    def lines(self):
+        """(name, line) of each; (name, None) where a child fails. The caller may start others meanwhile."""
+        while self.running:
+            oldest = min(last for _, _, _, last in self.running.values())
+            ready, _, _ = select.select(list(self.running), [], [], max(0.0, oldest + self.seconds - time.monotonic()))
+            now = time.monotonic()
+            for reader, one in list(self.running.items()):
+                if reader in ready:
+                    yield from self._read(reader, one, now)
+                elif now - one[3] >= self.seconds:
+                    os.kill(one[1], signal.SIGKILL)
+                    one[3] = now
+
+    def _read(self, reader, one, now):
+        block = os.read(reader, 1 << 16)
+        *whole, one[2] = (one[2] + block).split(b"\n")
+        one[3] = now
+        for line in whole:
+            yield one[0], json.loads(line)
         if not block:
-            os.kill(child, signal.SIGKILL) if not ready else None
-            ended = True
-        buffered += block
-        *whole, buffered = buffered.split(b"\n")
-        yield from map(json.loads, whole)
-    os.close(reader)
-    if os.waitpid(child, 0)[1] != 0:
-        yield None
+            del self.running[reader]
+            os.close(reader)
+            if os.waitpid(one[1], 0)[1] != 0:
+                yield one[0], None
 
 
-def table(units, settings, done, write):
-    """All parts, in children that are replaced after a crash. units: (call, mesh shape)."""
-    first = 0
-    while first < len(units):
-        def work(put, first=first):
-            threads = Threads()
-            for at in range(first, len(units)):
-                put({"unit": at})
-                for row in unit(threads, *units[at], settings, done):
-                    put(row)
-
-        last = first
-        for row in lines(*forked(work), SILENT_SECONDS):
-            if row is None:
-                call, shape = units[last]
-                write({"name": call.name, "call": call.key(), "mesh": list(shape), "placements": [], "pass": "forward",
-                       "verdict": "hung", "kind": "crash", "text": "the process crashed or ran without end"})
-            elif "unit" in row:
-                last = row["unit"]
-                write(row)
-            else:
-                write(row)
-        first = last + 1
+def lines(work, seconds):
+    """The lines of one child; None after them if it fails."""
+    children = Children(seconds)
+    children.start(0, work)
+    return (line for _, line in children.lines())
 
 
+class _Share:
+    """The items of one worker."""
+
+    def __init__(self, items, job):
+        self.items, self.job, self.at, self.yielded = items, job, 0, False
+
+    def run(self, put):
+        threads = Threads()
+        for at in range(self.at, len(self.items)):
+            put({"at": at})
+            for value in self.job(threads, self.items[at]):
+                put({"value": value})
+
+
+def across(items, job, workers):
+    """(item, value) of the values of job(threads, item), computed by worker processes. (item, None): a worker crashed. The item is then
+    repeated if it had a value, and else left.
+    """
+    children = Children(SILENT_SECONDS)
+    for first in range(min(workers, len(items))):
+        share = _Share(items[first::workers], job)
+        children.start(share, share.run)
+    for share, line in children.lines():
+        if line is None:
+            yield share.items[share.at], None
+            share.at += not share.yielded
+            share.yielded = False
+            children.start(share, share.run)
+        elif "at" in line:
+            share.at, share.yielded = line["at"], False
+        else:
+            share.yielded = True
+            yield share.items[share.at], line["value"]
+
+
+def table(units, settings, done, workers):
+    """Yields the rows of all parts and adds them to `done`. units: (call, mesh shape)."""
+    begun = {}  # by unit
+    for (call, shape), row in across(units, lambda threads, one: unit(threads, *one, settings, done), workers):
+        asked = begun.pop((call.key(), shape), None)
+        if row is None:
+            row = {"name": call.name, "call": call.key(), "verdict": "skipped", "text": "the unsharded call fails: the process crashes"}
+            if asked is not None:
+                row = {**asked, "verdict": "hung", "kind": "crash", "text": "the process ends by a signal, or runs without end"}
+        elif row["verdict"] == "begins":
+            begun[call.key(), shape] = row
+            continue
+        if row["verdict"] != "skipped":
+            done[key_of(row)] = row
+        yield row
+
+
+# ---- Gloo ----
 def _judge_call(item):
     """On one rank of gloo processes, an item of `confirmed`."""
     call, seed, placements, shape, backward = item
@@ -184,6 +239,7 @@ def _gloo_rank(rank, job, path, items, put):
     import torch.distributed as dist
 
     run, count = job
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # gloo reports there the mismatches that end its process
     dist.init_process_group("gloo", store=dist.FileStore(path, count), rank=rank, world_size=count,
                             timeout=datetime.timedelta(seconds=CONNECT_SECONDS))
     dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=GLOO_SECONDS))
@@ -200,50 +256,59 @@ def _gloo_rank(rank, job, path, items, put):
 
 
 def _gloo_start(job, items):
-    """The outcomes {item: {rank: outcome}} of one start of the processes; None if they did not connect."""
+    """(item, outcome of each rank) of one start of the processes, up to the first item that fails on a rank. Nothing if they do not
+    connect.
+    """
     count = job[1]
     path = f"/tmp/lockstep_rules_{os.getpid()}_{time.monotonic_ns()}"
-    ranks = [forked(lambda put, rank=rank: _gloo_rank(rank, job, path, items, put)) for rank in range(count)]
-    outcomes, met = {}, 0
-    for rank, (child, reader) in enumerate(ranks):
-        for row in lines(child, reader, 2 * GLOO_SECONDS):
-            if row is not None and "met" in row:
-                met += 1
-            elif row is not None:
-                outcomes.setdefault(row["at"], {})[rank] = (row["kind"], row["value"])
+    ranks, outcomes, met = Children(2 * GLOO_SECONDS), {at: {} for at, _ in items}, 0
+    for rank in range(count):
+        ranks.start(rank, lambda put, rank=rank: _gloo_rank(rank, job, path, items, put))
+    for rank, row in ranks.lines():
+        if row is not None and "met" in row:
+            met += 1
+        elif row is not None:
+            mine = outcomes[row["at"]]
+            mine[rank] = (row["kind"], row["value"])
+            if len(mine) == count and all(kind == "value" for kind, _ in mine.values()):
+                del outcomes[row["at"]]
+                yield row["at"], [mine[one] for one in range(count)]
     if os.path.exists(path):
         os.unlink(path)
-    return outcomes if met == count else None
-
-
-def _gloo_run(job, items, found):
-    """Runs items on processes until one fails; adds their verdicts to found, and returns the rest."""
-    count = job[1]
-    outcomes = next((one for one in (_gloo_start(job, items) for _ in range(GLOO_STARTS)) if one is not None), None)
-    if outcomes is None:
-        raise RuntimeError(f"gloo did not connect {count} processes of this machine in {GLOO_STARTS} starts")
-    for place, (at, _) in enumerate(items):
-        mine = outcomes.get(at, {})
-        if len(mine) == count and all(kind == "value" for kind, _ in mine.values()):
-            found[at] = judge.together([mine[rank] for rank in range(count)])
-            continue
-        ended = [mine.get(rank, ("hung", "a rank ended, or waits")) for rank in range(count)]
-        found[at] = judge.together(ended)
-        return items[place + 1:]
-    return []
+    if met == count and outcomes:
+        at, mine = next(iter(outcomes.items()))
+        yield at, [mine.get(rank, ("hung", "a rank ended, or waits")) for rank in range(count)]
 
 
 def gloo(run, count, items):
-    """The verdict of run(item) on `count` plain gloo processes, of each item."""
-    found, left = {}, list(enumerate(items))
+    """(index of the item, verdict of run(item)) on `count` plain gloo processes, which are started again after an item that fails."""
+    left, starts = list(enumerate(items)), 0
     while left:
-        left = _gloo_run((run, count), left, found)
-    return [tuple(found[at]) for at in range(len(items))]
+        ended = set()
+        for at, outcomes in _gloo_start((run, count), left):
+            ended.add(at)
+            yield at, tuple(judge.together(outcomes))
+        starts = 0 if ended else starts + 1
+        if starts == GLOO_STARTS:
+            raise RuntimeError(f"gloo did not connect {count} processes of this machine in {GLOO_STARTS} starts")
+        left = [item for item in left if item[0] not in ended]
 
 
-def confirmed(items):
-    """The verdicts on plain gloo processes. items: (call, seed, placements, mesh shape, backward)."""
+def confirmed(items, workers):
+    """(index of the item, verdict) on plain gloo processes. items: (call, seed, placements, mesh shape, backward). workers: how many worlds
+    run at the same time.
+    """
     counts = [torch.Size(item[3]).numel() for item in items]
-    verdicts = {count: iter(gloo(_judge_call, count, [item for item, own in zip(items, counts) if own == count]))
-                for count in sorted(set(counts))}
-    return [next(verdicts[count]) for count in counts]
+    for count in sorted(set(counts)):
+        mine = [at for at, own in enumerate(counts) if own == count]
+        children = Children(GLOO_STARTS * 2 * GLOO_SECONDS)
+        for share in (mine[first::workers] for first in range(min(workers, len(mine)))):
+            def run(put, share=share):
+                for at, verdict in gloo(_judge_call, count, [items[one] for one in share]):
+                    put([share[at], verdict])
+
+            children.start(count, run)
+        for _, line in children.lines():
+            if line is None:
+                raise RuntimeError(f"the processes that start {count} ranks of gloo failed")
+            yield line[0], tuple(line[1])
