@@ -300,6 +300,10 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
     MPI_TRY(ls_mpi__comm_arg(&comm, at, args->comm));
     mpi_record record = {
         .collective = args->kind, .comm = comm, .function = at.function, .root = args->root};
+    if (args->kind->sync == MPI_SYNC_PREFIX && comm->inter) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_COMM, at.function,
+                             "the communicator is an intercommunicator");
+    }
     if (args->kind->neighbors && comm->topology == NULL) {
         return ls_mpi__error(at.me, comm, MPI_ERR_TOPOLOGY, at.function,
                              "the communicator has no topology");

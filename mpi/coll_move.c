@@ -1,4 +1,5 @@
 // Completes a matched collective: checks that the members agree, and moves their data.
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ static void keys_of_root(long *keys, mpi_record *const *records, int size) {
         bool beside = of != NULL && records[m]->comm->first == of->first;
         bool expected =
             of != NULL && of->inter && (m == root || passed == (beside ? MPI_PROC_NULL : of->rank));
-        keys[m] = expected ? MPI_ROOT : passed;
+        keys[m] = expected ? LONG_MIN : passed;  // a second MPI_ROOT is not expected
     }
 }
 
@@ -100,17 +101,17 @@ static int count_of(int rank, const int *list, int count) {
     return found;
 }
 
-// Both ends of an edge of a distributed graph name it. keys [size] 1: a member names another edge.
+// Both ends of an edge of a graph name it. keys [size] 1: a member names another edge.
 // The last of these is described in `what`.
 static bool edges_differ(char what[160], long *keys, mpi_record *const *records, int size) {
     bool any = false;
     for (int m = 0; m < size; m++) {
-        const mpi_topology *own = records[m]->topology;
+        const mpi_topology *own = records[m]->comm->topology;
         keys[m] = 0;
         for (int i = 0; i < own->out_count + own->in_count; i++) {
             bool out = i < own->out_count;
             int peer = out ? own->out[i] : own->in[i - own->out_count];
-            const mpi_topology *other = records[peer]->topology;
+            const mpi_topology *other = records[peer]->comm->topology;
             int here = out ? count_of(peer, own->out, own->out_count)
                            : count_of(peer, own->in, own->in_count);
             int there = out ? count_of(m, other->in, other->in_count)
@@ -157,10 +158,11 @@ static int check(ls_spmd *run, ls_request *const *requests, mpi_record *const *r
                       "the members of a communicator name different roots");
     }
     char what[160];
-    const mpi_topology *graph = records[0]->topology;
-    if (status == LS_OK && graph != NULL && graph->kind == MPI_DIST_GRAPH &&
-        edges_differ(what, keys, records, size)) {
-        status = tell(run, requests, size, keys, LS_FINDING_COUNT_MISMATCH, what);
+    mpi_topology *graph = records[0]->collective->neighbors ? records[0]->comm->topology : NULL;
+    if (status == LS_OK && graph != NULL && graph->kind != MPI_CART && !graph->agreed) {
+        graph->agreed = !edges_differ(what, keys, records, size);
+        status = graph->agreed ? LS_OK
+                               : tell(run, requests, size, keys, LS_FINDING_COUNT_MISMATCH, what);
     }
     long known = 0;
     for (int m = size - 1; m >= 0; m--) {

@@ -73,7 +73,7 @@ typedef struct mpi_topology {
     int ndims, *dims, *periods, *coords;
     int nodes, *index, *edges;
     int in_count, out_count, *in, *out, *in_weights, *out_weights;
-    bool weighted;
+    bool weighted, agreed;  // agreed: both ends name every edge
 } mpi_topology;
 
 struct mpi_comm {

@@ -44,6 +44,10 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     MPI_TRY(handler_arg(at, handler));
+    const mpi_errhandler *made = ls_mpi__handle_get(at.me, MPI_KIND_ERRHANDLER, handler, NULL);
+    if (made != NULL && made->win != NULL) {
+        return ls_mpi__error(at.me, of, MPI_ERR_ARG, __func__, "the error handler is for windows");
+    }
     of->errhandler = handler;
     return MPI_SUCCESS;
 }

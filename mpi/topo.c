@@ -94,12 +94,19 @@ static mpi_topology *new_grid(int ndims, const int *dims, const int *periods, in
     return t;
 }
 
+static int intra_arg(mpi_comm **out, mpi_where at, MPI_Comm comm) {
+    MPI_TRY(ls_mpi__comm_arg(out, at, comm));
+    return !(*out)->inter ? MPI_SUCCESS
+                          : ls_mpi__error(at.me, *out, MPI_ERR_COMM, at.function,
+                                          "the communicator is an intercommunicator");
+}
+
 int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
                     MPI_Comm *out) {
     MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)reorder;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(intra_arg(&of, at, comm));
     MPI_TRY(ls_mpi__out_arg(at, "communicator", out));
     *out = MPI_COMM_NULL;
     long nodes = 1;
@@ -202,7 +209,7 @@ int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[]
     MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)periods;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(intra_arg(&of, at, comm));
     int nodes = 1;
     for (int d = 0; d < ndims; d++) {
         nodes *= dims[d];
@@ -233,7 +240,7 @@ int MPI_Graph_create(MPI_Comm comm, int nnodes, const int index[], const int edg
     MPI_ENTER_AT(at);
     mpi_comm *of;
     (void)reorder;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(intra_arg(&of, at, comm));
     if (nnodes < 0 || nnodes > of->size) {
         return ls_mpi__error(at.me, of, MPI_ERR_ARG, __func__,
                              "a graph of %d nodes on a communicator of %d", nnodes, of->size);
@@ -318,7 +325,7 @@ int MPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[
     mpi_comm *of;
     (void)index;
     (void)edges;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(intra_arg(&of, at, comm));
     *rank = of->rank < nnodes ? of->rank : MPI_UNDEFINED;
     return MPI_SUCCESS;
 }
@@ -331,7 +338,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
     mpi_comm *of;
     (void)info;
     (void)reorder;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(intra_arg(&of, at, comm));
     MPI_TRY(ranks_arg(at, of, "the number of sources", indegree, sources, of->size));
     MPI_TRY(ranks_arg(at, of, "the number of destinations", outdegree, destinations, of->size));
     mpi_topology *t = ls_mpi__alloc(sizeof *t);
@@ -352,7 +359,7 @@ int MPI_Dist_graph_create(MPI_Comm comm, int n, const int sources[], const int d
                           MPI_Comm *out) {
     MPI_ENTER_AT(at);
     mpi_comm *of;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(intra_arg(&of, at, comm));
     const char *file = ls_mpi__file;
     int line = ls_mpi__line, edges = 0, all = 0;
     MPI_TRY(ranks_arg(at, of, "the number of sources", n, sources, of->size));

@@ -181,6 +181,11 @@ int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {
         return ls_mpi__win_error(at.me, win, MPI_ERR_SIZE, __func__, "the size is %ld", (long)size);
     }
     ls_mpi__bytes_check(at.me, base, size > 0 ? (size_t)size : 0, __func__);
+    const char *low = base;
+    if (size > 0 && ls_mpi__interval_search(&win->attached, low, low + size, NULL) != NULL) {
+        return ls_mpi__win_error(at.me, win, MPI_ERR_RMA_ATTACH, __func__,
+                                 "the window has a part of this memory already");
+    }
     mpi_attached *made = ls_mpi__alloc(sizeof *made);
     made->at = (mpi_interval){.low = base, .high = (char *)base + size};
     if (size > 0) {

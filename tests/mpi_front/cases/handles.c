@@ -144,10 +144,23 @@ static void ended_in_a_callback(void) {
 static void edge_of_one_end(void) {
     MPI_Comm ring;
     const int from = (rank + size - 1) % size, to = (rank + 1) % size;
-    // wrong: collective.count_mismatch, as a destination 1 times, which names it 0 times
+    int got;
     MPI_Dist_graph_create_adjacent(WORLD, wrong && rank == 0 ? 0 : 1, &from, MPI_UNWEIGHTED, 1, &to,
                                    MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &ring);
+    // wrong: collective.count_mismatch, as a destination 1 times, which names it 0 times
+    MPI_Neighbor_allgather(&rank, 1, MPI_INT, &got, 1, MPI_INT, ring);
     MPI_Comm_free(&ring);
+}
+
+// Nothing is sent along this edge.
+static void edge_without_use(void) {
+    MPI_Comm graph;
+    const int from = (rank + size - 1) % size;
+    int got = rank;
+    MPI_Dist_graph_create_adjacent(WORLD, 1, &from, MPI_UNWEIGHTED, 0, NULL, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &graph);
+    MPI_Bcast(&got, 1, MPI_INT, wrong ? rank : 0, graph);  // wrong: collective.root_mismatch
+    MPI_Comm_free(&graph);
 }
 
 static void edge_to_nobody(void) {
@@ -181,7 +194,102 @@ static void dimensions_of_no_nodes(void) {
     MPI_Dims_create(wrong ? 0 : size, 2, dims);
 }
 
-CASES({"edge_of_one_end", edge_of_one_end}, {"edge_to_nobody", edge_to_nobody},
+// In a graph of MPI_Graph_create all neighbors are both sources and destinations.
+static void edge_of_one_direction(void) {
+    MPI_Comm ring;
+    const int next[3] = {1, 2, 0}, ends[3] = {1, 2, 3}, all[6] = {1, 2, 0, 2, 0, 1};
+    const int both[3] = {2, 4, 6};
+    int got[2];
+    MPI_Graph_create(WORLD, 3, wrong ? ends : both, wrong ? next : all, 0, &ring);
+    // wrong: collective.count_mismatch, as a source 1 times, which names it 0 times
+    MPI_Neighbor_allgather(&rank, 1, MPI_INT, got, 1, MPI_INT, ring);
+    MPI_Comm_free(&ring);
+}
+
+static void fails_in_a_window(MPI_Win *window, int *code, ...) {
+    (void)window, (void)code;
+}
+
+static void handler_of_another_object(void) {
+    MPI_Errhandler handler;
+    MPI_Win window;
+    MPI_Win_create_errhandler(fails_in_a_window, &handler);
+    MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, WORLD, &window);
+    MPI_Win_set_errhandler(window, handler);
+    // wrong: call.invalid, MPI_ERR_ARG: the error handler is for windows
+    MPI_Comm_set_errhandler(WORLD, wrong ? handler : MPI_ERRORS_ARE_FATAL);
+    MPI_Win_free(&window);
+    MPI_Errhandler_free(&handler);
+}
+
+static void fails_in_a_communicator(MPI_Comm *comm, int *code, ...) {
+    (void)comm, (void)code;
+}
+
+static void handler_of_a_communicator(void) {
+    MPI_Errhandler handler;
+    MPI_Win window;
+    MPI_Comm_create_errhandler(fails_in_a_communicator, &handler);
+    MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, WORLD, &window);
+    // wrong: call.invalid, MPI_ERR_ARG: the error handler is for communicators
+    MPI_Win_set_errhandler(window, wrong ? handler : MPI_ERRORS_RETURN);
+    MPI_Win_free(&window);
+    MPI_Errhandler_free(&handler);
+}
+
+static void two_groups(MPI_Comm *inter) {
+    MPI_Comm half;
+    MPI_Comm_split(WORLD, rank == 2 ? 1 : 0, 0, &half);
+    MPI_Intercomm_create(half, 0, WORLD, rank == 2 ? 0 : 2, 0, inter);
+    MPI_Comm_free(&half);
+}
+
+static void root_twice(void) {
+    MPI_Comm inter;
+    int value = 0, other = wrong ? MPI_ROOT : MPI_PROC_NULL;
+    two_groups(&inter);
+    const int roots[3] = {MPI_ROOT, other, 0};
+    MPI_Bcast(&value, 1, MPI_INT, roots[rank], inter);  // wrong: collective.root_mismatch
+    MPI_Comm_free(&inter);
+}
+
+static void grid_of_two_groups(void) {
+    MPI_Comm inter, grid = MPI_COMM_NULL;
+    const int one = 1, period = 0;
+    two_groups(&inter);
+    // wrong: call.invalid, MPI_Cart_create: MPI_ERR_COMM
+    MPI_Cart_create(wrong ? inter : MPI_COMM_SELF, 1, &one, &period, 0, &grid);
+    MPI_Comm_free(&grid);
+    MPI_Comm_free(&inter);
+}
+
+static void scan_of_two_groups(void) {
+    MPI_Comm inter;
+    int sum;
+    two_groups(&inter);
+    // wrong: call.invalid, MPI_Scan: MPI_ERR_COMM
+    MPI_Scan(&rank, &sum, 1, MPI_INT, MPI_SUM, wrong ? inter : WORLD);
+    MPI_Comm_free(&inter);
+}
+
+static void attached_twice(void) {
+    static int memory[4];
+    MPI_Win window;
+    MPI_Win_create_dynamic(MPI_INFO_NULL, WORLD, &window);
+    MPI_Win_attach(window, memory, 8);
+    // wrong: call.invalid, MPI_Win_attach: MPI_ERR_RMA_ATTACH
+    MPI_Win_attach(window, memory + (wrong ? 1 : 2), 8);
+    MPI_Win_detach(window, memory);
+    MPI_Win_detach(window, memory + 2);
+    MPI_Win_free(&window);
+}
+
+CASES({"edge_of_one_direction", edge_of_one_direction},
+      {"handler_of_another_object", handler_of_another_object}, {"root_twice", root_twice},
+      {"handler_of_a_communicator", handler_of_a_communicator},
+      {"grid_of_two_groups", grid_of_two_groups}, {"attached_twice", attached_twice},
+      {"scan_of_two_groups", scan_of_two_groups}, {"edge_of_one_end", edge_of_one_end},
+      {"edge_without_use", edge_without_use}, {"edge_to_nobody", edge_to_nobody},
       {"degrees_that_decrease", degrees_that_decrease}, {"grid_of_nobody", grid_of_nobody},
       {"dimensions_of_no_nodes", dimensions_of_no_nodes},
       {"ended_in_a_callback", ended_in_a_callback}, {"names_of_one_type", names_of_one_type},
