@@ -258,12 +258,20 @@ static ls_exec_op *unit_of(ls_exec_op *first, bool ended) {
     return NULL;
 }
 
+static void link_open(ls_exec_op *op) {
+    ls_exec_rank *rank = op->rank;
+    op->next = NULL;
+    op->before = rank->open_last;
+    *(op->before != NULL ? &op->before->next : &rank->open) = op;
+    rank->open_last = op;
+    rank->splits += op->call.call.kind == LS_COMM_SPLIT ? 1 : 0;
+}
+
 static void unlink_open(ls_exec_op *op) {
-    ls_exec_op **at = &op->rank->open;
-    while (*at != op) {
-        at = &(*at)->next;
-    }
-    *at = op->next;
+    ls_exec_rank *rank = op->rank;
+    *(op->before != NULL ? &op->before->next : &rank->open) = op->next;
+    *(op->next != NULL ? &op->next->before : &rank->open_last) = op->before;
+    rank->splits -= op->call.call.kind == LS_COMM_SPLIT ? 1 : 0;
 }
 
 // The call is over; its process hears of it.
@@ -326,12 +334,7 @@ static void post_unit(ls_exec *exec, ls_exec_rank *rank, ls_exec_op *last) {
     }
     for (ls_exec_op *op = first, *next; op != NULL; op = next) {
         next = op->next;
-        ls_exec_op **at = &rank->open;
-        while (*at != NULL) {
-            at = &(*at)->next;
-        }
-        op->next = NULL;
-        *at = op;
+        link_open(op);
         if (op->stream != NULL) {
             op->stream->unmet += 1;
         }
@@ -353,7 +356,7 @@ static bool post_rank(ls_exec *exec, ls_exec_rank *rank) {
         post_unit(exec, rank, last);
         any = true;
     }
-    for (ls_exec_op *op = rank->open, *next; op != NULL; op = next) {
+    for (ls_exec_op *op = rank->splits > 0 ? rank->open : NULL, *next; op != NULL; op = next) {
         next = op->next;
         if (op->call.call.kind == LS_COMM_SPLIT && op->request != NULL &&
             ls_remote_done(op->request)) {

@@ -98,16 +98,18 @@ struct ls_exec_rank {
     int device;
     ls_exec_process *process;
     ls_rank *rank;
-    ls_exec_op *first, *last;  // made, and not posted yet
-    ls_exec_op *open;          // posted, and not done
-    uint64_t made;             // calls, so far
+    ls_exec_op *first, *last;      // made, and not posted yet
+    ls_exec_op *open, *open_last;  // posted, and not done
+    int splits;                    // of these
+    uint64_t made;                 // calls, so far
     ls_exec_stream *streams;
     bool ended;
 };
 
 // A call on its way.
 struct ls_exec_op {
-    ls_exec_op *next;  // of its rank's: first or open
+    ls_exec_op *next;    // of its rank's: first or open
+    ls_exec_op *before;  // of open
     ls_exec_rank *rank;
     ls_exec_process *process;
     ls_exec_stream *stream;

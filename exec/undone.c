@@ -76,6 +76,7 @@ void ls_exec__drop_calls(ls_exec *exec) {
             free(rank->streams);
             rank->streams = next;
         }
-        rank->first = rank->last = rank->open = NULL;
+        rank->first = rank->last = rank->open = rank->open_last = NULL;
+        rank->splits = 0;
     }
 }

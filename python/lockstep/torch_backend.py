@@ -5,11 +5,13 @@ the data. A call copies the data that it sends to shared memory and returns. Its
 it, or when its future completes.
 """
 
+import collections
 import ctypes
 import functools
 import hashlib
 import os
 import secrets
+import threading
 
 import torch
 import torch.distributed as dist
@@ -168,7 +170,7 @@ class ProcessGroup(dist.ProcessGroup):
     def __init__(self, rank, size, name="", members=(), store=None):
         super().__init__(rank, size)
         self._rank, self._size, self._name, self._members = rank, size, name, list(members)
-        self._sequence, self._pending = 0, []
+        self._sequence, self._pending, self._keeping = 0, collections.deque(), threading.Lock()
         self.owning = self.owned_to = 0  # asynchronous calls of the program; the last one that a barrier waits for
         self.asked = "lockstep"  # the backend that this one replaces
         whole = size == dist.get_world_size() if dist.is_initialized() else True
@@ -268,9 +270,22 @@ class ProcessGroup(dist.ProcessGroup):
         profiled = Profiled(f"{self.asked}:{calls[0].title if calls else ''}")
         owner = watch.issued(self, calls) if calls and not self.observed else None
         work = Work([slot for call in calls for slot in call.slots()], finish, tensors, profiled, owner)
-        self._pending = [other for other in self._pending if not other.over()]
-        self._pending.append(work)  # a result is copied even if the program drops the work
+        self._keep(work)
         return work
+
+    def _keep(self, work):
+        """Until it is complete: a result is copied even if the program drops the work."""
+        first = self._oldest()
+        while first is not None and first.over():
+            with self._keeping:
+                if self._pending and self._pending[0] is first:  # no other thread took it
+                    self._pending.popleft()
+            first = self._oldest()
+        self._pending.append(work)
+
+    def _oldest(self):
+        with self._keeping:
+            return self._pending[0] if self._pending else None
 
     # ---- Collectives ----
     def allreduce(self, tensors, opts=None, timeout=None):
@@ -487,7 +502,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._sequence
 
     def _leave(self, in_flight):
-        comm, self._comm, self._pending, self.owned_to = self._comm, None, [], self.owning
+        comm, self._comm, self.owned_to = self._comm, None, self.owning
+        self._pending.clear()
         if comm is None:
             return
         try:

@@ -115,7 +115,7 @@ def _both(name):
         else:
             calls = ours(self, *arguments, **options)
         work = Work(real(*arguments, **options), calls)
-        self._pending = [other for other in self._pending if not other.over()] + [work]
+        self._keep(work)
         return work
 
     return method

@@ -11,6 +11,7 @@
 
 #define EDGES_MAX 4096  // open or kept at once
 #define LOOK_MAX  16    // open calls of a rank that a new one is compared with
+#define SKIP_MAX  256   // and that are passed over for that, such as those on its communicator
 
 static bool ordered(const ls_issuer *a, const ls_issuer *b) {
     return a->thread == b->thread || (a->stream != 0 && a->stream == b->stream);
@@ -29,14 +30,16 @@ static bool reported(const ls_spmd *run, const ls_order_edge *edge) {
 static void posted(ls_request *request) {
     ls_rank *rank = request->rank;
     ls_spmd *run = rank->run;
-    int looked = 0;
+    int looked = 0, skipped = 0;
     if (request->meet == NULL || !run->checks[LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR]) {
         return;
     }
-    for (const ls_request *at = rank->open; at != NULL && looked < LOOK_MAX; at = at->next) {
+    for (const ls_request *at = rank->open; at != NULL && looked < LOOK_MAX && skipped < SKIP_MAX;
+         at = at->next) {
         if (at == request || at->state != LS_REQUEST_POSTED || at->meet == NULL ||
             at->comm->shared == request->comm->shared || run->edge_count >= EDGES_MAX ||
             !ordered(&at->issuer, &request->issuer)) {
+            skipped += 1;
             continue;
         }
         looked += 1;

@@ -29,7 +29,7 @@ class Recorder:
     def __init__(self):
         self.calls, self.notes, self.given, self.slots, self.left, self.joined = [], [], 0, [], [], []
         self.waited, self.woken, self.fails, self.memory = [], [], False, []
-        self.finished = True
+        self.finished, self.asked = True, 0
 
     def dtypes(self):
         return DTYPES
@@ -71,6 +71,7 @@ class Recorder:
             tensor.fill_(10 * slot + at)
 
     def done(self, slot):
+        self.asked += 1
         return self.finished
 
     def wait(self, slot, told=True):
@@ -289,11 +290,16 @@ def works():
     # A barrier completes earlier calls; so does the next call for those that are done.
     CLIENT.finished = False
     first, second = made.allreduce([t]), made.barrier()
-    assert made._pending == [first, second]
+    assert list(made._pending) == [first, second]
     second.wait()
     assert CLIENT.waited[-2:] == [(5, True), (4, False)] and first._complete and t.tolist() == [40, 40]
     made.barrier()
     assert len(made._pending) == 1
+    # Another call asks for the oldest alone: many that are not complete cost no time.
+    asked = CLIENT.asked
+    made.barrier()
+    made.barrier()
+    assert CLIENT.asked == asked + 2 and len(made._pending) == 3
     # A run that is over: the error is the client's, at each wait, and no result is copied.
     CLIENT.finished, CLIENT.fails = False, True
     t.zero_()
