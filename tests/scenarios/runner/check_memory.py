@@ -22,7 +22,7 @@ for word in ("program", "shim", "source", "host"):
 parser.add_argument("--all", nargs="*")
 options = parser.parse_args()
 PROGRAM, SHIM, SOURCE = options.program, options.shim, options.source
-TRIES = 60 if options.all is None else sys.maxsize  # of each command and way
+TRIES = 40 if options.all is None else sys.maxsize  # of each command and way
 TABLE = """lockstep: 1
 name: table
 mesh: {shape: [2]}
