@@ -153,6 +153,8 @@ def check_files(folder):
 def check_program(_):
     """Ranks of plain gloo run the program's text."""
     sys.path.insert(0, PACKAGE)
+    import torch
+
     from lockstep.rules import judge, shrink, work
     from lockstep.rules.inputs import Call
 
@@ -194,6 +196,10 @@ def check_program(_):
     assert [row["verdict"] for row in found if row["name"] == "deadly"] == ["skipped"], found
     judged = [(row["verdict"], *row["placements"]) for row in found if row["name"] == "partly" and row["pass"] == "forward"]
     assert [one for one in judged if one[0] == "hung"] == [("hung", ["S(0)"])] and len(judged) == 8, judged
+    # A remainder of terms that cancel is rounding; a small difference of ordinary values is none.
+    small, one = torch.tensor([0.0, 3e-16], dtype=torch.float64), torch.tensor([1.0, 2.0], dtype=torch.float64)
+    assert judge.rounding.begin() is None and judge._difference(torch.zeros_like(small), small) is None
+    assert judge._difference(one + 1e-8, one) is not None and judge._difference(torch.zeros_like(one), one * 1e-6) is not None
     values = said[0].replace("\n", "").replace(" ", "")
     assert values.startswith("unshardedtensor([[3.,3.],[3.,3.]]") and "DTensortensor([[6.,6.],[6.,6.]]" in values, said
     assert said[1] == "", said

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from lockstep.rules import inputs
 
 TOLERANCE = 1e-9  # relative; of functions that round, in float64
+SMALLEST = 1e-3  # a largest element below this counts as this: what remains where exact terms cancel is rounding
 ADDRESS = re.compile(r"\b0x[0-9a-f]+")  # of an object that an error names; another in each run
 IN_PLACE = re.compile(r"[a-z0-9]_\(|\[.*\] *=[^=]")
 
@@ -133,7 +134,7 @@ def _difference(got, want):
         differ = got != want
     else:
         finite = want[want.isfinite()].abs()
-        scale = finite.max().item() if finite.numel() else 0.0
+        scale = max(finite.max().item() if finite.numel() else 0.0, SMALLEST)
         wide = TOLERANCE if want.dtype in (torch.float64, torch.complex128) else 1e-5
         differ = ~torch.isclose(got, want, rtol=wide, atol=wide * scale, equal_nan=True)
     if not differ.any():

@@ -13,6 +13,7 @@ import torch
 from lockstep.rules import inputs, judge
 
 SILENT_SECONDS = 120  # a part without output for this long is stopped: it loops in torch
+CRASHES_MAX = 3  # of one item
 GLOO_SECONDS = 120  # of one wait; processes on a busy machine are late and do not hang
 CONNECT_SECONDS = 20  # of a start, which is retried
 GLOO_STARTS = 10
@@ -173,7 +174,7 @@ class _Share:
     """The items of one worker."""
 
     def __init__(self, items, job):
-        self.items, self.job, self.at, self.yielded = items, job, 0, False
+        self.items, self.job, self.at, self.yielded, self.crashes = items, job, 0, False, 0
 
     def run(self, put):
         threads = Threads()
@@ -185,7 +186,7 @@ class _Share:
 
 def across(items, job, workers):
     """(item, value) of the values of job(threads, item), computed by worker processes. (item, None): a worker crashed. The item is then
-    repeated if it had a value, and else left.
+    repeated if it had a value, but not often.
     """
     children = Children(SILENT_SECONDS)
     for first in range(min(workers, len(items))):
@@ -194,10 +195,13 @@ def across(items, job, workers):
     for share, line in children.lines():
         if line is None:
             yield share.items[share.at], None
-            share.at += not share.yielded
+            share.crashes += 1
+            if not share.yielded or share.crashes == CRASHES_MAX:
+                share.at, share.crashes = share.at + 1, 0
             share.yielded = False
             children.start(share, share.run)
         elif "at" in line:
+            share.crashes = share.crashes if line["at"] == share.at else 0
             share.at, share.yielded = line["at"], False
         else:
             share.yielded = True
