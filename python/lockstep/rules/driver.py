@@ -189,6 +189,11 @@ def _shown(reference, placements, shape, row, verdict):
             "program": shrink.program(reference, placements, shape, row["pass"] == "backward", "program.py")}
 
 
+def _unshrunk(row, calls, seed):
+    call, _, placements, shape, _ = _item(row, calls, seed)
+    return _shown(judge.Reference(call, seed), placements, shape, row, ("", row.get("kind", ""), row["text"], ""))
+
+
 def defects(rows, calls, seed):
     """One entry for each distinct defect, with its smallest example, which runs on gloo too. A row gets the operator of its defect."""
     def fold(threads, at):
@@ -209,13 +214,16 @@ def defects(rows, calls, seed):
     entries, items = [], []
     for (_, kind), same in found.items():
         at, given = same[0]
-        call, _, placements, shape, _ = _item(rows[at], calls, seed)
-        shown = examples.get(at) or _shown(judge.Reference(call, seed), placements, shape, rows[at], ("", kind, rows[at]["text"], ""))
+        call = calls[rows[at]["call"]]
+        shown = examples.get(at) or _unshrunk(rows[at], calls, seed)
         entries.append({**given, **shown, "kind": kind, "verdict": rows[at]["verdict"], "shown_by": len(same)})
         call = dataclasses.replace(call, inputs=tuple(map(tuple, shown["specs"])) or call.inputs)
         items.append((call, seed, [tuple(p) for p in shown["placements"]], tuple(shown["mesh"]), shown["pass"] == "backward"))
     for at, verdict in work.confirmed(items, HUNG_WORLDS):
-        entries[at]["gloo"] = verdict[0]
+        entry, row = entries[at], rows[list(found.values())[at][0][0]]
+        entry["gloo"] = verdict[0]
+        if verdict[0] != entry["verdict"]:  # only among threads; gloo has run the row
+            entry.update(_unshrunk(row, calls, seed), gloo=row["gloo"])
     return entries
 
 
@@ -376,7 +384,7 @@ def _write_programs(folder, found):
     os.makedirs(folder, exist_ok=True)
     for entry in found:
         kind = "" if entry.get("kind", "value") == "value" else entry["kind"]
-        file = re.sub(r"[^a-z0-9]+", "_", f"{entry['operator'].removeprefix('aten.')} {entry['pass']} {kind}".lower()).strip("_") + ".py"
+        file = re.sub(r"[^a-z0-9_]+", "_", f"{entry['operator'].removeprefix('aten.')} {entry['pass']} {kind}".lower()).strip("_") + ".py"
         entry["file"] = file
         with open(os.path.join(folder, file), "w", encoding="utf-8") as opened:
             opened.write(entry["program"].replace("program.py", file))
