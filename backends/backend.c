@@ -30,7 +30,7 @@ static int admit(const ls_backend *backend, const ls_call *call) {
     if (call->comm == NULL || call->comm->backend != backend) {
         ls_call_format(text, sizeof text, call);
         return LS_FAIL_RANK(LS_ERR_INVALID, call->rank,
-                            "%s: its communicator is not one of this backend", text);
+                            "%s: its communicator belongs to another backend", text);
     }
     if (call->comm->closed) {
         ls_call_format(text, sizeof text, call);

@@ -112,11 +112,11 @@ static int probe_pair(probes *p, size_t pair, ls_comm *comm, const ls_calibrate_
         // The units that were added to M or -M before both cancelled are lost; the others remain.
         double left = ls_element_to_f64(out + c * bytes, call->dtype) / unit_of(call->dtype);
         if (!(left >= 0 && left <= comm->size - 2) || left != (double)(int)left) {
-            return LS_FAIL(
-                LS_ERR_FINDING,
-                "%s %s of %zu: M and -M of ranks %d and %d left %g: the backend adds in no "
-                "fixed order of the ranks' terms",
-                ls_kind_name(call->kind), ls_dtype_name(call->dtype), call->count, i, j, left);
+            return LS_FAIL(LS_ERR_FINDING,
+                           "%s %s of %zu: M and -M of ranks %d and %d left %g: the backend has no "
+                           "fixed order of summation",
+                           ls_kind_name(call->kind), ls_dtype_name(call->dtype), call->count, i, j,
+                           left);
         }
         p->sizes[pair * p->cells + c] = (unsigned char)(comm->size - (int)left);
     }
@@ -266,7 +266,7 @@ int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options
     }
     if (comm->size < 2 || comm->size > LS_CALIBRATE_RANKS_MAX ||
         ls_world_held_count(comm->backend->world) != ls_world_size(comm->backend->world)) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED, "calibration takes 2 to %d ranks of one process",
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "calibration needs 2 to %d ranks in one process",
                        LS_CALIBRATE_RANKS_MAX);
     }
     ls_json_key(json, "orders");

@@ -39,11 +39,11 @@ static int split(int *left, int *left_count, int *right, int *right_count, const
         } else if (met < count) {
             left[(*left_count)++] = members[i];
         } else {
-            return LS_FAIL(LS_ERR_FINDING, "the probes' answers fit no tree of %d ranks", t->size);
+            return LS_FAIL(LS_ERR_FINDING, "the probe results match no tree of %d ranks", t->size);
         }
     }
     if (*right_count == 0) {
-        return LS_FAIL(LS_ERR_FINDING, "the probes' answers fit no tree of %d ranks", t->size);
+        return LS_FAIL(LS_ERR_FINDING, "the probe results match no tree of %d ranks", t->size);
     }
     return LS_OK;
 }
@@ -309,7 +309,7 @@ int ls_calibrate__probe_rounding(ls_calibrate_call *call, ls_comm *comm,
     (void)snprintf(path, sizeof path, "%.1000s/candidate.json", temporary_dir);
     int status = try_forms(&found, &call->accumulator, accumulators, 2, call, comm, LS_SUM, path);
     if (status == LS_OK && found < 0) {
-        status = LS_FAIL(LS_ERR_FINDING, "the measured trees do not give the backend's sums");
+        status = LS_FAIL(LS_ERR_FINDING, "the measured trees do not reproduce the backend's sums");
     }
     if (status == LS_OK) {
         status = try_forms(&found, &call->fma, fmas, 3, call, comm, LS_PREMUL_SUM, path);

@@ -99,7 +99,7 @@ static int run(ls_backend *backend, ls_call *calls, int call_count) {
         if (ls_kind_is_message(calls[i].kind) || now->call != NULL ||
             calls[i].comm->family != calls[0].comm->family) {
             return LS_FAIL_RANK(LS_ERR_UNSUPPORTED, calls[i].rank,
-                                "calls of classes of ranks are one collective at a time");
+                                "rank classes support one collective per group");
         }
         now->call = &calls[i];
     }

@@ -31,7 +31,8 @@ const ls_backend_kind ls_backend_kind_mpi = {
 // Its ranks look now and then.
 const ls_backend_kind ls_backend_kind_nccl = {
     .name = NCCL,
-    .about = "it needs nvcc and nccl.h; recordings of NCCL runs can be compared with",
+    .about = "it needs nvcc and nccl.h; without it, lockstep can still compare with recordings of "
+             "NCCL runs",
     .program = "lockstep-mpi",
     .threads_program = "lockstep-cuda",
     .timed = true,

@@ -36,7 +36,7 @@ extern const ls_backend_kind ls_backend_kind_sim, ls_backend_kind_mpi, ls_backen
 // All of them, and their names in the same order; both end with NULL.
 extern const ls_backend_kind *const ls_backend_kinds[];
 extern const char *const ls_backend_names[];
-// The names of those that can be measured.
+// The names of the backends that can be measured.
 extern const char *const ls_backend_names_timed[];
 
 #ifdef __cplusplus

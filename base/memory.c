@@ -100,7 +100,7 @@ static void *allocate(size_t size, bool zeroed) {
 int ls_addresses_take(void **out, uintptr_t *next, size_t bytes) {
     uintptr_t start = *next == 0 ? ADDRESSES_START : *next;
     if (bytes > ADDRESSES_END - start - 2 * ALIGNMENT) {
-        return LS_FAIL(LS_ERR_MEMORY, "the buffers of this run have no room in any memory");
+        return LS_FAIL(LS_ERR_MEMORY, "the buffers of this run exceed the address space");
     }
     *out = (char *)start;
     *next = align_up(start + bytes + ALIGNMENT);
@@ -109,14 +109,14 @@ int ls_addresses_take(void **out, uintptr_t *next, size_t bytes) {
 
 int ls_size_mul(size_t *out, size_t a, size_t b) {
     if (__builtin_mul_overflow(a, b, out)) {
-        return LS_FAIL(LS_ERR_OVERFLOW, "%zu * %zu does not fit in a size", a, b);
+        return LS_FAIL(LS_ERR_OVERFLOW, "%zu * %zu overflows size_t", a, b);
     }
     return LS_OK;
 }
 
 int ls_size_add(size_t *out, size_t a, size_t b) {
     if (__builtin_add_overflow(a, b, out)) {
-        return LS_FAIL(LS_ERR_OVERFLOW, "%zu + %zu does not fit in a size", a, b);
+        return LS_FAIL(LS_ERR_OVERFLOW, "%zu + %zu overflows size_t", a, b);
     }
     return LS_OK;
 }

@@ -17,8 +17,8 @@ int ls_options_take(void *own, size_t own_size, const void *given) {
     for (size_t i = own_size; i < size; i++) {
         if (((const char *)given)[i] != 0) {
             return LS_FAIL(LS_ERR_UNSUPPORTED,
-                           "options of %zu bytes with a member that this library, of %zu, does not "
-                           "have: install a newer one",
+                           "the options have %zu bytes and set a member that this library (%zu "
+                           "bytes) does not have: install a newer library",
                            size, own_size);
         }
     }

@@ -39,7 +39,7 @@ extern "C" {
     X(LS_ERR_BACKEND, -8, "a backend is missing or failed")                                        \
     X(LS_ERR_RANK_DIED, -9, "a rank died")                                                         \
     X(LS_ERR_TIMEOUT, -10, "a deadline passed")                                                    \
-    X(LS_ERR_DEADLOCK, -11, "no rank can go on")                                                   \
+    X(LS_ERR_DEADLOCK, -11, "no rank can continue")                                                \
     X(LS_ERR_FINDING, -12, "a check found a defect in the program under test")                     \
     X(LS_ERR_LIMIT, -13, "a stated limit is exceeded")                                             \
     X(LS_ERR_NOT_FOUND, -14, "not found")                                                          \

@@ -174,7 +174,7 @@ static uint64_t status_bytes(const char *key) {
 }
 
 uint64_t ls_bench__memory_now(void) {
-    (void)malloc_trim(0);  // freed memory that malloc keeps is not held by anybody
+    (void)malloc_trim(0);  // malloc may keep freed memory, which does not count
     return status_bytes("VmRSS:");
 }
 

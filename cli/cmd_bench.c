@@ -80,21 +80,21 @@ static const cli_option options[] = {
      .long_name = "bags",
      .value = &bags,
      .value_name = "N",
-     .help = "Bags of a lookup (default: 4096)",
+     .help = "Bags per lookup (default: 4096)",
      .int_min = 1,
      .int_max = 1 << 24},
     {.type = CLI_INT,
      .long_name = "length",
      .value = &length,
      .value_name = "N",
-     .help = "Ids of a bag (default: 20)",
+     .help = "Ids per bag (default: 20)",
      .int_min = 1,
      .int_max = 1 << 20},
     {.type = CLI_INT,
      .long_name = "threads",
      .value = &threads,
      .value_name = "N",
-     .help = "Threads of a lookup (default: 1 and 2)",
+     .help = "Threads per lookup (default: 1 and 2)",
      .int_min = 1,
      .int_max = 64},
     {.type = CLI_SWITCH,
@@ -181,7 +181,7 @@ static int run(const cli_args *args) {
     if (dtype != NULL && !quantised &&
         (ls_dtype_parse(&parsed, dtype) != LS_OK ||
          (lookup && parsed != LS_F32 && parsed != LS_F16 && parsed != LS_BF16))) {
-        cli_error("--dtype: '%s' is no type that is measured here", dtype);
+        cli_error("--dtype: '%s' is not a type that bench measures", dtype);
         return LS_EXIT_USAGE;
     }
     const ls_backend_kind *kind = ls_backend_kind_named(ls_backend_names_timed[backend]);
@@ -227,7 +227,7 @@ const cli_command cli_cmd_bench = {
     .name = "bench",
     .arguments = "",
     .arguments_max = 0,
-    .summary = "Time the simulator or GPUs beside a yardstick measured in the same run",
+    .summary = "Time the simulator or GPUs against a yardstick measured in the same run",
     .details =
         "Times are medians. Ratios use the least times, which other processes disturb least. The "
         "column elements counts the larger of a rank's two buffers. The yardstick memcpy copies "
@@ -235,8 +235,8 @@ const cli_command cli_cmd_bench = {
         "is the peak of the process divided by the ranks' buffers. The cost of checks, collectives "
         "and lookups is processor time of all threads. A 'cold' result is written to untouched "
         "pages, and so is its memcpy. In the planner's rows the elements are tables. The row "
-        "'first plan' is a time beside TorchRec's whole search. The other rows are the plan's cost "
-        "beside the lower bound or TorchRec's cost.",
+        "'first plan' compares a time with that of TorchRec's whole search. The other rows compare "
+        "the plan's cost with the lower bound or with TorchRec's cost.",
     .example = "lockstep bench --json bench.json",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

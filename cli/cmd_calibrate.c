@@ -43,7 +43,7 @@ static const cli_option options[] = {
      .long_name = "order",
      .value = &given.order,
      .value_name = "ORDER",
-     .help = "sim: the order to find again (default: rank)"},
+     .help = "sim: the order to recover (default: rank)"},
     {.type = CLI_INT,
      .long_name = "ranks",
      .value = &given.ranks,
@@ -166,7 +166,7 @@ static int ranks_wanted(int *out) {
             return LS_ERR_BACKEND;
         }
         if (*out < 2) {
-            return LS_FAIL(LS_ERR_BACKEND, "one GPU has nothing to add: calibration needs two");
+            return LS_FAIL(LS_ERR_BACKEND, "calibration needs at least two GPUs");
         }
         *out = *out > 16 ? 16 : *out;
     }

@@ -31,7 +31,7 @@ static const cli_option options[] = {
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "stop-at-divergence",
-                     "Run in gdb, and stop there where the first wrong stage is found"),
+                     "Run in gdb and stop at the first wrong stage"),
     {.long_name = NULL},
 };
 
@@ -104,7 +104,7 @@ const cli_command cli_cmd_compare = {
     .details =
         "Simulates each scenario and runs it for real, or reads a recording. Every output of every "
         "stage on every rank is compared: bit_exact, within_bound with its ratio, or wrong with "
-        "the first differing element. Real processes run under a deadline and are ended with it.",
+        "the first differing element. Real processes are killed at their deadline.",
     .example = "lockstep compare scenarios/sharding_tutorial/mixed.yaml --real mpi",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

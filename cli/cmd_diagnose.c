@@ -61,7 +61,7 @@ static int add_case(ls_results *results, const ls_history *history, const ls_spm
                           .findings = findings,
                           .finding_count = count,
                           .skipped = pass && empty,
-                          .skip_reason = pass && empty ? "the dumps tell of no calls" : NULL,
+                          .skip_reason = pass && empty ? "the dumps contain no calls" : NULL,
                           .note = pass ? ls_history_unfinished(history) : NULL,
                           .checked =
                               pass && !empty ? cli_program_checked(arena, calls, ranks) : NULL,
@@ -90,12 +90,12 @@ const cli_command cli_cmd_diagnose = {
     .arguments = "DUMP...",
     .arguments_min = 1,
     .arguments_max = -1,
-    .summary = "Say why a job hangs, from dumps of PyTorch's flight recorder or NCCL's RAS",
+    .summary = "Explain why a job hangs, from dumps of PyTorch's flight recorder or NCCL's RAS",
     .details = "Reads the dumps of all ranks (files, or a folder of them) and matches their calls "
                "as exec does. Names the rank and the line of a call that differs, is missing or is "
-               "in another order, and explains who waits for whom. Operations and roots are in "
-               "dumps of lockstep exec --flight-recorder alone. Dumps are pickles; they are read "
-               "without running anything that they name.",
+               "in another order, and shows which ranks wait for which. Only dumps of lockstep "
+               "exec --flight-recorder contain operations and roots. Dumps are pickles; reading "
+               "them runs no code.",
     .example = "lockstep diagnose /tmp/nccl_trace_rank_*",
     .common = CLI_COMMON_REPORTS,
     .options = options,

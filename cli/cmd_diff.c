@@ -18,11 +18,12 @@ static const cli_option options[] = {
      .value = &given.tolerance,
      .value_name = "X",
      .given = &given.has_tolerance,
-     .help = "Let tensors without a derived bound differ by X of their largest value"},
+     .help = "Tolerance for tensors without a derived bound, as a fraction of their largest value"},
     {.type = CLI_SWITCH,
      .long_name = "exact",
      .value = &given.exact,
-     .help = "Require equal bits of every tensor, as after a checkpoint was resharded"},
+     .help =
+         "Require every tensor to match bit for bit, for example after resharding a checkpoint"},
     {.type = CLI_STRING,
      .long_name = "ignore",
      .value = &given.ignore,
@@ -92,7 +93,7 @@ const cli_command cli_cmd_diff = {
     .details = "Reads two runs kept by lockstep.capture(), or checkpoints as .safetensors, and "
                "assembles each tensor by its placements. In program order it reports whether a "
                "tensor is bit exact, within its derived bound, unjudged, or wrong. For the first "
-               "wrong one it reports the place, the distance, and a likely reason: a factor, a "
+               "wrong one it reports the element, the distance, and a likely reason: a factor, a "
                "missing sum, a shard left out. It lists the tensors that were not compared.",
     .example = "lockstep diff one many",
     .common = CLI_COMMON_REPORTS,

@@ -193,7 +193,7 @@ static void check_machine(checks *list) {
     }
     if (ls_machine_memory() != UINT64_MAX) {
         add(list, "machine", "run memory", true,
-            "%.1f GiB unless --memory says otherwise: half of what is available now",
+            "%.1f GiB by default, half of the memory available now; --memory changes it",
             (double)ls_machine_memory() / (1024.0 * 1024.0 * 1024.0));
     }
     if (ls_machine_threads() != UINT64_MAX) {

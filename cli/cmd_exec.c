@@ -35,9 +35,9 @@ static struct {
 } given;
 
 static const cli_option options[] = {
-    CLI_RANKS_OPTION(
-        given.program, 4096,
-        "Start the program N times, as ranks 0 to N-1; default: once, as a launcher of them"),
+    CLI_RANKS_OPTION(given.program, 4096,
+                     "Start the program N times, as ranks 0 to N-1; default: once, as a launcher "
+                     "that starts the ranks"),
     {.type = CLI_SWITCH,
      .long_name = "simulate",
      .value = &given.simulate,
@@ -99,7 +99,7 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "hash",
      .value = &given.hash,
-     .help = "With --record: record hashes of 8 bytes in place of the data"},
+     .help = "With --record: record 8-byte hashes instead of the data"},
     {.type = CLI_STRING,
      .long_name = "flight-recorder",
      .value = &given.flight,
@@ -139,13 +139,13 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "strict",
      .value = &given.strict,
-     .help = "Fail for notes, too: data that ranks share, or do not, and that may be meant"},
+     .help = "Fail on notes too: ranks that share data, or do not, where that may be intended"},
     CLI_HOSTS_OPTIONS(given.hosts),
     CLI_CHECKS_OPTION(given.program),
     CLI_FAULTS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
-    CLI_DEADLINE_OPTION(given.program, "Explain and end a run in which nothing moves for so "
-                                       "long (default: 300, where ranks wait; 0: never)"),
+    CLI_DEADLINE_OPTION(given.program, "End a run without progress for this many seconds, and "
+                                       "explain it (default: 300 if ranks wait; 0: never)"),
     CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
@@ -413,7 +413,7 @@ static int check_options(void) {
         return LS_EXIT_USAGE;
     }
     if (given.observe && given.device > 0) {
-        cli_error("--device is of --simulate");
+        cli_error("--device requires --simulate");
         return LS_EXIT_USAGE;
     }
     if (given.compare && (given.observe || given.payload || given.hash || given.capture != NULL)) {
@@ -421,11 +421,11 @@ static int check_options(void) {
         return LS_EXIT_USAGE;
     }
     if ((given.payload || given.hash) && given.record == NULL) {
-        cli_error("--%s is of --record DIR", given.payload ? "payload" : "hash");
+        cli_error("--%s requires --record DIR", given.payload ? "payload" : "hash");
         return LS_EXIT_USAGE;
     }
     if (given.tables != NULL && given.torchrec_plan == NULL) {
-        cli_error("--tables is of --torchrec-plan FILE");
+        cli_error("--tables requires --torchrec-plan FILE");
         return LS_EXIT_USAGE;
     }
     if (given.torchrec_plan != NULL && given.tables == NULL && given.program.ranks == 0) {

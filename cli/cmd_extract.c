@@ -14,7 +14,7 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "c",
      .value = &as_program,
-     .help = "Write a C program for lockstep spmd in place of a scenario"},
+     .help = "Write a C program for lockstep spmd instead of a scenario"},
     {.type = CLI_STRING,
      .short_name = 'o',
      .long_name = "output",
@@ -77,8 +77,9 @@ static int extract(const ls_history *history, const ls_finding *finding) {
     status = status == LS_OK ? ls_history_extract(&tree, history, finding->id, arena) : status;
     int code = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
     if (code == LS_EXIT_OK && tree == NULL) {
-        cli_error("no scenario of these calls has %s; lockstep diagnose explains the finding",
-                  ls_finding_name(finding->id));
+        cli_error(
+            "no scenario of these calls reproduces %s; lockstep diagnose explains the finding",
+            ls_finding_name(finding->id));
         code = LS_EXIT_FINDING;
     } else if (code == LS_EXIT_OK) {
         code = write_extract(tree, finding, arena);
@@ -109,9 +110,9 @@ const cli_command cli_cmd_extract = {
     .arguments_min = 1,
     .arguments_max = -1,
     .summary = "Make a small scenario, or C program, with the finding of a hung job",
-    .details = "Reads dumps as diagnose does. Writes a scenario of the calls that the finding "
-               "needs, made as small as it still has the finding: lockstep run shows it, "
-               "lockstep gdb steps through it. Exit code 5: the calls agree.",
+    .details = "Reads dumps as diagnose does. Writes a minimised scenario of the calls that cause "
+               "the finding: lockstep run shows it, lockstep gdb steps through it. Exit code 5: "
+               "the calls agree.",
     .example = "lockstep extract kept/rank_* > hang.yaml",
     .common = 0,
     .options = options,

@@ -37,14 +37,14 @@ static const cli_option options[] = {
      .value = &given.minutes,
      .given = &given.minutes_given,
      .value_name = "M",
-     .help = "Start no scenario after so many minutes"},
+     .help = "Start no scenario after this many minutes"},
     {.type = CLI_DOUBLE,
      .long_name = "seconds",
      .double_max = CLI_SECONDS_MAX,
      .value = &given.seconds,
      .given = &given.seconds_given,
      .value_name = "S",
-     .help = "Start no scenario after so many seconds"},
+     .help = "Start no scenario after this many seconds"},
     {.type = CLI_INT,
      .long_name = "first",
      .value = &given.first,
@@ -149,7 +149,7 @@ static int fuzz(const cli_args *files) {
 
 static int run(const cli_args *args) {
     if (given.minutes_given && given.seconds_given) {
-        cli_error("--minutes and --seconds say the same: give one of them");
+        cli_error("--minutes and --seconds exclude each other");
         return LS_EXIT_USAGE;
     }
     if ((given.minutes_given && !(given.minutes > 0)) ||
@@ -158,7 +158,7 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     if (args->count > 0 && (given.count > 0 || given.first > 0 || given.print)) {
-        cli_error("--count, --first and --print are for random scenarios, not for files");
+        cli_error("--count, --first and --print apply to random scenarios, not to files");
         return LS_EXIT_USAGE;
     }
     if (given.print) {
@@ -178,12 +178,12 @@ const cli_command cli_cmd_fuzz = {
     .arguments_max = -1,
     .summary = "Fuzz random scenarios and minimise failures",
     .details =
-        "Generates random scenarios, the same ones for a seed. Each runs as it is, under another "
+        "Generates random scenarios, the same ones for a seed. Each runs unchanged, under another "
         "reduction order, under other schedules, with other shardings and another order of its "
-        "tables, over a field (prove), and with --real mpi beside real processes. A share of them "
+        "tables, over a field (prove), and with --real mpi against real processes. A share of them "
         "has an injected defect, which must be found or change nothing. A failure is minimised as "
         "long as it fails "
-        "in the same way. With FILEs, these run in place of random ones.",
+        "in the same way. With FILEs, these run instead of random ones.",
     .example = "lockstep fuzz --count 50 --seed 7 --keep found",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

@@ -96,8 +96,7 @@ static int run(const cli_args *args) {
     const char **after = args->values + before;
     int after_count = args->count - before;
     if (options < 0) {
-        cli_error("gdb takes one scenario file; arguments of a program of yours go with it after "
-                  "'--'");
+        cli_error("gdb takes one scenario file; a program and its arguments go after '--'");
         return LS_EXIT_USAGE;
     }
     if (file == NULL && after_count == 0) {
@@ -114,7 +113,7 @@ static int run(const cli_args *args) {
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     if (length < 0) {
-        cli_error("this program's own file is not known");
+        cli_error("lockstep cannot find the path of its own executable");
         return LS_EXIT_ENVIRONMENT;
     }
     own[length] = 0;
@@ -135,7 +134,7 @@ const cli_command cli_cmd_gdb = {
                "commands ranks, rank, next-collective, goto-collective, catch finding, waitgraph, "
                "shard, diff-ranks and others are loaded; docs/debugging.md shows them. Options of "
                "gdb itself go before the file or the program: -tui, -ex COMMAND, -x FILE, "
-               "--interpreter=mi, ... --core DIR opens what `lockstep exec --core DIR` has kept. "
+               "--interpreter=mi, ... --core DIR opens what `lockstep exec --core DIR` saved. "
                "The environment variable LOCKSTEP_GDB names another gdb.",
     .example = "lockstep gdb scenarios/bugs/collective_under_if_rank_0.yaml",
     .run = run,

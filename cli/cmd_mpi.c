@@ -45,7 +45,7 @@ static const cli_option options[] = {
      .long_name = "choices",
      .value = &given.choices,
      .value_name = "LIST",
-     .help = "Match of each such receive, as a finding of --explore prints it"},
+     .help = "Replay these matches, as a finding of --explore prints them"},
     {.type = CLI_CHOICE,
      .long_name = "buffering",
      .value = &given.buffering,
@@ -58,7 +58,7 @@ static const cli_option options[] = {
      .given = &given.compare,
      .value_name = "MPI",
      .choices = comparisons,
-     .help = "Run it as real processes, too, and compare stdout and exit code of each rank"},
+     .help = "Also run real processes and compare stdout and exit code of each rank"},
     {.type = CLI_STRING,
      .long_name = "real",
      .value = &given.real,
@@ -79,8 +79,7 @@ static const cli_option options[] = {
     CLI_HISTORY_OPTION(given.program),
     CLI_STACK_OPTION(given.program, 64, "Stack of each rank (default: 8192)"),
     CLI_DEADLINE_OPTION(given.program, CLI_RANK_DEADLINE_HELP),
-    CLI_STOP_OPTIONS(given.stop, "break-on-finding",
-                     "Run in gdb, and stop where a check finds something"),
+    CLI_STOP_OPTIONS(given.stop, "break-on-finding", "Run in gdb and stop at a finding"),
     CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
@@ -106,7 +105,7 @@ static int read_choices(ls_mpi_options *out) {
         uint64_t value = 0;
         if (!cli_read_number(&value, &end, at) || value > 65535 ||
             out->choice_count == CHOICES_MAX || (*end != ',' && *end != 0)) {
-            cli_error("--choices '%.100s' is no list of numbers", given.choices);
+            cli_error("--choices '%.100s' is not a list of numbers", given.choices);
             return LS_EXIT_USAGE;
         }
         choices[out->choice_count++] = (int)value;
@@ -199,8 +198,8 @@ static void say_explored(const ls_mpi_explored *e, int status) {
         cli_note("explored %d run%s: all interleavings: %d class%s", e->runs, runs, e->classes,
                  classes);
     } else {
-        cli_note("explored %d run%s: every match of receives from MPI_ANY_SOURCE: %d class%s; the "
-                 "results of MPI_Test and its like, %llu times, depend on more than that",
+        cli_note("explored %d run%s: every match of receives from MPI_ANY_SOURCE: %d class%s; %llu "
+                 "results of MPI_Test and similar calls depend on more than these matches",
                  e->runs, runs, e->classes, classes, (unsigned long long)e->observed);
     }
 }
@@ -313,11 +312,11 @@ static int run(const cli_args *args) {
         return code;
     }
     if (!given.compare && (given.real != NULL || given.ignore != NULL || given.files != NULL)) {
-        cli_error("--real, --ignore and --files belong to --compare");
+        cli_error("--real, --ignore and --files require --compare");
         return LS_EXIT_USAGE;
     }
     if (given.compare && (given.explore_given || given.stop.stop || given.stop.wait)) {
-        cli_error("--compare is of one run that nothing stops");
+        cli_error("--compare excludes --explore, --break-on-finding and --wait-for-debugger");
         return LS_EXIT_USAGE;
     }
     return cli_supervise(&(cli_supervised){.command = "mpi",
@@ -337,7 +336,7 @@ const cli_command cli_cmd_mpi = {
     .summary = "Run an MPI program with every process as a rank in one process",
     .details = "PROGRAM was linked by lockstep-cc or lockstep-c++, which take the arguments of "
                "mpicc. Every rank has its own globals. A violation of MPI's rules is a finding "
-               "with the line of the call, also if the run survives by luck.",
+               "with the line of the call, even if the run happens to finish.",
     .example = "lockstep-cc ring.c -o ring && lockstep mpi -n 4 ./ring",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

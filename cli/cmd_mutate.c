@@ -53,7 +53,7 @@ const cli_command cli_cmd_mutate = {
     .details = "Runs each scenario once per injected defect: a call left out or made twice, a "
                "flipped bit, a wrong argument, misrouted or reordered data, stale buffers, a shard "
                "off by one. The report has, by kind, the checks that catch it. For each survivor "
-               "it names a check that would. Exit code 1: a defect survives.",
+               "it names a check that would catch it. Exit code 1: a defect survives.",
     .example = "lockstep mutate scenarios/sharded_embedding/row_wise.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

@@ -38,7 +38,7 @@ static const cli_option options[] = {
      .value = &given.out,
      .output = CLI_OUTPUT_FILE,
      .value_name = "PLAN",
-     .help = "Write the plan to a file that scenarios name"},
+     .help = "Write the plan to a file, for scenarios to use"},
     {.type = CLI_STRING,
      .long_name = "machine",
      .value = &given.machine,
@@ -65,7 +65,7 @@ static const cli_option options[] = {
      .given = &given.seconds_given,
      .value_name = "S",
      .help = "Stop S seconds after the start (default: never; 0: at the first plan). The report "
-             "says if it did; another run may then end with another plan"},
+             "states if it did; another run may then find another plan"},
     {.type = CLI_DOUBLE,
      .long_name = "gap",
      .double_max = 1000,
@@ -413,11 +413,11 @@ static int check_options(void) {
         return LS_EXIT_USAGE;
     }
     if (given.explain != NULL && (given.measured != NULL || given.validate)) {
-        cli_error("--explain is a report by itself: not with --validate or --measured");
+        cli_error("--explain excludes --validate and --measured");
         return LS_EXIT_USAGE;
     }
     if (given.keep != NULL && live == NULL) {
-        cli_error("--keep goes with --measured nccl (or sim)");
+        cli_error("--keep requires --measured nccl (or sim)");
         return LS_EXIT_USAGE;
     }
 #ifndef LOCKSTEP_WITH_NCCL

@@ -54,7 +54,7 @@ static int run(const cli_args *args) {
     }
     if (cli_rules_given(&of_rules)) {
         cli_error("--only, --results, --resume, --against, --programs, --sample, --quick and "
-                  "--python are for --rules");
+                  "--python require --rules");
         return LS_EXIT_USAGE;
     }
     if (args->count == 0) {
@@ -63,14 +63,14 @@ static int run(const cli_args *args) {
     }
     if (args->before_dashes == args->count || args->before_dashes < 0) {
         if (of_a_program()) {
-            cli_error("-n, --steps, --ignore, --keep, --all and --deadline are for '-- PROGRAM'; "
-                      "a scenario file has its ranks");
+            cli_error("-n, --steps, --ignore, --keep, --all and --deadline require '-- PROGRAM'; a "
+                      "scenario file sets its own ranks");
             return LS_EXIT_USAGE;
         }
         return cli_scenarios_run(args, &of_scenarios, NULL, prove_all, NULL);
     }
     if (of_scenarios.allow_outside) {
-        cli_error("--allow-outside is for scenario files");
+        cli_error("--allow-outside applies to scenario files only");
         return LS_EXIT_USAGE;
     }
     if (args->before_dashes != 0) {
@@ -90,7 +90,7 @@ const cli_command cli_cmd_prove = {
                "ranks, with a number of a prime "
                "field beside every floating-point number. Sums of any order are equal there, and "
                "random values make other formulas differ: a tensor is proved or wrong, without a "
-               "tolerance. The report names for the first wrong tensor its step, module, rank and "
+               "tolerance. For the first wrong tensor the report names step, module, rank and "
                "element, and a likely reason. --rules compares each sharding rule of DTensor or "
                "TorchRec with the unsharded operation instead.",
     .example = "lockstep prove -n 1,4 -- python3 train.py",

@@ -35,7 +35,7 @@ static const cli_option options[] = {
      .long_name = "runs",
      .value = &given.runs,
      .value_name = "DIR",
-     .help = "File by which this process receives its runs"},
+     .help = "File through which this process receives its runs"},
     {.long_name = NULL},
 };
 
@@ -139,7 +139,7 @@ static int create_backend(ls_backend **out, ls_world *world, const ls_launch_run
             return here[i].create(out, world, run, versions);
         }
     }
-    return LS_FAIL(LS_ERR_BACKEND, "this program has no %s backend", kind->name);
+    return LS_FAIL(LS_ERR_BACKEND, "this build has no %s backend", kind->name);
 }
 
 // ---- One process's ranks ------------------------------------------------------------------------
@@ -240,7 +240,7 @@ static int meet(int status, const process *own) {
 static int run_scenario(const ls_scenario *scenario, const ls_launch_run *run, process *own) {
     bool one_rank = own->size > 1 && !own->blocks;
     if (one_rank && scenario->ranks != own->size) {
-        cli_error("%s wants %d ranks, mpiexec started %d", scenario->file, scenario->ranks,
+        cli_error("%s needs %d ranks, mpiexec started %d", scenario->file, scenario->ranks,
                   own->size);
         return LS_EXIT_USAGE;
     }

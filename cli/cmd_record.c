@@ -73,8 +73,8 @@ const cli_command cli_cmd_record = {
     .summary = "Run scenarios and keep the recordings",
     .details = "A recording holds every stage output and every call of every rank. 'lockstep "
                "compare --real DIR' compares with it on a machine without the processes or GPUs. A "
-               "recording of the simulator can be compared with a model of your own. It appears "
-               "complete or not at all.",
+               "recording of the simulator can be compared with a model of your own. It is written "
+               "completely or not at all.",
     .example = "lockstep record table.yaml --backend mpi --out kept",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,

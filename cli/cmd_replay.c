@@ -34,7 +34,7 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "verbose",
      .value = &given.verbose,
-     .help = "Name every skipped case, also if many have the same reason"},
+     .help = "Name every skipped case, even if many have the same reason"},
     {.long_name = NULL},
 };
 
@@ -175,7 +175,7 @@ static int replay_dir(replay *to, const char *dir, const struct stat *about, int
     bool seen = false;
     LS_TRY(visit(&seen, to, about));
     if (seen) {
-        cli_note("%s is a folder that was replayed already", dir);
+        cli_note("%s: this folder was already replayed", dir);
         return LS_OK;
     }
     if (depth > DEPTH_MAX) {
@@ -224,7 +224,7 @@ static int run(const cli_args *args) {
     }
     code = replay_all(&to, args);
     if (to.trace != NULL && ls_trace_sets(to.trace) == 0 && code != LS_EXIT_USAGE) {
-        cli_note("nothing that was replayed records calls: the trace is empty");
+        cli_note("no replayed recording contains calls: the trace is empty");
     }
     ls_text_free(&to.summary);
     ls_results_free(to.results);
@@ -241,8 +241,8 @@ const cli_command cli_cmd_replay = {
         "Reads recordings of 'lockstep record' and 'lockstep exec', and results of NCCL "
         "collectives (manifest.json and *.bin), torch (dtensor_*.json, embedding*.safetensors) and "
         "TorchRec. It searches all folders below DIR, each once. Unsupported results are skipped "
-        "and never pass; unreadable ones fail. Cases with the same reason to be skipped share one "
-        "line; the JSON report has each of them.",
+        "and never pass; unreadable ones fail. Skipped cases with the same reason share one line; "
+        "the JSON report lists each case.",
     .example = "lockstep replay kept --junit results.xml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

@@ -87,7 +87,7 @@ static int report(const ls_checkpoint *from, const ls_plan *plan, const char *to
 static int run(const cli_args *args) {
     const char *from = args->values[0], *to = args->values[1];
     if (plan_file == NULL) {
-        cli_error("reshard needs --plan PLAN, the plan to cut up by");
+        cli_error("reshard needs --plan PLAN, the plan of the new shards");
         return LS_EXIT_USAGE;
     }
     ls_arena *arena = NULL;

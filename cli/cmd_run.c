@@ -85,9 +85,9 @@ static const cli_option options[] = {
              "time; values are unjudged"},
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
-    CLI_STOP_OPTIONS(given.stop, "break-on-finding",
-                     "Run in gdb, and stop there where a check finds a defect or the oracle "
-                     "another result"),
+    CLI_STOP_OPTIONS(
+        given.stop, "break-on-finding",
+        "Run in gdb and stop at a finding or at a result that differs from the oracle's"),
     {.type = CLI_SWITCH,
      .long_name = "explain-schema",
      .value = &given.explain_schema,
@@ -117,12 +117,11 @@ static int check_checkpoint(const cli_scenarios *scenarios) {
     if (scenarios->count > 1) {
         cli_error("--checkpoint takes one scenario, not %d", scenarios->count);
     } else if (ls_backend_kinds[given.backend] != &ls_backend_kind_sim) {
-        cli_error("--checkpoint saves what the simulator leaves, not %s",
-                  ls_backend_names[given.backend]);
+        cli_error("--checkpoint requires the simulator, not %s", ls_backend_names[given.backend]);
     } else if (scenario->is_program || ls_scenario_plants(scenario)) {
         cli_error("%s: --checkpoint needs tables without injected defects", scenario->file);
     } else if (ls_scenario_quantises(scenario)) {
-        cli_error("%s: --checkpoint has no quantised rows", scenario->file);
+        cli_error("%s: --checkpoint cannot save quantised rows", scenario->file);
     } else if (access(given.checkpoint, F_OK) == 0) {
         cli_error("--checkpoint: \"%s\" exists", given.checkpoint);
     } else {
@@ -221,19 +220,19 @@ static int run(const cli_args *args) {
         return code;
     }
     if (given.device != 0 && ls_backend_kinds[given.backend]->open == NULL) {
-        cli_error("--device is the simulator's; %s runs on the devices that it has",
+        cli_error("--device requires the simulator; %s runs on its own devices",
                   ls_backend_names[given.backend]);
         return LS_EXIT_USAGE;
     }
     if ((given.explore > 0 || given.schedule != LS_SCHEDULE_ROUND_ROBIN) &&
         ls_backend_kinds[given.backend]->open == NULL) {
-        cli_error("--%s is the simulator's: who runs next under %s is the machine's",
+        cli_error("--%s requires the simulator: under %s the machine schedules the ranks",
                   given.explore > 0 ? "explore" : "schedule", ls_backend_names[given.backend]);
         return LS_EXIT_USAGE;
     }
     if (given.run.shape_only && (ls_backend_kinds[given.backend] != &ls_backend_kind_sim ||
                                  given.device != 0 || given.keep != NULL)) {
-        cli_error("--shape-only moves no data: it does not go with --backend, --device or --keep");
+        cli_error("--shape-only moves no data: it excludes --backend, --device and --keep");
         return LS_EXIT_USAGE;
     }
     const char *const catches[] = {"catch finding", "catch divergence"};
@@ -257,7 +256,7 @@ const cli_command cli_cmd_run = {
     .details =
         "Simulates every rank in this process (--on: in several; --backend: in real processes), "
         "judges each stage by the unsharded oracle, and checks the scenario's expectations. Exit "
-        "code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
+        "code 0: all checks pass; 1: a mismatch or a finding; 2: a file is unusable.",
     .example = "lockstep run scenarios/training/*.yaml --junit results.xml --report results.html",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

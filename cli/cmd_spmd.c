@@ -26,7 +26,7 @@ static const cli_option options[] = {
      .long_name = "mesh",
      .value = &given.mesh,
      .value_name = "AxB",
-     .help = "The ranks as a mesh, as in 2x4 or host=2,gpu=4; in place of --ranks"},
+     .help = "The ranks as a mesh, as in 2x4 or host=2,gpu=4; instead of --ranks"},
     CLI_SCHEDULE_OPTIONS(given.program),
     {.type = CLI_INT,
      .long_name = "explore",
@@ -47,8 +47,7 @@ static const cli_option options[] = {
     CLI_HISTORY_OPTION(given.program),
     CLI_STACK_OPTION(given.program, 16, "Stack of each rank (default: 1024)"),
     CLI_DEADLINE_OPTION(given.program, CLI_RANK_DEADLINE_HELP),
-    CLI_STOP_OPTIONS(given.stop, "break-on-finding",
-                     "Run in gdb, and stop where a check finds something"),
+    CLI_STOP_OPTIONS(given.stop, "break-on-finding", "Run in gdb and stop at a finding"),
     CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
@@ -66,7 +65,7 @@ static int open_program(program *out, const cli_args *args) {
     const char *function = colon != NULL ? colon + 1 : "spmd_main";
     size_t length = colon != NULL ? (size_t)(colon - named) : strlen(named);
     if (length == 0 || length + 3 > sizeof path || *function == 0) {
-        cli_error("'%.200s' is no PROGRAM.so[:FUNCTION]", named);
+        cli_error("'%.200s' is not PROGRAM.so[:FUNCTION]", named);
         return LS_EXIT_USAGE;
     }
     // A name without a folder is one here, not one of the system's.

@@ -96,8 +96,9 @@ static int measure(const ls_scenario *scenario) {
         code = cli_report_pages(results);
     }
     if (code == LS_EXIT_OK && results->cases[0].finding_count > 0) {
-        cli_error("%s: the run ended with a finding, so the traffic is of what ran before it",
-                  ls_finding_name(results->cases[0].findings[0].id));
+        cli_error(
+            "%s: the run ended with a finding, so the traffic covers only the calls before it",
+            ls_finding_name(results->cases[0].findings[0].id));
         code = LS_EXIT_FINDING;
     }
     ls_trace_free(trace);
@@ -122,8 +123,8 @@ const cli_command cli_cmd_traffic = {
     .arguments_min = 1,
     .arguments_max = 1,
     .summary = "Show the bytes from rank to rank",
-    .details = "Simulates the scenario. For all collectives and messages it sums the bytes of each "
-               "rank's input on which each other rank's result depends, whatever the algorithm. "
+    .details = "Simulates the scenario. Over all collectives and messages it sums the bytes that "
+               "each rank's result needs from each other rank's input, for any algorithm. "
                "The matrix is printed as text, JSON (--json) and SVG.",
     .example = "lockstep traffic scenarios/sharding_tutorial/mixed.yaml",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,

@@ -28,7 +28,7 @@ int cli_exec_compare(ls_results *results, ls_text *summary, const ls_exec_runs *
         tell_first(summary, results, calls);
     }
     for (int i = first; i < first + 2 && compared == 0; i++) {  // that both ended is no comparison
-        ls_results_skip(results, i, "nothing of it was compared");
+        ls_results_skip(results, i, "no data was compared");
     }
     return LS_OK;
 }

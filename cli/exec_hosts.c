@@ -11,7 +11,7 @@ int cli_exec_set_hosts(ls_exec_options *out, cli_exec_hosts *given, const char *
     const char *which = given->join != NULL ? "join" : "listen", *wrong = NULL;
     if (given->listen == NULL && given->join == NULL) {
         if (given->agents > 0 || given->key != NULL) {
-            cli_error("--%s is of --listen or --join", given->key != NULL ? "key" : "agents");
+            cli_error("--%s requires --listen or --join", given->key != NULL ? "key" : "agents");
         }
         return given->agents > 0 || given->key != NULL ? LS_EXIT_USAGE : LS_EXIT_OK;
     }
@@ -19,11 +19,11 @@ int cli_exec_set_hosts(ls_exec_options *out, cli_exec_hosts *given, const char *
     if (given->listen != NULL && given->join != NULL) {
         wrong = "--listen and --join exclude each other";
     } else if (!out->observe) {
-        wrong = "--listen and --join are of --observe";
+        wrong = "--listen and --join require --observe";
     } else if (given->key == NULL) {
         wrong = "--listen and --join need --key FILE, which all hosts share";
     } else if ((given->agents > 0) != (given->listen != NULL)) {
-        wrong = "--listen and --agents N go together";
+        wrong = "--listen and --agents N require each other";
     }
     if (wrong != NULL || alone != NULL) {
         cli_error("%s%s%s%s", wrong != NULL ? wrong : "--", wrong != NULL ? "" : which,
@@ -50,7 +50,7 @@ int cli_exec_run_agent(const ls_exec_options *options) {
         cli_error("%s", ran.why);
         code = cli_exit_of(ran.status);
     } else if (ran.quit) {
-        cli_note("the coordinator ended the run, and has the report");
+        cli_note("the coordinator ended the run; the report is there");
         code = LS_EXIT_FINDING;
     } else {
         code = WIFEXITED(ran.agent_status) ? WEXITSTATUS(ran.agent_status)

@@ -28,8 +28,8 @@ typedef struct cli_exec_hosts {
          .long_name = "join",                                                                      \
          .value = &(hosts).join,                                                                   \
          .value_name = "HOST:PORT",                                                                \
-         .help = "With --observe: run the program as an agent of the coordinator that listens "    \
-                 "there, which has the report"},                                                   \
+         .help = "With --observe: run the program as an agent of the coordinator at this "         \
+                 "address, which prints the report"},                                              \
     {                                                                                              \
         .type = CLI_STRING, .long_name = "key", .value = &(hosts).key, .value_name = "FILE",       \
         .help = "With --listen or --join: file of the key that all hosts share (default: the "     \

@@ -122,8 +122,8 @@ const char *cli_exec_unchecked(ls_arena *arena, const ls_exec_result *result) {
     if (result->widest == 1 && result->processes > 1) {
         return ls_arena_printf(
             arena,
-            "each of %d processes made a world of its own: none of their %llu calls had another "
-            "rank to agree with; does the program use RANK and WORLD_SIZE?",
+            "each of %d processes made a world of its own, so none of their %llu calls involved "
+            "another rank; does the program use RANK and WORLD_SIZE?",
             result->processes, (unsigned long long)result->calls);
     }
     return NULL;
@@ -156,7 +156,7 @@ static bool add_stack(ls_text *text, const ls_exec_result *result, int rank, con
         if (above == NULL || above[1] == 0) {
             return false;
         }
-        ls_text_printf(text, "rank %d came to %s by:\n", rank, where);
+        ls_text_printf(text, "rank %d reached %s through:\n", rank, where);
         for (const char *at = place->stack; *at != 0;) {
             size_t frame = strcspn(at, "\n");
             ls_text_printf(text, "  %.*s\n", (int)frame, at);

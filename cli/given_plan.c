@@ -26,7 +26,7 @@ int cli_given_plan_take(ls_scenario *scenario, const char *path, ls_arena *arena
             known = strcmp(scenario->tables[t].name, whole.tables[i].name) == 0;
         }
         if (!known) {
-            status = LS_FAIL(LS_ERR_FORMAT, "the plan %s has a table '%s', which %s has not", path,
+            status = LS_FAIL(LS_ERR_FORMAT, "the plan %s has a table '%s', which %s lacks", path,
                              whole.tables[i].name, scenario->file);
         }
     }
@@ -64,7 +64,7 @@ static int of_shards(ls_scenario **out, const char *path, int ranks, ls_arena *a
     LS_TRY(ls_file_read(&data, &bytes, arena, path, LS_PLAN_FILE_BYTES_MAX));
     ls_plan plan;
     if (!ls_plan_is_torchrec(data, bytes)) {
-        return LS_FAIL(LS_ERR_FORMAT, "%s: no plan of TorchRec's", path);
+        return LS_FAIL(LS_ERR_FORMAT, "%s: not a plan of TorchRec's", path);
     }
     if (ls_plan_read_torchrec(&plan, arena, data, bytes, ranks, ranks, NULL, 0) != LS_OK) {
         return ls_error_wrap("%s", path);
@@ -80,7 +80,8 @@ static int of_shards(ls_scenario **out, const char *path, int ranks, ls_arena *a
     if (status != LS_OK && diagnostics != NULL && ls_diagnostics_count(diagnostics) > 0) {
         ls_text why = {0};
         ls_diagnostics_format(&why, diagnostics);
-        status = LS_FAIL(LS_ERR_FORMAT, "the plan's tables cannot be: %s", ls_text_string(&why));
+        status =
+            LS_FAIL(LS_ERR_FORMAT, "the plan's tables are not valid: %s", ls_text_string(&why));
         ls_text_free(&why);
     }
     ls_diagnostics_free(diagnostics);
@@ -139,7 +140,7 @@ static int cost_given(ls_text *out, const char *path, const char *tables, int ra
         return code;
     }
     if (ranks > 0 && scenarios.at[0]->ranks != ranks) {
-        cli_error("%s is of %d ranks, the program has %d", tables, scenarios.at[0]->ranks, ranks);
+        cli_error("%s is for %d ranks, the program has %d", tables, scenarios.at[0]->ranks, ranks);
         code = LS_EXIT_USAGE;
     } else {
         code = cost(out, path, scenarios.at[0], machine, arena);

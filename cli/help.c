@@ -132,7 +132,7 @@ static const help_row files[] = {
     {NULL, NULL},
 };
 
-static const char exit_codes[] = "0 everything asked holds; 1 a finding; 2 the call or an input "
+static const char exit_codes[] = "0 all checks passed; 1 a finding; 2 the command line or an input "
                                  "file is unusable; 3 the environment failed; 5 nothing ran";
 
 void cli_help_program(ls_text *out, const cli_command *const *commands) {

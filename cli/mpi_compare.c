@@ -35,14 +35,14 @@ int cli_mpi_compare_open(ls_reaper *reaper, char *printed, size_t bytes, const c
         return LS_EXIT_ENVIRONMENT;
     }
     if (access(real->program, X_OK) != 0) {
-        cli_error("%s: %s; it is the program as mpicc.mpich builds it (--real)", real->program,
-                  strerror(errno));
+        cli_error("%s: %s; build the program with mpicc.mpich and name it with --real",
+                  real->program, strerror(errno));
         return LS_EXIT_USAGE;
     }
     regex_t lines;
     if (real->ignore != NULL) {
         if (regcomp(&lines, real->ignore, REG_EXTENDED) != 0) {
-            cli_error("--ignore '%.100s' is no regular expression", real->ignore);
+            cli_error("--ignore '%.100s' is not a regular expression", real->ignore);
             return LS_EXIT_USAGE;
         }
         regfree(&lines);
@@ -360,7 +360,7 @@ static bool same_code(ls_text *text, const ls_reaper *reaper, const ls_spmd_resu
     begin(text);
     ls_text_printf(text, "rank %d exits with %d, under MPICH ", rank,
                    ls_spmd_exit_status(simulated, rank) & 0xff);
-    ls_text_printf(text, code < 0 ? "it is ended with the others" : "with %d", code);
+    ls_text_printf(text, code < 0 ? "it was killed with the others" : "with %d", code);
     return false;
 }
 
@@ -441,10 +441,10 @@ static int compare(ls_case_result *row, ls_text *text, const ls_reaper *reaper, 
         row->class_ = LS_CLASS_WRONG;
     }
     if (row->pass && compared.bytes == 0) {
-        row->unproven = "the ranks exit alike, and nothing that they print is compared";
+        row->unproven = "the exit codes are equal, but no output was compared";
     } else if (row->pass) {
         cli_note("%d rank%s print%s the same %ld lines as under MPICH, write the same %ld files, "
-                 "and exit alike",
+                 "and exit with the same codes",
                  real->ranks, real->ranks == 1 ? "" : "s", real->ranks == 1 ? "s" : "",
                  compared.lines, compared.files);
     }

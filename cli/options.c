@@ -25,7 +25,7 @@ static const common_row common_rows[] = {
       .value = &cli_options_common.seed,
       .given = &cli_options_common.seed_given,
       .value_name = "N",
-      .help = "Seed of everything random; overrides the scenario's"}},
+      .help = "Seed of all random numbers; overrides the scenario's"}},
     {CLI_COMMON_SEED_UNUSED,
      {.type = CLI_U64,
       .long_name = "seed",

@@ -47,7 +47,7 @@ int cli_plan_times_measure(ls_stage_times *out, const ls_backend_kind *backend,
         status = ls_bench_gpu_stages(out, &steps, plan, arena, cli_progress);
         cli_progress_end();
 #else
-        LS_ASSERT(!"another program measures on NCCL");
+        LS_ASSERT(!"another program is measuring on NCCL");
 #endif
     }
     return status == LS_OK ? LS_EXIT_OK : cli_fail(status);

@@ -95,7 +95,7 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
     } else if (row.pass) {
         uint64_t calls = ls_spmd_call_count(result);
         row.skipped = !ls_spmd_has_checked(result);
-        row.skip_reason = row.skipped ? "it made no call that ranks could disagree in" : NULL;
+        row.skip_reason = row.skipped ? "it made no calls to compare between ranks" : NULL;
         row.checked = cli_program_checked(results->arena, calls, ls_spmd_rank_count(result));
     }
     return findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY

@@ -41,7 +41,7 @@ typedef struct cli_program_options {
     {                                                                                              \
         .type = CLI_STRING, .long_name = "checks", .value = &(program).checks,                     \
         .value_name = "GLOBS",                                                                     \
-        .help = "Checks that are on: 'all', '-value.*', 'buffer.*,-handle.leak'"                   \
+        .help = "Checks to enable: 'all', '-value.*', 'buffer.*,-handle.leak'"                     \
     }
 
 #define CLI_FAULTS_OPTION(program)                                                                 \
@@ -70,7 +70,8 @@ typedef struct cli_program_options {
         .double_max = CLI_SECONDS_MAX, .given = &(program).deadline_given,                         \
         .value_name = "SECONDS", .help = help_                                                     \
     }
-#define CLI_RANK_DEADLINE_HELP "End a rank that makes no call for so long (default: 60; 0: never)"
+#define CLI_RANK_DEADLINE_HELP                                                                     \
+    "End a rank that makes no call for this many seconds (default: 60; 0: never)"
 
 // The library's options for such a run, with --seed; faults [LS_SPMD_FAULTS_MAX] holds those of
 // --faults. An error is printed. Returns an exit code.

@@ -49,7 +49,7 @@ int cli_python_run(const char *interpreter, const char *const *words) {
     (void)fflush(NULL);
     const pid_t child = ls_child_fork(SIGKILL);
     if (child < 0) {
-        cli_error("no process could be started for %s", interpreter);
+        cli_error("cannot start a process for %s", interpreter);
         return -1;
     }
     if (child == 0) {

@@ -59,7 +59,7 @@ typedef struct cli_rules {
         {.type = CLI_SWITCH,                                                                       \
          .long_name = "quick",                                                                     \
          .value = &(given).quick,                                                                  \
-         .help = "With --rules: on two ranks alone"},                                              \
+         .help = "With --rules: on two ranks only"},                                               \
     {                                                                                              \
         .type = CLI_STRING, .long_name = "python", .value = &(given).python,                       \
         .value_name = "PROGRAM",                                                                   \

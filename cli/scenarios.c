@@ -39,8 +39,8 @@ int cli_plan_load(ls_plan *out, ls_arena *arena, const char *path) {
 
 static int check_options(const cli_run_options *options) {
     if (options->processes > 0 && !options->spread) {
-        cli_error(
-            "--processes takes a number with --on mpi alone: elsewhere there is one per rank");
+        cli_error("--processes takes a number only with --on mpi: elsewhere each rank has its own "
+                  "process");
         return LS_EXIT_USAGE;
     }
     ls_order *order = NULL;
@@ -58,7 +58,8 @@ static int parse_memory(uint64_t *out, const char *text) {
     const char *unit = *end != 0 ? strchr(units, *end) : NULL;
     int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
     if (!good || (*end != 0 && (unit == NULL || end[1] != 0)) || number > UINT64_MAX >> shift) {
-        return LS_FAIL(LS_ERR_INVALID, "--memory needs a number of bytes as 16G, not '%s'", text);
+        return LS_FAIL(LS_ERR_INVALID, "--memory needs a number of bytes such as 16G, not '%s'",
+                       text);
     }
     *out = number << shift;
     return LS_OK;

@@ -42,7 +42,8 @@ typedef struct cli_run_options {
          .long_name = "memory",                                                                    \
          .value = &(options).memory,                                                               \
          .value_name = "BYTES",                                                                    \
-         .help = "Refuse scenarios that need more memory, as 16G (default: see doctor)"},          \
+         .help = "Refuse scenarios that need more memory than this, such as 16G (default: see "    \
+                 "doctor)"},                                                                       \
         {.type = CLI_INT,                                                                          \
          .long_name = "processes",                                                                 \
          .value = &(options).processes,                                                            \
@@ -52,7 +53,7 @@ typedef struct cli_run_options {
          .int_max = LS_RANKS_MAX,                                                                  \
          .optional = true,                                                                         \
          .help = "NCCL: one process per rank (mpiexec) instead of one thread per rank; run --on "  \
-                 "mpi: so many processes, by default one per core"},                               \
+                 "mpi: this many processes, by default one per core"},                             \
         CLI_OUTSIDE_OPTION((options).allow_outside)
 
 // Of every command that takes scenario files.

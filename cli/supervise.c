@@ -197,7 +197,7 @@ static int add_findings(ls_results *results, const cli_supervised *what, const l
                           .finding_count = count,
                           .environment = count == 0,
                           .reproduce = ls_result_text(results->arena, &again)};
-    row.error = count > 0 ? NULL : "the process of the ranks was ended while no rank ran";
+    row.error = count > 0 ? NULL : "the process of the ranks was killed while no rank ran";
     return findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY
                                                      : ls_results_add(results, &row);
 }

@@ -33,7 +33,7 @@ int cli_trace_open(ls_trace **out, const char *machine) {
     *out = NULL;
     if (cli_options_common.trace == NULL) {
         if (machine != NULL) {
-            cli_error("--machine is the clock of --trace, which was not given");
+            cli_error("--machine requires --trace, whose clock it sets");
             return LS_EXIT_USAGE;
         }
         return LS_EXIT_OK;

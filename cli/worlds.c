@@ -98,7 +98,7 @@ static int add_failed(const worlds *p, int run, const ls_exec_result *ran) {
 int cli_worlds_capture(const char *dir) {
     char whole[PATH_MAX];
     if (mkdir(dir, 0777) != 0 || realpath(dir, whole) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "'%s' cannot be made; name a new folder", dir);
+        return LS_FAIL(LS_ERR_IO, "cannot create '%s'; name a new folder", dir);
     }
     (void)setenv(FOLDER_VARIABLE, whole, 1);
     return LS_OK;
@@ -261,7 +261,7 @@ static int run_in(worlds *p) {
     if (keep == NULL) {
         LS_TRY(ls_reaper_make(&reaper, NULL));
     } else if (mkdir(keep, 0777) != 0) {
-        return LS_FAIL(LS_ERR_IO, "'%s' cannot be made; name a new folder", keep);
+        return LS_FAIL(LS_ERR_IO, "cannot create '%s'; name a new folder", keep);
     }
     (void)snprintf(p->dir, sizeof p->dir, "%s", keep != NULL ? keep : reaper.dir);
     int status = LS_OK;

@@ -56,8 +56,8 @@ typedef struct cli_worlds {
         .type = CLI_DOUBLE, .long_name = "deadline", .double_max = CLI_SECONDS_MAX,                \
         .value = &(given).deadline_seconds, .given = &(given).deadline_given,                      \
         .value_name = "SECONDS",                                                                   \
-        .help = "Explain and end a run in which nothing moves for so long (default: 300, where "   \
-                "ranks wait; 0: never)"                                                            \
+        .help = "End a run without progress for this many seconds, and explain it (default: 300 "  \
+                "if ranks wait; 0: never)"                                                         \
     }
 
 // Lets the models of the Python processes that are started from here on be kept in a new folder.

@@ -26,7 +26,7 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__barrier = {
-    .doc = "No rank goes on before all have come.",
+    .doc = "No rank continues before all ranks arrive.",
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -100,7 +100,7 @@ static int fail_call(const ls_call *call, const char *what) {
 static int check_frame(int *member, const ls_call *call) {
     LS_ASSERT(call != NULL);
     if ((int)call->kind < 0 || call->kind >= LS_KIND_COUNT) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank, "rank %d: %d is no kind of call",
+        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank, "rank %d: %d is not a kind of call",
                             call->rank, (int)call->kind);
     }
     if (call->comm == NULL) {
@@ -116,7 +116,7 @@ static int check_frame(int *member, const ls_call *call) {
         return LS_OK;
     }
     if (!ls_dtype_valid((int)call->dtype)) {
-        return fail_call(call, "its dtype is none");
+        return fail_call(call, "its dtype is unknown");
     }
     if (collective->root_word != NULL && (call->root < 0 || call->root >= call->comm->size)) {
         char what[96];
@@ -198,7 +198,7 @@ static int check_counts(const ls_call *call, const ls_collective *collective, in
     if (counts != NULL && counts[member] != call->count) {
         char what[128];
         (void)snprintf(what, sizeof what,
-                       "its count is %zu, but its counts give %zu to member %d, which it is",
+                       "its count is %zu, but its counts give %zu to member %d, the rank itself",
                        call->count, counts[member], member);
         ls_check__note(LS_FINDING_COUNT_MISMATCH, call);
         return fail_call(call, what);
@@ -251,7 +251,7 @@ int ls_call_check(ls_call_extent *out, const ls_call *call) {
     if (ls_collective_has_data(collective)) {
         if (collective->reduces) {
             if (!ls_op_valid((int)call->op)) {
-                return fail_call(call, "its op is none");
+                return fail_call(call, "its op is unknown");
             }
             if (!ls_op_supports(call->op, call->dtype)) {
                 char what[96];

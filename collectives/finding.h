@@ -32,7 +32,7 @@ extern "C" {
     X(LS_FINDING_PURPOSE_MISMATCH, "collective.purpose_mismatch", true, "calls",                   \
       "equal calls that move different data")                                                      \
     X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch", true, "calls",                       \
-      "the same calls in different order")                                                         \
+      "the same calls in different orders")                                                        \
     X(LS_FINDING_REDUNDANT_REDUCE, "collective.redundant_reduce", true, "calls, bytes",            \
       "a sum of an earlier sum, which all ranks already have")                                     \
     X(LS_FINDING_MISSING_RANK, "collective.missing_rank", true, "calls, waiting",                  \
@@ -48,7 +48,7 @@ extern "C" {
     X(LS_FINDING_P2P_DTYPE_MISMATCH, "p2p.dtype_mismatch", true, "calls",                          \
       "sender and receiver disagree about the element type")                                       \
     X(LS_FINDING_P2P_ORDER_MISMATCH, "p2p.order_mismatch", true, "calls",                          \
-      "messages between two ranks pair in another order than meant")                               \
+      "messages between two ranks match in another order than intended")                           \
     X(LS_FINDING_DEADLOCK_CYCLE, "deadlock.cycle", true, "waiting",                                \
       "ranks wait for each other in a circle")                                                     \
     X(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, "deadlock.cross_communicator", true,                 \
@@ -71,8 +71,8 @@ extern "C" {
     X(LS_FINDING_HANDLE_LEAK, "handle.leak", true, "handles",                                      \
       "a communicator or request is not freed")                                                    \
     X(LS_FINDING_CALL_INVALID, "call.invalid", true, "calls",                                      \
-      "a call that means nothing where it is made: a group's end without its start, a wait for "   \
-      "nothing")                                                                                   \
+      "a call that is invalid where it is made: a group end without its start, a wait without a "  \
+      "request")                                                                                   \
     X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free", true, "handles, memory",          \
       "a communicator, a request or memory is used after it was freed")                            \
     X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged", true, "bytes",                              \
@@ -80,7 +80,7 @@ extern "C" {
     X(LS_FINDING_MODEL_DIFFERS, "model.differs", true, "bytes",                                    \
       "ranks wrap models that differ in a parameter's shape, type, order or requires_grad")        \
     X(LS_FINDING_OPTIMIZER_DIFFERS, "optimizer.differs", true, "bytes",                            \
-      "optimizers of replicas have other settings on some ranks")                                  \
+      "optimizers of replicas have different settings on some ranks")                              \
     X(LS_FINDING_REQUEST_NEVER_WAITED, "request.never_waited", true, "handles",                    \
       "an optimizer uses a gradient whose reduction was not waited for")                           \
     X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first", true, "bytes",                                \
@@ -95,11 +95,12 @@ extern "C" {
     X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range", true, "ids",                      \
       "an embedding id outside its table")                                                         \
     X(LS_FINDING_RUNS_CALLS_DIFFER, "runs.calls_differ", true, "calls",                            \
-      "a rank makes other calls when the same program runs again")                                 \
+      "a rank makes different calls when the same program runs again")                             \
     X(LS_FINDING_RUNS_INPUTS_DIFFER, "runs.inputs_differ", true, "bytes",                          \
-      "a rank sends other data when the same program runs again, having received the same")        \
+      "a rank sends different data when the same program runs again, although it received the "    \
+      "same")                                                                                      \
     X(LS_FINDING_WORK_DIFFERS, "work.differs", true, "bytes",                                      \
-      "ranks do other work in a step: backwards, autocast, training mode, number of steps")        \
+      "ranks do different work in a step: backwards, autocast, training mode, number of steps")    \
     X(LS_FINDING_GRADIENT_UNREDUCED, "gradient.unreduced", true, "handles",                        \
       "an optimizer uses gradients that were not reduced, or has none")                            \
     X(LS_FINDING_DATA_REPEATED, "data.repeated", true, "bytes",                                    \

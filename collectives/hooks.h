@@ -35,9 +35,8 @@ typedef struct ls_gdb_wish {
 } ls_gdb_wish;
 extern volatile ls_gdb_wish ls_gdb_stop_for;
 
-// Which calls it wants to see being made: ls_gdb_hook_caught and ls_gdb_hook_group_caught are
-// called for those that fit one of these, with a bit for each. A breakpoint there is not hit by the
-// thousands of calls that do not.
+// The calls at which gdb stops: ls_gdb_hook_caught and ls_gdb_hook_group_caught are called for
+// calls that match an entry, with one bit per entry, so that no other call hits a breakpoint.
 #define LS_GDB_CATCHES 32
 extern volatile ls_gdb_wish ls_gdb_catches[LS_GDB_CATCHES];
 extern volatile int ls_gdb_catching;  // whether any is on

@@ -16,14 +16,14 @@ static int check(const ls_call *const *calls, int size) {
     LS_ASSERT(size == 2);
     const ls_call *send = calls[0], *recv = calls[1];
     if (send->kind != LS_SEND || recv->kind != LS_RECV) {
-        return fail_pair(send, recv, LS_FINDING_KIND_MISMATCH, "they are no send and receive");
+        return fail_pair(send, recv, LS_FINDING_KIND_MISMATCH, "they are not a send and a receive");
     }
     if (send->comm != recv->comm) {
         return fail_pair(send, recv, LS_FINDING_GROUP_MISMATCH, "the communicators differ");
     }
     if (send->comm->ranks[send->root] != recv->rank ||
         recv->comm->ranks[recv->root] != send->rank) {
-        return fail_pair(send, recv, LS_FINDING_GROUP_MISMATCH, "they name other peers");
+        return fail_pair(send, recv, LS_FINDING_GROUP_MISMATCH, "they name different peers");
     }
     if (send->dtype != recv->dtype) {
         return fail_pair(send, recv, LS_FINDING_P2P_DTYPE_MISMATCH, "the dtypes differ");
@@ -59,7 +59,7 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__send = {
-    .doc = "A message to a rank, which receives it.",
+    .doc = "Sends a message to a rank, which receives it.",
     .send = {.form = LS_SIDE_COUNT},
     .root_word = "to",
     .check = check,
@@ -70,7 +70,7 @@ const ls_collective ls_collective__send = {
 };
 
 const ls_collective ls_collective__recv = {
-    .doc = "A message from a rank, which sends it.",
+    .doc = "Receives a message from a rank, which sends it.",
     .recv = {.form = LS_SIDE_COUNT},
     .root_word = "from",
     .check = check,

@@ -110,7 +110,7 @@ static int parse_order(const char **out, ls_arena *arena, const json_t *entry, c
         return LS_OK;
     }
     if (ls_order_file(*out) != NULL) {
-        return fail_call(path, index, "its order names a file, which a recording's may not");
+        return fail_call(path, index, "its order names a file, which a recording must not");
     }
     ls_order *order = NULL;
     int status = ls_order_parse(&order, *out);
@@ -132,7 +132,7 @@ static int parse_call(ls_recorded_call *out, ls_arena *arena, const json_t *entr
     }
     LS_TRY(ls_recording__string(&out->comm, arena, json_object_get(entry, "comm")));
     if (out->comm == NULL || !ls_recording__integer(&number, entry, "comm_size", 1, LS_RANKS_MAX)) {
-        return fail_call(path, index, "its communicator is missing or impossible");
+        return fail_call(path, index, "its communicator is missing or invalid");
     }
     out->comm_size = (int)number;
     LS_TRY(optional(&out->comm_id, entry, "comm_id", INT32_MAX, -1, path, index));

@@ -71,8 +71,8 @@ static int walk(const char *dir, bool remove_files) {
         if (is_inputs(dirfd(open_dir), entry->d_name)) {
             status = remove_files ? remove_inputs(dir) : LS_OK;
         } else if (!is_ours(entry->d_name)) {
-            status = LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording alone: it holds '%.100s'",
-                             dir, entry->d_name);
+            status = LS_FAIL(LS_ERR_INVALID, "'%s' holds more than a recording: '%.100s'", dir,
+                             entry->d_name);
         } else if (remove_files && unlinkat(dirfd(open_dir), entry->d_name, 0) != 0) {
             status = LS_FAIL(ls_status_of_errno(errno), "cannot remove '%s/%.100s': %s", dir,
                              entry->d_name, strerror(errno));
@@ -125,7 +125,7 @@ int ls_recording_publish(const char *made, const char *dir) {
     struct stat info;
     if (lstat(dir, &info) == 0) {
         if (!S_ISDIR(info.st_mode)) {
-            return LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording: it is no folder", dir);
+            return LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording: it is not a folder", dir);
         }
         LS_TRY(walk(dir, false));
         return replace(made, dir);

@@ -112,9 +112,9 @@ static int check_files(const ls_recording *recording, const json_t *files, const
     for (struct dirent *entry; status == LS_OK && (entry = readdir(folder)) != NULL;) {
         int rank = ls_recording_file_rank(entry->d_name);
         if (rank >= recording->info.ranks) {
-            status =
-                LS_FAIL(LS_ERR_FORMAT, "'%s/%.100s' is of no rank: the manifest says %zu ranks",
-                        recording->dir, entry->d_name, ranks);
+            status = LS_FAIL(LS_ERR_FORMAT,
+                             "'%s/%.100s' belongs to no rank: the manifest lists %zu ranks",
+                             recording->dir, entry->d_name, ranks);
         }
     }
     (void)closedir(folder);

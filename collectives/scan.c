@@ -185,8 +185,8 @@ const ls_collective ls_collective__scan = {
 };
 
 const ls_collective ls_collective__exscan = {
-    .doc = "Every rank gets the reduction of the buffers of the ranks before it; the first one "
-           "what changes nothing.",
+    .doc = "Every rank gets the reduction of the buffers of the ranks before it; the first rank "
+           "gets the operation's identity.",
     .send = {.form = LS_SIDE_COUNT},
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,

@@ -35,7 +35,7 @@ static int begin(operation *o, const ls_local_tensor *in, const ls_axis *axis) {
     *o = (operation){.in = in, .axis = axis, .world = ls_local_tensor_world(in)};
     o->backend = axis->comms[0]->backend;
     if (o->backend->world != o->world) {
-        return LS_FAIL(LS_ERR_INVALID, "the tensor and the axis are of different worlds");
+        return LS_FAIL(LS_ERR_INVALID, "the tensor and the axis belong to different worlds");
     }
     o->dtype = ls_local_tensor_dtype(in);
     o->element = ls_dtype_bytes(o->dtype);
@@ -104,8 +104,8 @@ static int read_shape(ls_shape *out, const int64_t *words, const ls_call *call, 
     memcpy(out->dim, words + 1, sizeof out->dim);
     if (!fits || ls_shape_count(&count, out) != LS_OK) {
         return LS_FAIL_RANK(LS_ERR_MISMATCH, call->rank,
-                            "on %s rank %d tells rank %d what is no shape of its shard",
-                            call->comm->name, from, call->rank);
+                            "on %s rank %d sends rank %d an invalid shard shape", call->comm->name,
+                            from, call->rank);
     }
     return LS_OK;
 }

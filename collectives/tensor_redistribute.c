@@ -168,7 +168,7 @@ int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend, const ls_
                        "redistribute: the tensor has no logical shape or placement");
     }
     if (ls_local_tensor_world(in) != backend->world) {
-        return LS_FAIL(LS_ERR_INVALID, "redistribute: the tensor is of another world");
+        return LS_FAIL(LS_ERR_INVALID, "redistribute: the tensor belongs to another world");
     }
     LS_TRY(check_input(backend, in));
     LS_TRY(ls_placements_normalize(&r.target, placements, shape, r.mesh));

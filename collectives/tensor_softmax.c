@@ -57,7 +57,7 @@ static int check_input(int *dim, const ls_local_tensor *in) {
     }
     for (int d = 0; d < placements->count; d++) {
         if (placements->at[d].kind == LS_PLACE_PARTIAL) {
-            return LS_FAIL(LS_ERR_INVALID, "partial values are reduced before");
+            return LS_FAIL(LS_ERR_INVALID, "partial values must be reduced first");
         }
     }
     *dim += *dim < 0 ? shape->ndim : 0;
@@ -180,7 +180,7 @@ static int check_targets(const losses *l, int rank, const ls_shard *x, size_t sa
     if (t == NULL || t->count != samples ||
         (samples > 0 && t->block.offset.dim[0] != x->block.offset.dim[0])) {
         return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                            "rank %d has the targets of other samples than its logits", rank);
+                            "rank %d has targets and logits of different samples", rank);
     }
     for (size_t k = 0; k < samples; k++) {
         int64_t target = ((const int64_t *)t->data)[k];
@@ -343,10 +343,10 @@ int ls_tensor_norm(ls_local_tensor **out, ls_backend *backend, const ls_local_te
     ls_local_tensor *powers = NULL, *sums = NULL;
     *out = NULL;
     if (!(p >= 1)) {
-        return LS_FAIL(LS_ERR_INVALID, "norm: p is %g; at least 1, or infinity, is possible", p);
+        return LS_FAIL(LS_ERR_INVALID, "norm: p is %g; it must be at least 1 or infinity", p);
     }
     if (!ls_dtype_is_float(ls_local_tensor_dtype(in))) {
-        return LS_FAIL(LS_ERR_INVALID, "norm: of floats, not %s",
+        return LS_FAIL(LS_ERR_INVALID, "norm: the tensor must hold floats, not %s",
                        ls_dtype_name(ls_local_tensor_dtype(in)));
     }
     int status = powers_of(&powers, in, p);

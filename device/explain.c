@@ -181,8 +181,9 @@ void ls_device__explain(void) {
     ls_text text = {0};
     int least = p.count > 0 ? depth(p.all[0].first) : 0;
     bool host = p.count > 0 && p.all[0].first->block == NULL;
-    ls_text_puts(&text, host ? "deadlock: a call waits for ranks that do not make it"
-                             : "deadlock: kernels wait for what nobody does any more");
+    ls_text_puts(&text,
+                 host ? "deadlock: a call waits for ranks that do not make it"
+                      : "deadlock: kernels wait for events that no thread can cause any more");
     for (int i = 0; i < p.count; i++) {
         if (!listed[p.all[i].rank] && depth(p.all[i].first) == least) {
             listed[p.all[i].rank] = true;

@@ -139,11 +139,11 @@ void ls_cuda_barrier(int id, unsigned count, ls_cuda_site at) {
     } else if (count == 0 && !ls_device__state.diverged &&
                (barrier->at.line != at.line || barrier->at.file != at.file)) {
         ls_device__state.diverged = true;  // later ones follow from the first
-        ls_device__invalid(self->unit->rank, at,
-                           "threads of block %d come to a barrier of their block at different "
-                           "places: here and at %s:%d; where all of them must come, some may wait "
-                           "for others that never do",
-                           block->index, barrier->at.file, barrier->at.line);
+        ls_device__invalid(
+            self->unit->rank, at,
+            "threads of block %d reach a barrier of their block at different places: here and at "
+            "%s:%d; all threads of a block must reach the same barrier, or some may hang",
+            block->index, barrier->at.file, barrier->at.line);
     }
     barrier->arrived += 1;
     unsigned wanted = count > 0 ? count : block->live;

@@ -136,7 +136,7 @@ static void find_outside(const touched *by, const char *at, size_t bytes) {
     ls_device__who(&text, by->unit);
     ls_text_printf(&text, " %s %zu bytes", by->writes ? "writes" : "reads", bytes);
     if (in == NULL) {
-        ls_text_puts(&text, " of device memory that nobody has allocated");
+        ls_text_puts(&text, " of unallocated device memory");
     } else if (in->freed) {
         ls_text_puts(&text, " of freed memory: ");
         say_place(&text, in, at);

@@ -41,7 +41,7 @@ void *ls_nvshmem_allocate(size_t bytes, ls_cuda_site at) {
     void *window, *made = ls_device__allocate(rank, bytes, "symmetric memory", at);
     if (made == NULL || own[rank].comm == NULL) {
         ls_device__invalid(rank, at, "nvshmem_malloc %s",
-                           made == NULL ? "finds no memory" : "before nvshmem_init");
+                           made == NULL ? "runs out of memory" : "before nvshmem_init");
         return NULL;
     }
     (void)ls_nccl_window(own[rank].comm, made, bytes, &window, 0, at);

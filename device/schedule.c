@@ -110,7 +110,7 @@ void ls_device__changed(void) {
 
 static void describe_spin(ls_text *text, const device_thread *thread) {
     (void)thread;
-    ls_text_puts(text, "reads a flag in a loop that nobody changes");
+    ls_text_puts(text, "spins on a flag that nobody changes");
 }
 
 void ls_device__spin(ls_cuda_site at) {

@@ -100,7 +100,7 @@ ls_cuda_site ls_device__site_at(uint32_t number) {
     place *at = &s.all[number];
     if (at->code != NULL && at->site.file == NULL) {
         ls_device__with_stack(look_up, at);
-        at->site.file = at->site.file != NULL ? at->site.file : "a line that is not known";
+        at->site.file = at->site.file != NULL ? at->site.file : "an unknown line";
     }
     return at->site;
 }

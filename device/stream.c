@@ -209,7 +209,7 @@ EXPORT int ls_cuda_free(void *at, ls_cuda_site site) {
         }
     }
     if (at != NULL && !ls_device__release(at)) {
-        ls_device__invalid(self->rank, site, "cudaFree of %p, which is no allocation", at);
+        ls_device__invalid(self->rank, site, "cudaFree of %p, which is not an allocation", at);
         return CUDA_INVALID_VALUE;
     }
     return CUDA_SUCCESS;

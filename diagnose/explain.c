@@ -269,7 +269,7 @@ int ls_history_explain(ls_spmd_result **out, ls_history *history, const char *ch
     ls_text list = {0};
     *out = NULL;
     if (history->rank_count == 0) {
-        return LS_FAIL(LS_ERR_INVALID, "the dumps tell of no calls");
+        return LS_FAIL(LS_ERR_INVALID, "the dumps contain no calls");
     }
     // The data of buffers is not known.
     ls_text_printf(&list, "-buffer.*,-value.*,-handle.*%s%s", checks != NULL ? "," : "",

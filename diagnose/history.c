@@ -144,7 +144,8 @@ static int read_rank(const reading *at, const json_t *object) {
     const json_t *calls = json_object_get(object, "calls");
     const json_int_t number = json_integer_value(json_object_get(object, "rank"));
     if (number < 0 || number >= at->history->rank_count) {
-        return json_array_size(calls) == 0 ? LS_OK : bad(at, "a rank of no group makes calls");
+        return json_array_size(calls) == 0 ? LS_OK
+                                           : bad(at, "a rank that is in no group makes calls");
     }
     ls_history_rank *rank = &at->history->ranks[number];
     rank->known = true;

@@ -110,10 +110,10 @@ static int check_tensor(const checking *c, int rank, const char *name) {
     int table = 0;
     const ls_checkpoint_array *array = array_of(&table, &cell, c, name);
     if (!array) {
-        return LS_FAIL(LS_ERR_FORMAT,
-                       "checkpoint '%s': rank %d: tensor \"%.200s\" is of no array that index.json "
-                       "names",
-                       c->dir, rank, name);
+        return LS_FAIL(
+            LS_ERR_FORMAT,
+            "checkpoint '%s': rank %d: tensor \"%.200s\" belongs to no array in index.json", c->dir,
+            rank, name);
     }
     ls_plan_shard block = {.row_offset = strtoll(cell, &end, 10)};
     block.column_offset = *end == '_' ? strtoll(end + 1, NULL, 10) : -1;
@@ -122,13 +122,11 @@ static int check_tensor(const checking *c, int rank, const char *name) {
     if (found && found->block->rank == rank) {
         LS_TRY(ls_checkpoint__name(expected, &c->plan->tables[table], array, found->block));
     }
-    return strcmp(expected, name) == 0
-               ? LS_OK
-               : LS_FAIL(
-                     LS_ERR_FORMAT,
-                     "checkpoint '%s': rank %d: tensor \"%.200s\" is of no shard that plan.yaml "
-                     "gives that rank",
-                     c->dir, rank, name);
+    return strcmp(expected, name) == 0 ? LS_OK
+                                       : LS_FAIL(LS_ERR_FORMAT,
+                                                 "checkpoint '%s': rank %d: tensor \"%.200s\" "
+                                                 "belongs to no shard of that rank in plan.yaml",
+                                                 c->dir, rank, name);
 }
 
 static int check_rank(const checking *c, int rank) {

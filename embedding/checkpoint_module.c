@@ -14,7 +14,7 @@ static int check_rows(const ls_embedding *module) {
     for (int t = 0; t < module->table_count; t++) {
         const ls_table *table = module->tables[t].config;
         if (table->row_format != NULL) {
-            return LS_FAIL(LS_ERR_UNSUPPORTED, "table %s: quantised rows go to no checkpoint",
+            return LS_FAIL(LS_ERR_UNSUPPORTED, "table %s: quantised rows cannot be checkpointed",
                            table->name);
         }
     }

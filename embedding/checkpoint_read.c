@@ -34,15 +34,15 @@ static int read_array(ls_checkpoint *checkpoint, ls_checkpoint_array *out, const
     if (!json_is_string(name) || !json_is_string(dtype) || !json_is_boolean(per_row) ||
         strchr(json_string_value(name), '/') != NULL ||
         ls_dtype_parse(&out->dtype, json_string_value(dtype)) != LS_OK) {
-        return LS_FAIL(LS_ERR_FORMAT,
-                       "'%s/index.json': an array of table \"%.100s\" has no name, dtype and "
-                       "per_row that make sense",
-                       checkpoint->dir, table);
+        return LS_FAIL(
+            LS_ERR_FORMAT,
+            "'%s/index.json': an array of table \"%.100s\" has an invalid name, dtype or per_row",
+            checkpoint->dir, table);
     }
     out->per_row = json_is_true(per_row);
     if (out->per_row && out->dtype != LS_F32 && out->dtype != LS_F64) {
         return LS_FAIL(LS_ERR_FORMAT,
-                       "'%s/index.json': table \"%.100s\": an array per row is of %s",
+                       "'%s/index.json': table \"%.100s\": an array per row has dtype %s",
                        checkpoint->dir, table, ls_dtype_name(out->dtype));
     }
     out->name = ls_arena_strdup(checkpoint->arena, json_string_value(name));
@@ -95,7 +95,7 @@ static int read_index(ls_checkpoint *checkpoint, const json_t *root) {
     const json_t *tables = json_object_get(root, "tables"), *step = json_object_get(root, "step");
     const char *format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, "lockstep checkpoint") != 0) {
-        return LS_FAIL(LS_ERR_FORMAT, "'%s/index.json' is not a lockstep checkpoint's",
+        return LS_FAIL(LS_ERR_FORMAT, "'%s/index.json' is not from a lockstep checkpoint",
                        checkpoint->dir);
     }
     if (json_integer_value(json_object_get(root, "version")) != 1) {
@@ -405,7 +405,8 @@ static int match_tables(resharding *to, ls_checkpoint_table *tables) {
             found++;
         }
         if (found == have->table_count) {
-            return LS_FAIL(LS_ERR_INVALID, "the plan has a table \"%.100s\", checkpoint '%s' not",
+            return LS_FAIL(LS_ERR_INVALID,
+                           "the plan has a table \"%.100s\", which checkpoint '%s' lacks",
                            wanted->name, to->from->dir);
         }
         const ls_plan_table *table = &have->tables[found];

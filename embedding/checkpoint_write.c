@@ -90,7 +90,7 @@ int ls_checkpoint__begin(const char *dir) {
     struct stat info;
     LS_TRY(ls_checkpoint__path(path, dir, false, NULL));
     if (lstat(path, &info) == 0) {
-        return LS_FAIL(LS_ERR_INVALID, "'%s' exists; a checkpoint needs a name of its own", dir);
+        return LS_FAIL(LS_ERR_INVALID, "'%s' exists; a checkpoint needs a new folder", dir);
     }
     LS_TRY(ls_checkpoint__path(path, dir, true, NULL));
     remove_partial(path);  // that an earlier run left

@@ -11,7 +11,7 @@ ls_shard *ls_functional__shard(const ls_functional *f, const ls_local_tensor *te
 static int check_argument(const ls_functional *f, const ls_local_tensor *tensor, ls_dtype dtype,
                           const char *what) {
     if (ls_local_tensor_world(tensor) != f->world) {
-        return LS_FAIL(LS_ERR_INVALID, "the %s are of another world than the axis", what);
+        return LS_FAIL(LS_ERR_INVALID, "the %s belong to another world than the axis", what);
     }
     if (ls_local_tensor_dtype(tensor) != dtype) {
         return LS_FAIL(LS_ERR_INVALID, "the %s are %s; they must be %s", what,
@@ -45,17 +45,18 @@ static int check_weight(ls_functional *f) {
     }
     if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_F16 && dtype != LS_BF16 &&
         dtype != LS_FIELD) {
-        return LS_FAIL(LS_ERR_INVALID, "the weight is %s; f32, f64, f16 and bf16 are looked up",
+        return LS_FAIL(LS_ERR_INVALID, "the weight is %s; lookups support f32, f64, f16 and bf16",
                        ls_dtype_name(dtype));
     }
     LS_TRY(check_argument(f, f->weight, dtype, "weights"));
     const ls_placement *along = &placements->at[f->axis->axis];
     for (int d = 0; d < placements->count; d++) {
         if (d != f->axis->axis && placements->at[d].kind != LS_PLACE_REPLICATE) {
-            return LS_FAIL(LS_ERR_INVALID,
-                           "the weight is cut or partial along mesh dimension %d too; it must be "
-                           "replicated along all but the axis",
-                           d);
+            return LS_FAIL(
+                LS_ERR_INVALID,
+                "the weight is also sharded or partial along mesh dimension %d; it must be "
+                "replicated along all but the axis",
+                d);
         }
     }
     if (!is_shard_kind(along)) {
@@ -93,7 +94,8 @@ static int check_ids(const ls_functional *f) {
 static int check_flags(const ls_functional *f) {
     const ls_functional_options *o = f->options;
     if (o->scale_grad_by_freq || o->sparse) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED, "%s changes gradients, and nothing is trained here",
+        return LS_FAIL(LS_ERR_UNSUPPORTED,
+                       "%s applies to gradients, and this lookup has no backward pass",
                        o->sparse ? "sparse" : "scale_grad_by_freq");
     }
     if (o->has_max_norm && !(o->max_norm > 0)) {
@@ -135,8 +137,8 @@ static int check_offsets(const ls_functional *f, int i) {
     }
     if (last && at[offsets->count - 1] != (int64_t)ids->count) {
         return LS_FAIL_RANK(LS_ERR_INVALID, rank,
-                            "rank %d: with include_last_offset the last offset is the number of "
-                            "ids, %zu, not %" PRId64,
+                            "rank %d: with include_last_offset the last offset must be the number "
+                            "of ids, %zu, not %" PRId64,
                             rank, ids->count, at[offsets->count - 1]);
     }
     return LS_OK;
@@ -151,11 +153,11 @@ static int check_bags_of(const ls_functional *f, int i) {
                             "rank %d: ids of bags have 1 or 2 dimensions, not %d", rank, ndim);
     }
     if ((ndim == 1) != (o->offsets != NULL)) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, rank,
-                            ndim == 1 ? "rank %d: ids of 1 dimension need offsets"
-                                      : "rank %d: ids of 2 dimensions are a bag for each row, and "
-                                        "take no offsets",
-                            rank);
+        return LS_FAIL_RANK(
+            LS_ERR_INVALID, rank,
+            ndim == 1 ? "rank %d: ids of 1 dimension need offsets"
+                      : "rank %d: ids of 2 dimensions hold a bag in each row, and take no offsets",
+            rank);
     }
     LS_TRY(o->offsets != NULL ? check_offsets(f, i) : LS_OK);
     if (o->weights != NULL &&
@@ -173,14 +175,14 @@ static int check_bags(const ls_functional *f) {
     const ls_functional_options *o = f->options;
     ls_dtype dtype = ls_local_tensor_dtype(f->weight);
     if (o->mode != LS_POOL_SUM && o->mode != LS_POOL_MEAN && o->mode != LS_POOL_MAX) {
-        return LS_FAIL(LS_ERR_INVALID, "bags are pooled by sum, mean or max");
+        return LS_FAIL(LS_ERR_INVALID, "the pooling must be sum, mean or max");
     }
     if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_FIELD) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED, "bags are pooled of f32 and f64 weights, not of %s",
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "pooling supports f32 and f64 weights, not %s",
                        ls_dtype_name(dtype));
     }
     if (o->weights != NULL && o->mode != LS_POOL_SUM) {
-        return LS_FAIL(LS_ERR_INVALID, "weights for each id are of sums alone");
+        return LS_FAIL(LS_ERR_INVALID, "weights for each id require pooling by sum");
     }
     if (o->include_last_offset && o->offsets == NULL) {
         return LS_FAIL(LS_ERR_INVALID, "include_last_offset needs offsets");

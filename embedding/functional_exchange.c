@@ -80,7 +80,7 @@ static ls_call call_of(const ls_functional *f, int i, const char *purpose, ls_dt
 
 static int exchange_counts(side *sides, const ls_functional *f, ls_call *calls) {
     for (int i = 0; i < f->held; i++) {
-        calls[i] = call_of(f, i, "ids to come", LS_I64);
+        calls[i] = call_of(f, i, "ids to receive", LS_I64);
         calls[i].send_counts = calls[i].recv_counts = sides[i].ones;
         calls[i].send = sides[i].count_out;
         calls[i].recv = sides[i].count_in;

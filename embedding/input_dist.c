@@ -131,10 +131,10 @@ static int read_sizes(const ls_embedding *module, const embedding_group *group,
         if (batch < 0 || word[WORD_IDS] < 0 || word[WORD_CHECK] != check_of(word, words) ||
             (group->weighted && word[WORD_WEIGHTS] != word[WORD_IDS]) ||
             __builtin_add_overflow(bags, batch, &bags)) {
-            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                "input_dist: rank %d tells rank %d sizes that do not fit: batch "
-                                "%lld, %lld ids",
-                                from, rank, (long long)batch, (long long)word[WORD_IDS]);
+            return LS_FAIL_RANK(
+                LS_ERR_MISMATCH, rank,
+                "input_dist: rank %d sends rank %d sizes that do not match: batch %lld, %lld ids",
+                from, rank, (long long)batch, (long long)word[WORD_IDS]);
         }
         if (!side->variable) {
             part->batches[from] = batch;
@@ -201,7 +201,7 @@ static int check_batches(const ls_embedding *module, const embedding_part *part,
             int64_t batch = part->batches[(size_t)from * (size_t)part->kinds + (size_t)kind];
             if (batch < 0 || __builtin_add_overflow(bags, batch, &bags)) {
                 return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                    "input_dist: rank %d tells rank %d a batch of %lld bags", from,
+                                    "input_dist: rank %d sends rank %d a batch of %lld bags", from,
                                     rank, (long long)batch);
             }
         }

@@ -170,8 +170,8 @@ int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_keyed_jagged *const *
         if (part->rank != first->rank || part->batch != first->batch ||
             (part->weights == NULL) != (first->weights == NULL)) {
             return LS_FAIL_RANK(LS_ERR_INVALID, first->rank,
-                                "inputs cannot be joined: the first is of rank %d, batch %lld, %s "
-                                "weights, number %d of rank %d, batch %lld, %s weights",
+                                "inputs cannot be joined: the first has rank %d, batch %lld, %s "
+                                "weights, number %d has rank %d, batch %lld, %s weights",
                                 first->rank, (long long)first->batch,
                                 first->weights ? "with" : "without", i, part->rank,
                                 (long long)part->batch, part->weights ? "with" : "without");

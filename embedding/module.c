@@ -33,7 +33,7 @@ static int check_table(const ls_table *table, int index) {
                        (long long)table->rows, (long long)table->dim);
     }
     if (!ls_dtype_valid(table->dtype) || !ls_dtype_is_float(table->dtype)) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED, "embedding: table %s: dtype %s; tables are of floats",
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "embedding: table %s: dtype %s; tables must hold floats",
                        table->name,
                        ls_dtype_valid(table->dtype) ? ls_dtype_name(table->dtype) : "?");
     }
@@ -43,27 +43,26 @@ static int check_table(const ls_table *table, int index) {
     }
     if (table->weighted && (table->pooling == LS_POOL_NONE || table->pooling == LS_POOL_MAX)) {
         return LS_FAIL(LS_ERR_UNSUPPORTED,
-                       "embedding: table %s: weights per id are for sum and mean pooling alone",
+                       "embedding: table %s: weights per id require sum or mean pooling",
                        table->name);
     }
     if ((unsigned)table->mean_divisor > LS_MEAN_TORCHREC ||
         (table->mean_divisor != LS_MEAN_WEIGHTS && table->pooling != LS_POOL_MEAN)) {
         return LS_FAIL(LS_ERR_INVALID,
-                       "embedding: table %s: what a mean divides by (%d) is for mean pooling alone",
-                       table->name, (int)table->mean_divisor);
+                       "embedding: table %s: mean_divisor (%d) requires mean pooling", table->name,
+                       (int)table->mean_divisor);
     }
     if (table->has_padding_id && (table->padding_id < 0 || table->padding_id >= table->rows)) {
         return LS_FAIL(LS_ERR_INVALID,
-                       "embedding: table %s: padding id %lld, and rows are 0 to %lld", table->name,
-                       (long long)table->padding_id, (long long)table->rows - 1);
+                       "embedding: table %s: padding id %lld is not a row from 0 to %lld",
+                       table->name, (long long)table->padding_id, (long long)table->rows - 1);
     }
     if (!(table->max_norm >= 0) || !(table->norm_type >= 0) ||
         (table->max_norm > 0 && ls_dtype_bytes(table->dtype) < 2)) {
-        return LS_FAIL(
-            LS_ERR_INVALID,
-            "embedding: table %s of %s: max_norm %g of norm %g; neither may be negative, "
-            "and f8 has none",
-            table->name, ls_dtype_name(table->dtype), table->max_norm, table->norm_type);
+        return LS_FAIL(LS_ERR_INVALID,
+                       "embedding: table %s of %s: max_norm %g of norm %g; neither may be "
+                       "negative, and f8 tables cannot have one",
+                       table->name, ls_dtype_name(table->dtype), table->max_norm, table->norm_type);
     }
     LS_TRY(ls_embedding__check_kept(table));
     return check_features(table);
@@ -132,8 +131,8 @@ static int check_options(const ls_embedding *module, const ls_embedding_options 
                        plan->ranks, module->size);
     }
     if (plan->ranks_per_host < 1 || plan->ranks % plan->ranks_per_host != 0) {
-        return LS_FAIL(LS_ERR_INVALID, "embedding: %d ranks cannot stand on hosts of %d",
-                       plan->ranks, plan->ranks_per_host);
+        return LS_FAIL(LS_ERR_INVALID, "embedding: %d ranks do not fill hosts of %d", plan->ranks,
+                       plan->ranks_per_host);
     }
     for (int i = 0; i < options->table_count; i++) {
         LS_TRY(check_table(&options->tables[i], i));

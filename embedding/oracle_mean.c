@@ -80,7 +80,7 @@ static bool others_difference(const ls_oracle *oracle, int t, oracle_meaning *ou
         divisor = "1";
     }
     snprintf(text, sizeof(text),
-             "TorchRec divides what stands beside the mean of %.64s once more, here by %s + 1e-6 "
+             "TorchRec also divides the tables beside the mean of %.64s, here by %s + 1e-6 "
              "(torchrec_quirks: row_wise_mean_divides_others)",
              oracle->options.tables[mean].name, divisor);
     say(out, text);

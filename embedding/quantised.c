@@ -17,7 +17,7 @@ int ls_embedding__check_kept(const ls_table *table) {
         table->output_dtype != LS_BF16 && table->output_dtype != LS_F64) {
         return LS_FAIL(
             LS_ERR_UNSUPPORTED,
-            "embedding: table %s: outputs are of f32, f16, bf16 or f64, not of %s", table->name,
+            "embedding: table %s: outputs must be f32, f16, bf16 or f64, not %s", table->name,
             ls_dtype_valid((int)table->output_dtype) ? ls_dtype_name(table->output_dtype) : "?");
     }
     if (!table->row_format) {
@@ -34,8 +34,7 @@ int ls_embedding__check_kept(const ls_table *table) {
     if (table->max_norm > 0) {
         return LS_FAIL(
             LS_ERR_UNSUPPORTED,
-            "embedding: table %s: max_norm changes rows, and quantised ones stay as they "
-            "are",
+            "embedding: table %s: max_norm changes rows, and quantised rows are constant",
             table->name);
     }
     return LS_OK;

@@ -47,10 +47,10 @@ static int locate(const ls_embedding *module, const embedding_group *group,
             length_at += (size_t)batch;
         }
         if (own > 0 && left != 0) {
-            return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
-                                "input_dist: rank %d sent rank %d %lld ids more than its lengths "
-                                "say",
-                                from, side->rank, (long long)left);
+            return LS_FAIL_RANK(
+                LS_ERR_MISMATCH, side->rank,
+                "input_dist: rank %d sent rank %d %lld ids more than its lengths add up to", from,
+                side->rank, (long long)left);
         }
     }
     return LS_OK;

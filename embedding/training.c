@@ -28,9 +28,10 @@ static int check_training(const ls_embedding *module, const ls_training *trainin
         ls_dtype dtype = table->config->dtype;
         if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_F16 && dtype != LS_BF16 &&
             dtype != LS_FIELD) {
-            return LS_FAIL(LS_ERR_UNSUPPORTED,
-                           "embedding: table %s is of %s; f32, f64, f16 and bf16 can be trained",
-                           table->config->name, ls_dtype_name(dtype));
+            return LS_FAIL(
+                LS_ERR_UNSUPPORTED,
+                "embedding: table %s has type %s; training supports f32, f64, f16 and bf16",
+                table->config->name, ls_dtype_name(dtype));
         }
         if (table->config->row_format || table->config->has_output_dtype) {
             return LS_FAIL(LS_ERR_UNSUPPORTED,
@@ -41,7 +42,8 @@ static int check_training(const ls_embedding *module, const ls_training *trainin
         if (ls_optimizer_check(optimizer)) {
             return ls_error_wrap("embedding: table %s", table->config->name);
         }
-        // Other numbers may come with each step (a schedule of learning rates), another state not.
+        // The numbers may change with each step (a learning rate schedule), the kind of state may
+        // not.
         const ls_optimizer *before = &table->optimizer;
         if (module->trains &&
             (before->kind != optimizer->kind || before->form != optimizer->form ||

@@ -104,7 +104,7 @@ static int open_job(job *j) {
         return open_nccl(j);
     }
 #endif
-    return LS_FAIL(LS_ERR_BACKEND, "this program has no %s backend", j->given.backend);
+    return LS_FAIL(LS_ERR_BACKEND, "this build has no %s backend", j->given.backend);
 }
 
 static int close_job(job *j, int code) {

@@ -60,7 +60,7 @@ static int controller(ls_backend *backend, const example *given) {
         status = ls_tensor_full(again, sizeof again, backend, matrix);
     }
     if (status == LS_OK && ls_world_held(ls_backend_world(backend))[0] == 0) {
-        printf("the whole again: last element %g\n", (double)again[ROWS * COLUMNS - 1]);
+        printf("full tensor: last element %g\n", (double)again[ROWS * COLUMNS - 1]);
     }
     ls_local_tensor_free(matrix);
     return status;

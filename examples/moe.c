@@ -61,7 +61,7 @@ static int layer(ls_rank *self, void *arg) {
     }
     CHECK(ls_reduce(&sum, &total, 1, LS_F64, LS_SUM, 0, world));
     if (rank == 0) {
-        printf("rank 0: %zu tokens came to its expert; all outputs add up to %g\n", here, total);
+        printf("rank 0: %zu tokens arrived at its expert; all outputs add up to %g\n", here, total);
     }
     return LS_OK;
 }

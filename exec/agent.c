@@ -171,7 +171,8 @@ void ls_exec__agent_close(ls_exec *exec) {
         (void)ls_link_send(link, NULL, &message.head);
     }
     if (!exec->lost && !ls_link_finish(link, LAST_SECONDS)) {
-        ls_exec__warn("the coordinator is lost, and does not know how the program ended here");
+        ls_exec__warn(
+            "the coordinator is lost, and did not receive the exit code of the program here");
     }
     ls_link_close(link);
     free(exec->agent);

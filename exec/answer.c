@@ -57,7 +57,7 @@ void ls_exec__lose(ls_exec *exec, const char *why) {
     char line[sizeof exec->loss + 64];
     (void)snprintf(line, sizeof line, "%s; the job continues and is not checked any more", why);
     ls_exec__warn(line);
-    ls_exec__tell_all(exec, 2, "nobody observes this process any more");
+    ls_exec__tell_all(exec, 2, "this process is not observed any more");
     ls_exec__hosts_drop(exec);  // other agents see the end of their connections, and do the same
 }
 

@@ -135,7 +135,7 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
     if (message->kind >= LS_KIND_COUNT || !ls_dtype_valid((int)message->dtype) ||
         message->op >= LS_OP_COUNT ||
         (message->slot >= LS_WIRE_SLOTS && !(unanswered && message->slot == LS_WIRE_NONE))) {
-        return LS_FAIL(LS_ERR_FORMAT, "a call of no known kind");
+        return LS_FAIL(LS_ERR_FORMAT, "a call of an unknown kind");
     }
     call->kind = (ls_kind)message->kind;
     call->dtype = (ls_dtype)message->dtype;

@@ -156,7 +156,8 @@ static int start(ls_exec *exec, const char *dir, int rank, int port, int starter
     const bool stays = ls_exec__stays(exec->options);
     int errors[2] = {-1, -1};
     if (!stays && pipe2(errors, O_CLOEXEC) != 0) {
-        return LS_FAIL(LS_ERR_RESOURCE, "no pipe for rank %d: %s", rank, strerror(errno));
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot create a pipe for rank %d: %s", rank,
+                       strerror(errno));
     }
     pid_t child = ls_child_fork(stays ? 0 : SIGKILL);
     if (child == 0) {
@@ -169,7 +170,8 @@ static int start(ls_exec *exec, const char *dir, int rank, int port, int starter
     }
     exec->children[rank] = (ls_exec_child){.pid = child, .watch = -1, .errors = errors[0]};
     if (child < 0) {
-        return LS_FAIL(LS_ERR_RESOURCE, "no process for rank %d: %s", rank, strerror(errno));
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot start a process for rank %d: %s", rank,
+                       strerror(errno));
     }
     exec->children[rank].watch = ls_child_open(child);
     return LS_OK;
@@ -183,7 +185,8 @@ static int start_by_forks(ls_exec *exec, const char *dir, int port, int starters
     int status = LS_OK;
     for (int i = 0; i < starters && status == LS_OK; i++) {
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
-            status = LS_FAIL(LS_ERR_RESOURCE, "no socket for rank %d: %s", i, strerror(errno));
+            status = LS_FAIL(LS_ERR_RESOURCE, "cannot create a socket for rank %d: %s", i,
+                             strerror(errno));
             continue;
         }
         sockets[i] = pair[0];

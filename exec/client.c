@@ -310,7 +310,7 @@ static int connect_to(int *out, const char *name) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(name);
     if (length + 1 > sizeof address.sun_path) {
-        return LS_FAIL(LS_ERR_INVALID, LS_WIRE_SOCKET " is no socket's name");
+        return LS_FAIL(LS_ERR_INVALID, LS_WIRE_SOCKET " is not the name of a socket");
     }
     memcpy(address.sun_path + 1, name, length);  // an abstract name begins with a 0
     int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -337,7 +337,7 @@ static int share(void **out, int *descriptor, size_t bytes) {
         if (made >= 0) {
             (void)close(made);
         }
-        return LS_FAIL(LS_ERR_MEMORY, "no %zu bytes of shared memory", bytes);
+        return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes of shared memory", bytes);
     }
     (void)madvise(at, bytes, MADV_HUGEPAGE);  // where the system has them for shared memory
     *out = at;

@@ -29,7 +29,7 @@ struct ls_client {
     ls_exec_memory memory;
     ls_client_staging stagings[LS_CLIENT_STAGINGS_MAX];
     uint32_t staging_count;
-    bool no_staging;  // the coordinator reaches no GPU's memory
+    bool no_staging;  // the coordinator cannot access GPU memory
     void (*ended)(void *arg);
     void *ended_arg;
     uint32_t comms;

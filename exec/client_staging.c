@@ -87,7 +87,7 @@ int ls_client_staging_take(ls_client_region *out, ls_client *client, int device,
             return LS_OK;
         }
         if (off) {
-            return LS_FAIL(LS_ERR_UNSUPPORTED, "the coordinator reaches no GPU's memory");
+            return LS_FAIL(LS_ERR_UNSUPPORTED, "the coordinator cannot access GPU memory");
         }
         LS_TRY(add(client, device, rounded(bytes > PIECE_BYTES ? bytes : PIECE_BYTES, PAGE_BYTES),
                    maker));

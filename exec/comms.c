@@ -130,10 +130,10 @@ static ls_exec_rank *rank_of(ls_exec *exec, const ls_exec_joining *joining, bool
     int id = processes && process->rank >= 0 ? process->rank : joining->rank;
     ls_exec_rank *rank = id < exec->rank_count ? &exec->ranks[id] : NULL;
     if (rank == NULL || rank->process != NULL) {
-        (void)LS_FAIL(LS_ERR_UNSUPPORTED,
-                      "process %ld, device %d, is none of the %d ranks that the first communicator "
-                      "told of",
-                      (long)process->pid, joining->device, exec->rank_count);
+        (void)LS_FAIL(
+            LS_ERR_UNSUPPORTED,
+            "process %ld, device %d, is not one of the %d ranks of the first communicator",
+            (long)process->pid, joining->device, exec->rank_count);
         return NULL;
     }
     rank->process = process;
@@ -344,14 +344,14 @@ static ls_exec_joining *next_untold(ls_exec *exec) {
 // The first member that has not come.
 static int tell_joining(ls_text *text, const ls_exec *exec, const ls_exec_joining *of) {
     int missing = -1;
-    ls_text_printf(text, "a communicator of %d members never comes to be\n", of->ranks);
+    ls_text_printf(text, "a communicator of %d members is never complete\n", of->ranks);
     for (int i = 0; i < of->ranks; i++) {
         const ls_exec_joining *at = member(exec->joining, of, i);
         if (at != NULL) {
             ls_text_printf(text, "  its rank %d waits at %s:%d\n", i, at->site->file,
                            at->site->line);
         } else {
-            ls_text_printf(text, "  its rank %d did not come\n", i);
+            ls_text_printf(text, "  its rank %d never joined\n", i);
             missing = missing < 0 ? i : missing;
         }
     }

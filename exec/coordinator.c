@@ -43,7 +43,7 @@ static int listen_here(ls_exec *exec) {
     if (exec->listening < 0 ||
         bind(exec->listening, (const struct sockaddr *)&address, bytes) != 0 ||
         listen(exec->listening, 4096) != 0) {
-        return LS_FAIL(LS_ERR_RESOURCE, "no socket for the program's processes: %s",
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot create a socket for the program's processes: %s",
                        strerror(errno));
     }
     return LS_OK;

@@ -48,7 +48,7 @@ int ls_exec__debug_open(ls_exec *exec) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(name);
     if (length + 1 > sizeof address.sun_path) {
-        return LS_FAIL(LS_ERR_INVALID, LS_WIRE_DEBUGGER " is no socket's name");
+        return LS_FAIL(LS_ERR_INVALID, LS_WIRE_DEBUGGER " is not the name of a socket");
     }
     memcpy(address.sun_path + 1, name, length);  // an abstract name begins with a 0
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);

@@ -100,7 +100,7 @@ static int bring(copy *out, const ls_exec *exec, ls_request *request) {
     out->send = malloc(out->send_bytes + 1);
     out->recv = malloc(out->recv_bytes + 1);
     if (out->send == NULL || out->recv == NULL) {
-        return LS_FAIL(LS_ERR_MEMORY, "no %zu bytes for what a GPU has",
+        return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes for the buffers of a GPU",
                        out->send_bytes + out->recv_bytes);
     }
     LS_TRY(device->ops->copy_out(device, out->send, op->call.send, out->send_bytes));

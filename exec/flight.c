@@ -82,7 +82,7 @@ int ls_exec__flight_open(ls_exec *exec) {
     char path[PATH_MAX];
     (void)snprintf(path, sizeof path, "%s0", prefix);
     if (strlen(prefix) > PATH_MAX - 16 || access(dirname(path), W_OK | X_OK) != 0) {
-        return LS_FAIL(LS_ERR_IO, "no files can be made at '%s': %s", prefix, strerror(errno));
+        return LS_FAIL(LS_ERR_IO, "cannot create files at '%s': %s", prefix, strerror(errno));
     }
     exec->flight = calloc(1, sizeof *exec->flight);
     return exec->flight != NULL ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory");
@@ -245,7 +245,7 @@ int ls_exec__flight_call(ls_exec *exec, ls_exec_op *op, const ls_exec_site *site
     rank_log *log = log_of(exec, own);
     membership *member = log != NULL ? member_of(exec, log, comm, from, to) : NULL;
     if (member == NULL) {
-        return LS_FAIL(LS_ERR_MEMORY, "no memory for what the flight recorder keeps");
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for the flight recorder");
     }
     note made = {.group = member->group,
                  .call = member->calls++,

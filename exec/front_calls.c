@@ -92,7 +92,7 @@ static ncclResult_t check_op(pending *call) {
     call->op = what->op;
     call->premul = 1.0;
     if (what->op < 0) {
-        return ls_front__fail(ncclInvalidArgument, "%d is no reduction", what->op);
+        return ls_front__fail(ncclInvalidArgument, "%d is not a reduction", what->op);
     }
     if (what->op <= LS_AVG) {
         return ncclSuccess;
@@ -100,10 +100,10 @@ static ncclResult_t check_op(pending *call) {
     int made = what->op - LS_PREMUL_SUM;
     if (made >= LS_FRONT_OPS_MAX || !what->comm->op_used[made]) {
         return ls_front__fail(ncclInvalidArgument,
-                              "the reduction %d was not made for this communicator", what->op);
+                              "the reduction %d was not created for this communicator", what->op);
     }
     if (what->comm->op_type[made] != what->type) {
-        return ls_front__fail(ncclInvalidArgument, "the reduction %d was made for another type",
+        return ls_front__fail(ncclInvalidArgument, "the reduction %d was created for another type",
                               what->op);
     }
     call->op = LS_PREMUL_SUM;
@@ -119,7 +119,7 @@ static ncclResult_t check(pending *call) {
         return result;
     }
     if (what->type < 0 || what->type >= LS_DTYPE_COUNT) {
-        return ls_front__fail(ncclInvalidArgument, "%s: %d is no data type", name, what->type);
+        return ls_front__fail(ncclInvalidArgument, "%s: %d is not a data type", name, what->type);
     }
     if (what->root < 0 || what->root >= what->comm->size) {
         return ls_front__fail(ncclInvalidArgument, "%s: %s %d of %d ranks", name,
@@ -134,7 +134,7 @@ static ncclResult_t check(pending *call) {
     if (result == ncclSuccess && capturing) {
         result = ls_front__fail(ncclInvalidUsage,
                                 "%s: its stream is being captured into a CUDA graph, which "
-                                "lockstep exec --simulate does not do",
+                                "lockstep exec --simulate does not support",
                                 name);
     }
     if (result == ncclSuccess && what->count > (SIZE_MAX / 16) / (size_t)what->comm->size) {

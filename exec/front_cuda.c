@@ -111,7 +111,7 @@ int ls_cuda__register(void *arg, void *at, size_t bytes) {
     (void)arg;
     return driver.host_register(at, bytes, REGISTER_PORTABLE_MAPPED) == 0
                ? LS_OK
-               : LS_FAIL(LS_ERR_RESOURCE, "%zu bytes of shared memory cannot be given to the GPU",
+               : LS_FAIL(LS_ERR_RESOURCE, "cannot register %zu bytes of shared memory with the GPU",
                          bytes);
 }
 
@@ -181,6 +181,7 @@ int ls_cuda__stage(void **out, void *handle, size_t bytes) {
         return LS_OK;
     }
     (void)__atomic_fetch_sub(&staged, bytes, __ATOMIC_RELAXED);
-    return LS_FAIL(LS_ERR_MEMORY, "no %zu bytes of GPU memory for staging, of which %zu are free",
-                   bytes, left);
+    return LS_FAIL(LS_ERR_MEMORY,
+                   "cannot allocate %zu bytes of GPU memory for staging; %zu are free", bytes,
+                   left);
 }

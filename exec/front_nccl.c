@@ -38,7 +38,7 @@ ncclResult_t ls_front__settle(ncclComm_t comm, bool wait) {
     ls_client *client = ls_client_get();
     if (comm->state != LS_FRONT_JOINING) {
         return comm->state == LS_FRONT_READY ? ncclSuccess
-                                             : over("the communicator never came to be");
+                                             : over("the communicator was never created");
     }
     if (!wait && !ls_client_done(client, comm->slot)) {
         return ncclInProgress;

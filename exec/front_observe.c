@@ -142,7 +142,7 @@ ncclResult_t ls_front__check(ncclComm_t comm, const char *what) {
     }
     return ls_front__settle(comm, true) == ncclSuccess
                ? ncclSuccess
-               : ls_front__fail(ncclInvalidUsage, "%s: the communicator never came to be", what);
+               : ls_front__fail(ncclInvalidUsage, "%s: the communicator was never created", what);
 }
 
 // The coordinator has read what was copied once it answers.

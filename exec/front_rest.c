@@ -33,7 +33,8 @@ LS_NCCL_EXPORT ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle) {
 // The program may have another version's signature; no parameter is read.
 #define REFUSED(name)                                                                              \
     LS_NCCL_EXPORT ncclResult_t name(void) {                                                       \
-        return ls_front__fail(ncclInvalidUsage, #name " is not done by lockstep exec --simulate"); \
+        return ls_front__fail(ncclInvalidUsage,                                                    \
+                              #name " is not supported by lockstep exec --simulate");              \
     }
 
 REFUSED(ncclCommWindowRegister)

@@ -84,10 +84,10 @@ static int greet(ls_exec *exec, ls_exec_host *host, const ls_wire_host *message)
     ls_wire_host answer = {.head = {LS_WIRE_HOST, sizeof answer}, .version = LS_WIRE_VERSION};
     if (message->head.type != LS_WIRE_HOST || message->head.bytes != sizeof *message ||
         message->version != LS_WIRE_VERSION) {
-        return ls_exec__malformed("another version's greeting");
+        return ls_exec__malformed("a greeting of another lockstep version");
     }
     if (hosts->joined == exec->options->agents) {
-        return LS_FAIL(LS_ERR_LIMIT, "there are --agents %d already", hosts->joined);
+        return LS_FAIL(LS_ERR_LIMIT, "all --agents %d have joined already", hosts->joined);
     }
     (void)snprintf(host->name, sizeof host->name, "%.*s", (int)sizeof message->name - 1,
                    message->name);
@@ -120,7 +120,7 @@ static int take(ls_exec *exec, ls_exec_host *host, const ls_wire_head *message) 
         const ls_wire_head *inner = (const void *)(parcel + 1);
         return inner->bytes == message->bytes - sizeof *parcel
                    ? take_parcel(exec, host, parcel, inner)
-                   : ls_exec__malformed("a parcel cut short");
+                   : ls_exec__malformed("a truncated parcel");
     }
     if (message->type == LS_WIRE_LOOK && message->bytes == sizeof(ls_wire_look)) {
         const ls_wire_look *look = (const void *)message;
@@ -132,7 +132,7 @@ static int take(ls_exec *exec, ls_exec_host *host, const ls_wire_head *message) 
         end_host(exec, host, ((const ls_wire_end *)(const void *)message)->status);
         return LS_OK;
     }
-    return ls_exec__malformed("a message of no known type");
+    return ls_exec__malformed("a message of an unknown type");
 }
 
 static void read_host(ls_exec *exec, ls_exec_host *host) {

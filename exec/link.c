@@ -83,7 +83,7 @@ int ls_link_read_key(ls_link_key *out, const char *file) {
                : LS_FAIL(LS_ERR_BACKEND, "OpenSSL has no SHA-256");
 }
 
-// The session that a key stands for.
+// The TLS session of a key.
 static SSL_SESSION *session_of(SSL *ssl, const ls_link_key *key) {
     static const unsigned char suite[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
     SSL_SESSION *made = SSL_SESSION_new();
@@ -157,7 +157,7 @@ static int open_link(ls_link **out, int made, const ls_link_key *key, bool accep
         BIO_free(link->in);
         BIO_free(link->out);
         ls_link_close(link);
-        return LS_FAIL(LS_ERR_MEMORY, "OpenSSL opens no connection");
+        return LS_FAIL(LS_ERR_MEMORY, "OpenSSL cannot create a connection");
     }
     SSL_set_bio(link->ssl, link->in, link->out);
     SSL_set_app_data(link->ssl, link);

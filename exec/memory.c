@@ -30,7 +30,8 @@ static int map(ls_exec_memory *out, int file, size_t bytes) {
     if (at == MAP_FAILED) {
         int error = errno;
         (void)close(file);
-        return LS_FAIL(LS_ERR_MEMORY, "no %zu GiB of addresses for shared memory (ulimit -v?): %s",
+        return LS_FAIL(LS_ERR_MEMORY,
+                       "cannot reserve %zu GiB of addresses for shared memory (ulimit -v?): %s",
                        bytes >> 30, strerror(error));
     }
     (void)madvise(at, bytes, MADV_HUGEPAGE);  // where the system has them for shared memory
@@ -50,7 +51,7 @@ int ls_exec_memory__create(ls_exec_memory *out) {
         if (file >= 0) {
             (void)close(file);
         }
-        return LS_FAIL(LS_ERR_MEMORY, "no shared memory: %s", strerror(error));
+        return LS_FAIL(LS_ERR_MEMORY, "cannot create shared memory: %s", strerror(error));
     }
     LS_TRY(map(out, file, bytes));
     ((head *)(void *)out->base)->taken = PAGE_BYTES;
@@ -175,7 +176,8 @@ static int add_piece(ls_exec_memory *memory, uint64_t least) {
     // Allocated now, so that a lack of memory is reported here.
     if (first > size || bytes > size - first ||
         posix_fallocate(memory->file, (off_t)first, (off_t)bytes) != 0) {
-        return LS_FAIL(LS_ERR_MEMORY, "no %llu bytes of shared memory", (unsigned long long)bytes);
+        return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %llu bytes of shared memory",
+                       (unsigned long long)bytes);
     }
     if (memory->made != NULL) {
         LS_TRY(memory->made(memory->made_arg, memory->base + first, bytes));

@@ -16,7 +16,7 @@ static int read_items(ls_exec_noted *made, const char *at, const char *end) {
     for (uint32_t i = 0; i < made->note.items; i++) {
         noted *to = &made->items[i];
         if ((size_t)(end - at) < sizeof(ls_wire_item)) {
-            return ls_exec__malformed("a note's item is cut short");
+            return ls_exec__malformed("a note's item is truncated");
         }
         to->item = (const void *)at;
         const ls_wire_item item = ls_noted__item(to);
@@ -27,7 +27,7 @@ static int read_items(ls_exec_noted *made, const char *at, const char *end) {
             return ls_exec__malformed("a note's item");
         }
     }
-    return at == end ? LS_OK : ls_exec__malformed("bytes behind a note");
+    return at == end ? LS_OK : ls_exec__malformed("trailing bytes after a note");
 }
 
 void ls_noted__free(ls_exec_noted *of) {

@@ -24,7 +24,7 @@ static int map(void **out, int descriptor, uint64_t bytes) {
     *out = NULL;
     if (descriptor < 0 || bytes == 0 || bytes > PTRDIFF_MAX || fstat(descriptor, &about) != 0 ||
         (uint64_t)about.st_size < bytes) {
-        return LS_FAIL(LS_ERR_FORMAT, "its memory is not as large as it says");
+        return LS_FAIL(LS_ERR_FORMAT, "its memory is smaller than it declares");
     }
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) {
@@ -48,10 +48,10 @@ static int map_own(void **out, uint64_t bytes) {
 static int hello(ls_exec *exec, ls_exec_process *process, const ls_wire_hello *message,
                  int descriptor) {
     if (process->control != NULL || message->version != LS_WIRE_VERSION) {
-        return ls_exec__malformed("another version's greeting");
+        return ls_exec__malformed("a greeting of another lockstep version");
     }
     if (message->ranks > LS_WIRE_RANKS_MAX || message->rank >= LS_WIRE_RANKS_MAX) {
-        return ls_exec__malformed("it is one of too many ranks");
+        return ls_exec__malformed("there are more processes than ranks");
     }
     void *at = NULL;
     LS_TRY(process->host != NULL ? map_own(&at, sizeof(ls_wire_control))
@@ -66,7 +66,7 @@ static int hello(ls_exec *exec, ls_exec_process *process, const ls_wire_hello *m
         process->last_attempt = message->last_attempt;
     }
     if (exec->lost) {
-        ls_exec__tell(process, 2, "nobody observes this process");
+        ls_exec__tell(process, 2, "this process is not observed");
     }
     (void)(process->host == NULL &&
            ls_descriptor_send(process->socket, &(char){LS_WIRE_WELCOME}, 1, exec->memory.file));
@@ -196,7 +196,7 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
         process->status = ((const ls_wire_bye *)message)->status;
         return LS_OK;
     default:
-        return ls_exec__malformed("a message of no known type");
+        return ls_exec__malformed("a message of an unknown type");
     }
 }
 
@@ -274,7 +274,7 @@ int ls_exec__heard(ls_exec *exec, ls_exec_process *process, const ls_wire_head *
     int status = LS_OK;
     if (bytes < sizeof *head || head->bytes != bytes || head->bytes < least(head->type) ||
         (process->control == NULL && head->type != LS_WIRE_HELLO)) {
-        status = ls_exec__malformed("a message cut short");
+        status = ls_exec__malformed("a truncated message");
     } else {
         status = take_and_relay(exec, process, head, descriptor);
     }
@@ -393,7 +393,7 @@ static void describe(char *out, size_t bytes, const ls_exec_process *process, bo
     } else if (known && WIFEXITED(status)) {
         (void)snprintf(out, bytes, "ended at once with exit code %d", WEXITSTATUS(status));
     } else {
-        (void)snprintf(out, bytes, "ended without a word: its process %ld was killed",
+        (void)snprintf(out, bytes, "ended without a message: its process %ld was killed",
                        (long)process->pid);
     }
 }

@@ -39,7 +39,7 @@ int ls_exec__record_open(ls_exec *exec) {
     }
     // Whether its place can be had is seen by having it.
     if (mkdir(options->record, 0777) != 0 || rmdir(options->record) != 0) {
-        return LS_FAIL(LS_ERR_IO, "the recording \"%s\" cannot be made: %s", options->record,
+        return LS_FAIL(LS_ERR_IO, "cannot create the recording \"%s\": %s", options->record,
                        strerror(errno));
     }
     ls_exec_record *record = calloc(1, sizeof *record);
@@ -56,7 +56,7 @@ int ls_exec__record_open(ls_exec *exec) {
     }
     if (status != LS_OK) {
         free(record);
-        return status == LS_ERR_MEMORY ? status : ls_error_wrap("no recording can be made");
+        return status == LS_ERR_MEMORY ? status : ls_error_wrap("cannot create the recording");
     }
     record->place = options->record;
     record->kept = options->kept;

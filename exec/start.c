@@ -141,7 +141,8 @@ static int settle(ls_exec *exec, int socket, int rank, const char *settings) {
     ls_exec_child *child = &exec->children[rank];
     int errors[2];
     if (pipe2(errors, O_CLOEXEC) != 0) {
-        return LS_FAIL(LS_ERR_RESOURCE, "no pipe for rank %d: %s", rank, strerror(errno));
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot create a pipe for rank %d: %s", rank,
+                       strerror(errno));
     }
     (void)fcntl(errors[0], F_SETFL, O_NONBLOCK);
     child->errors = errors[0];

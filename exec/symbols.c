@@ -119,7 +119,8 @@ static int start(ls_exec *exec) {
         return LS_OK;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-        return LS_FAIL(LS_ERR_RESOURCE, "no socket for lines: %s", strerror(errno));
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot create a socket for line numbers: %s",
+                       strerror(errno));
     }
     exec->symbols = ls_child_fork(SIGKILL);
     if (exec->symbols == 0) {
@@ -129,7 +130,8 @@ static int start(ls_exec *exec) {
     exec->questions = ends[0];
     if (exec->symbols < 0) {
         (void)close(ends[0]);
-        return LS_FAIL(LS_ERR_RESOURCE, "no process for lines: %s", strerror(errno));
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot start a process for line numbers: %s",
+                       strerror(errno));
     }
     return LS_OK;
 }
@@ -140,7 +142,7 @@ static int look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) 
     LS_TRY(start(exec));
     if (send(exec->questions, &asked, sizeof asked, MSG_NOSIGNAL) < 0 ||
         recv(exec->questions, out, sizeof *out, 0) != (ssize_t)sizeof *out) {
-        return LS_FAIL(LS_ERR_MEMORY, "no memory for the lines of %s", path);
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for the line numbers of %s", path);
     }
     return LS_OK;
 }

@@ -35,19 +35,18 @@ bool ls_exec__explain_data(ls_exec *exec, bool gone) {
         char text[640], queues[160] = "";
         int streams = ended ? 0 : streams_in_use(exec, op->process);
         if (streams > GPU_QUEUES) {
-            (void)snprintf(
-                queues, sizeof queues,
-                "; %d streams of its process wait at once, and behind the %d queues of a "
-                "GPU one may stand before another",
-                streams, GPU_QUEUES);
+            (void)snprintf(queues, sizeof queues,
+                           "; %d streams of its process wait at once, and streams that share one "
+                           "of the GPU's %d queues block one another",
+                           streams, GPU_QUEUES);
         }
-        (void)snprintf(text, sizeof text,
-                       "rank %d made its %s at %s:%d as the others did, but its data never came: "
-                       "%s%s\n",
-                       op->rank->id, ls_kind_name(call->kind), call->file, call->line,
-                       ended ? "its process ended before its stream got there"
-                             : "its stream does not get there",
-                       queues);
+        (void)snprintf(
+            text, sizeof text,
+            "rank %d made its %s at %s:%d as the others did, but its data never arrived: %s%s\n",
+            op->rank->id, ls_kind_name(call->kind), call->file, call->line,
+            ended ? "its process ended before its stream got there"
+                  : "its stream does not get there",
+            queues);
         ls_remote_finding(exec->run, ended ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK,
                           &op->rank->id, 1, call->file, call->line, text);
         return true;

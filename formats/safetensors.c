@@ -350,7 +350,8 @@ int ls_safetensors_read_part(void *out, size_t bytes, const ls_safetensors *file
                        file->path, tensor->name, tensor->dtype_text);
     }
     if (first > tensor->bytes || bytes > tensor->bytes - first) {
-        return LS_FAIL(LS_ERR_INVALID, "'%s': tensor \"%.100s\" has %zu bytes, not %zu behind %zu",
+        return LS_FAIL(LS_ERR_INVALID,
+                       "'%s': tensor \"%.100s\" has %zu bytes, not %zu from byte %zu on",
                        file->path, tensor->name, tensor->bytes, bytes, first);
     }
     return ls_file_read_at(out, bytes, file->fd, tensor->offset + first, file->path);

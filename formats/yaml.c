@@ -180,7 +180,7 @@ static int add_alias(ls_builder *builder, uint32_t *out, const yaml_event_t *eve
             continue;
         }
         if (anchor->open) {
-            return fail(builder, mark, "an alias refers to the value it stands in",
+            return fail(builder, mark, "an alias refers to the value that contains it",
                         "an alias of a value that is complete");
         }
         ls_yaml_node copy = tree->nodes[anchor->node];

@@ -30,7 +30,7 @@ int ls_yaml_close(ls_yaml_reader *reader, int status) {
         const char *text = ls_text_string(reader->errors) + before;
         size_t length = strcspn(text, "\n");
         if (reader->errors->failed) {
-            status = LS_FAIL(LS_ERR_MEMORY, "%s: no memory to tell of it", reader->file);
+            status = LS_FAIL(LS_ERR_MEMORY, "%s: no memory to report it", reader->file);
         } else {
             status = LS_FAIL(LS_ERR_FORMAT, "%.*s%s", length > 800 ? 800 : (int)length, text,
                              errors > 1 ? " (and more)" : "");

@@ -81,7 +81,7 @@ static int make_case(json_t **out, uint64_t seed, uint32_t number) {
     *out = scenario;
     if (draw.failed) {
         json_decref(scenario);
-        return LS_FAIL(LS_ERR_MEMORY, "cannot make a scenario");
+        return LS_FAIL(LS_ERR_MEMORY, "cannot generate a scenario");
     }
     return LS_OK;
 }
@@ -121,7 +121,7 @@ static int write_tree(const char *path, const json_t *scenario, const char *comm
     return status;
 }
 
-// Tries a tree in a way. Real processes find it in a file.
+// Runs one trial of a tree. Real processes find it in a file.
 static int try_tree(fuzz_campaign *campaign, const json_t *scenario, const char *file, int way) {
     bool own = strncmp(file, campaign->reaper.dir, strlen(campaign->reaper.dir)) == 0;
     if (ls_fuzz_way_real(way) && own) {
@@ -234,7 +234,7 @@ static int run_apart(fuzz_campaign *campaign, void (*work)(fuzz_campaign *campai
         board->ended = false;
         board->error = (ls_error){0};
         board->outcome = (ls_fuzz_outcome){.end = LS_FUZZ_FAILED, .class_ = LS_CLASS_ERROR};
-        const char *sign = "exit", *text = "the process exits in the midst of it";
+        const char *sign = "exit", *text = "the process exits during it";
         if (hangs) {
             sign = "hangs";
             text = "it does not end";

@@ -27,7 +27,7 @@
     X(WRONG_DIVISOR, "a wrong divisor")                                                            \
     X(DUPLICATES_DROPPED, "duplicates dropped")                                                    \
     X(OTHERS_STATE, "another shard's state")                                                       \
-    X(TOO_EARLY, "an update too early")                                                            \
+    X(TOO_EARLY, "an early update")                                                                \
     X(STALE_ROWS, "stale rows")                                                                    \
     X(OTHER_OPERATION, "another operation")                                                        \
     X(OTHER_ROOT, "another root")                                                                  \
@@ -178,8 +178,8 @@ static int add_case(mutating *m, int kind, const char *what, const ls_fuzz_outco
         result.class_ = LS_CLASS_ERROR;
         LS_TRY(ask_remedies(&would, m, planted));
         result.error =
-            ls_arena_printf(arena, "outputs change, and no check notices it; %s",
-                            would != NULL ? would : "nor would the oracle of exact numbers");
+            ls_arena_printf(arena, "outputs changed but no check noticed; %s",
+                            would != NULL ? would : "the exact-arithmetic oracle would not either");
     }
     return ls_results_add(m->results, &result);
 }

@@ -272,7 +272,7 @@ int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype
     size_t bytes = 0;
     LS_TRY(ls_shape_count(&count, shape));
     if (!ls_dtype_valid((int)dtype)) {
-        return LS_FAIL(LS_ERR_INVALID, "%d is no element type", (int)dtype);
+        return LS_FAIL(LS_ERR_INVALID, "%d is not an element type", (int)dtype);
     }
     LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(dtype)));
     const block_list list = {blocks, block_ranks, block_count};

@@ -63,7 +63,7 @@ int ls_local_tensor_zeros(ls_local_tensor **out, ls_world *world, const ls_shape
     LS_ASSERT(out != NULL && world != NULL);
     *out = NULL;
     if (!ls_dtype_valid((int)dtype)) {
-        return LS_FAIL(LS_ERR_INVALID, "%d is no element type", (int)dtype);
+        return LS_FAIL(LS_ERR_INVALID, "%d is not an element type", (int)dtype);
     }
     LS_TRY(ls_shape_count(&count, shape));
     LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(dtype)));

@@ -1,5 +1,5 @@
-// Private to the files of local_tensor/: the structs behind the opaque types, and the steps of
-// making a tensor.
+// Private to the files of local_tensor/: the structs behind the opaque types, and the steps that
+// create a tensor.
 #ifndef LS_LOCAL_TENSOR_INTERNAL_H
 #define LS_LOCAL_TENSOR_INTERNAL_H
 

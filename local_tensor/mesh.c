@@ -11,8 +11,8 @@ int ls_mesh_size(int *out, const ls_mesh *mesh) {
     int64_t size = 1;
     for (int d = 0; d < mesh->ndim; d++) {
         if (mesh->dim[d] < 1) {
-            return LS_FAIL(LS_ERR_INVALID, "mesh dimension %d has the size %d; 1 is the least", d,
-                           mesh->dim[d]);
+            return LS_FAIL(LS_ERR_INVALID, "mesh dimension %d has size %d; it must be at least 1",
+                           d, mesh->dim[d]);
         }
         size *= mesh->dim[d];  // at most 2^16 * 2^31 before the check below
         if (size > LS_RANKS_MAX) {

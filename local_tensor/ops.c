@@ -13,7 +13,7 @@ static int check_same_ranks(const ls_local_tensor *a, const ls_local_tensor *b) 
         int y = j < b->rank_count ? b->ranks[j] : INT32_MAX;
         if (x != y) {
             return LS_FAIL_RANK(LS_ERR_MISMATCH, x < y ? x : y,
-                                "rank %d has a shard of the %s operand alone", x < y ? x : y,
+                                "rank %d has a shard of the %s operand only", x < y ? x : y,
                                 x < y ? "first" : "second");
         }
         i += 1;
@@ -24,11 +24,11 @@ static int check_same_ranks(const ls_local_tensor *a, const ls_local_tensor *b) 
 
 int ls_local_tensor__check_pair(const ls_local_tensor *a, const ls_local_tensor *b) {
     if (a->world != b->world) {
-        return LS_FAIL(LS_ERR_INVALID, "the operands are of different worlds");
+        return LS_FAIL(LS_ERR_INVALID, "the operands belong to different worlds");
     }
     if (a->dtype != b->dtype) {
-        return LS_FAIL(LS_ERR_INVALID, "the operands are of types %s and %s",
-                       ls_dtype_name(a->dtype), ls_dtype_name(b->dtype));
+        return LS_FAIL(LS_ERR_INVALID, "the operands have types %s and %s", ls_dtype_name(a->dtype),
+                       ls_dtype_name(b->dtype));
     }
     return check_same_ranks(a, b);
 }
@@ -46,7 +46,7 @@ int ls_local_tensor_scale(ls_local_tensor *tensor, double factor) {
         char element[8] = {0};
         ls_element_from_f64(element, tensor->dtype, factor);
         if (ls_element_to_f64(element, tensor->dtype) != factor) {
-            return LS_FAIL(LS_ERR_INVALID, "the factor %.17g is no %s", factor,
+            return LS_FAIL(LS_ERR_INVALID, "the factor %.17g is not a value of %s", factor,
                            ls_dtype_name(tensor->dtype));
         }
     }
@@ -89,12 +89,13 @@ static bool cast_keeps(const ls_local_tensor *tensor, ls_dtype dtype) {
 int ls_local_tensor_cast(ls_local_tensor **out, const ls_local_tensor *tensor, ls_dtype dtype) {
     *out = NULL;
     if (!ls_dtype_valid((int)dtype)) {
-        return LS_FAIL(LS_ERR_INVALID, "%d is no element type", (int)dtype);
+        return LS_FAIL(LS_ERR_INVALID, "%d is not an element type", (int)dtype);
     }
     if (!cast_keeps(tensor, dtype)) {
         char text[256];
         ls_placements_format(text, sizeof text, &tensor->placements);
-        return LS_FAIL(LS_ERR_INVALID, "%s values placed %s are reduced before they are cast to %s",
+        return LS_FAIL(LS_ERR_INVALID,
+                       "%s values placed %s must be reduced before they are cast to %s",
                        ls_dtype_name(tensor->dtype), text, ls_dtype_name(dtype));
     }
     ls_local_tensor *result = NULL;
@@ -124,7 +125,7 @@ static int check_factors(const ls_local_tensor *a, const ls_local_tensor *b, int
     ls_shape_format(x_text, sizeof x_text, x);
     ls_shape_format(y_text, sizeof y_text, y);
     return LS_FAIL_RANK(LS_ERR_MISMATCH, a->ranks[i],
-                        "rank %d: no matrix product of the shapes %s and %s", a->ranks[i], x_text,
+                        "rank %d: shapes %s and %s have no matrix product", a->ranks[i], x_text,
                         y_text);
 }
 
@@ -175,7 +176,7 @@ int ls_local_tensor_matmul(ls_local_tensor **out, const ls_local_tensor *a,
     LS_TRY(ls_local_tensor__check_single(a));
     LS_TRY(ls_local_tensor__check_single(b));
     if (a->dtype != LS_F32 && a->dtype != LS_F64 && a->dtype != LS_FIELD) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED, "matrix products are in f32 or f64, not %s",
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "matrix products need f32 or f64, not %s",
                        ls_dtype_name(a->dtype));
     }
     for (int i = 0; i < a->rank_count; i++) {

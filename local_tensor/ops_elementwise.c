@@ -246,9 +246,10 @@ static int expand(ls_local_tensor **out, const ls_local_tensor *operand,
                 }
             }
             if (!found) {
-                return LS_FAIL_RANK(LS_ERR_MISMATCH, like->ranks[i],
-                                    "rank %d: an operand lacks what its part of the result needs",
-                                    like->ranks[i]);
+                return LS_FAIL_RANK(
+                    LS_ERR_MISMATCH, like->ranks[i],
+                    "rank %d: an operand lacks elements that its part of the result needs",
+                    like->ranks[i]);
             }
         }
     }
@@ -276,7 +277,7 @@ static int check_same_place(ls_shape *shape, const ls_local_tensor *a, const ls_
         ls_shape_format(x_text, sizeof x_text, &x->offset);
         ls_shape_format(y_text, sizeof y_text, &y->offset);
         return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                            "rank %d: the operands lie at %s and %s of their logical tensors", rank,
+                            "rank %d: the operands are at %s and %s of their logical tensors", rank,
                             x_text, y_text);
     }
     return LS_OK;
@@ -313,7 +314,7 @@ int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
     *out = NULL;
     LS_TRY(ls_local_tensor__check_pair(a, b));
     if (!ls_op_valid((int)op) || op == LS_PREMUL_SUM || !ls_op_supports(op, a->dtype)) {
-        return LS_FAIL(LS_ERR_INVALID, "%s is no elementwise operation on %s",
+        return LS_FAIL(LS_ERR_INVALID, "%s is not an elementwise operation on %s",
                        ls_op_valid((int)op) ? ls_op_name(op) : "this", ls_dtype_name(a->dtype));
     }
     ls_shape shape;

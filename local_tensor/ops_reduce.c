@@ -102,7 +102,7 @@ static int check_op(const ls_local_tensor *tensor, ls_op op) {
     }
     if (op == LS_AVG && !tensor->has_shape) {
         return LS_FAIL(LS_ERR_INVALID,
-                       "the tensor has no logical shape, so it is not known what to divide by");
+                       "the tensor has no logical shape, so the divisor is unknown");
     }
     return ls_local_tensor__check_single(tensor);
 }

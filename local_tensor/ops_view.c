@@ -118,8 +118,8 @@ static int refuse(const ls_local_tensor *tensor, const ls_shape *shape) {
     ls_shape_format(to, sizeof to, shape);
     ls_placements_format(placed, sizeof placed, &tensor->placements);
     return LS_FAIL(LS_ERR_UNSUPPORTED,
-                   "a view of %s as %s would move elements between ranks: %s cuts inside of what "
-                   "becomes a dimension; redistribute it first",
+                   "a view of %s as %s would move elements between ranks: %s splits a dimension of "
+                   "the new shape; redistribute it first",
                    from, to, placed);
 }
 
@@ -237,8 +237,8 @@ static int check_slice(int *axis, const ls_local_tensor *tensor, int dim, int64_
         }
         if (*axis >= 0 || at->split > 1) {
             return LS_FAIL(LS_ERR_UNSUPPORTED,
-                           "a slice of dimension %d, which %s: its parts would be no placement; "
-                           "redistribute it first",
+                           "a slice of dimension %d, which %s: its parts would not form a "
+                           "placement; redistribute it first",
                            dim, at->split > 1 ? "is strided" : "several mesh dimensions shard");
         }
         *axis = d;

@@ -91,7 +91,7 @@ static int normalize_one(ls_placement *placement, const ls_shape *shape, int mes
         }
         return LS_OK;
     }
-    return LS_FAIL(LS_ERR_INVALID, "%d is no kind of placement", (int)placement->kind);
+    return LS_FAIL(LS_ERR_INVALID, "%d is not a kind of placement", (int)placement->kind);
 }
 
 static bool is_linear(ls_op op) {

@@ -101,16 +101,16 @@ static void drop(const dropping *d, char *element, ls_dtype dtype, uint32_t rank
 int ls_local_tensor_dropout(ls_local_tensor *tensor, double p, const char *stream, bool per_rank) {
     LS_TRY(check_float(tensor));
     if (!(p >= 0 && p < 1)) {
-        return LS_FAIL(LS_ERR_INVALID, "a dropout of %g; at least 0 and less than 1 is possible",
-                       p);
+        return LS_FAIL(LS_ERR_INVALID, "a dropout of %g; it must be at least 0 and less than 1", p);
     }
     if (!per_rank && !tensor->has_shape) {
         return LS_FAIL(LS_ERR_INVALID, "the tensor has no logical shape to number its elements by");
     }
     for (int d = 0; tensor->has_placements && d < tensor->placements.count; d++) {
         if (tensor->placements.at[d].kind == LS_PLACE_PARTIAL) {
-            return LS_FAIL(LS_ERR_INVALID,
-                           "partial values are reduced before a dropout: it would drop terms");
+            return LS_FAIL(
+                LS_ERR_INVALID,
+                "partial values must be reduced before a dropout, which would drop terms");
         }
     }
     dropping dropout = {tensor->world->seed, ls_random_stream(stream), p};

@@ -81,7 +81,8 @@ int64_t ls_rank_int_at(const ls_rank_int *value, int rank) {
 
 static int check_same_world(const ls_rank_int *a, const ls_rank_int *b) {
     if (a->world != b->world) {
-        return LS_FAIL(LS_ERR_INVALID, "the two rank-dependent integers are of different worlds");
+        return LS_FAIL(LS_ERR_INVALID,
+                       "the two rank-dependent integers belong to different worlds");
     }
     return LS_OK;
 }

@@ -48,7 +48,7 @@ int ls_local_tensor__new(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
     LS_ASSERT(out != NULL && world != NULL);
     *out = NULL;
     if (!ls_dtype_valid((int)dtype)) {
-        return LS_FAIL(LS_ERR_INVALID, "%d is no element type", (int)dtype);
+        return LS_FAIL(LS_ERR_INVALID, "%d is not an element type", (int)dtype);
     }
     LS_TRY(check_ranks(world, ranks, rank_count));
     void *memory = NULL;

@@ -15,7 +15,7 @@ static int answer(const char *function, atomic_flag *told, const void *caller) {
         int line;
         ls_mpi__line_of(me, caller, &file, &line);
         (void)fprintf(stderr,
-                      "lockstep: note: %s:%d: %s: lockstep has no files of MPI-IO: it returns "
+                      "lockstep: note: %s:%d: %s: lockstep does not support MPI-IO: it returns "
                       "MPI_ERR_UNSUPPORTED_OPERATION (docs/mpi.md)\n",
                       file, line, function);
     }

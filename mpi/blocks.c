@@ -141,7 +141,8 @@ static void tell(mpi_rank *me, ls_finding_id id, line_of at, const char *format,
 static void tell_written(mpi_rank *me, const block *of, line_of at) {
     line_of made = place_of(me, of->made);
     tell(me, LS_FINDING_BUFFER_TOO_SMALL, at,
-         "the program has written up to %zu bytes behind the %zu bytes that it allocated at %s:%d; "
+         "the program wrote up to %zu bytes past the end of the %zu bytes that it allocated at "
+         "%s:%d; "
          "seen at %s:%d",
          written_behind(of), of->bytes, made.file, made.line, at.file, at.line);
 }
@@ -259,7 +260,7 @@ static void check_free(mpi_rank *me, const char *at, const void *caller, const c
         tell_freed(me, &of, here, "the program frees");
     } else if (of.at.low != at) {
         tell(me, LS_FINDING_HANDLE_USE_AFTER_FREE, here,
-             "the program frees memory at %s:%d %td bytes behind the start of the %zu bytes that "
+             "the program frees memory at %s:%d %td bytes after the start of the %zu bytes that "
              "it allocated at %s:%d",
              here.file, here.line, at - of.at.low, of.bytes, made.file, made.line);
     } else if (written_behind(&of) > 0) {
@@ -347,7 +348,7 @@ void ls_mpi__block_touched(const void *at, size_t bytes, bool writes, const void
     } else if (writes && last > end) {
         line_of here = place_of(me, code), made = place_of(me, of.made);
         tell(me, LS_FINDING_BUFFER_TOO_SMALL, here,
-             "the program writes %zu bytes at %s:%d, up to %td bytes behind the %zu bytes that it "
+             "the program writes %zu bytes at %s:%d, up to %td bytes past the %zu bytes that it "
              "allocated at %s:%d",
              bytes, here.file, here.line, last - end, of.bytes, made.file, made.line);
     }
@@ -426,12 +427,12 @@ static void check_variable(mpi_rank *me, const char *low, const char *high, cons
         (void)snprintf(declared, sizeof declared, " (%s:%d)", object.file, object.line);
     }
     if (low > object.low) {
-        (void)snprintf(before, sizeof before, ", and begins %td bytes behind its start",
+        (void)snprintf(before, sizeof before, ", and begins %td bytes after its start",
                        low - object.low);
     }
     tell(me, LS_FINDING_BUFFER_TOO_SMALL, (line_of){ls_mpi__file, ls_mpi__line},
-         "%s: its buffer is said to have %td bytes; it is in %s%s, which has %td bytes%s", function,
-         high - low, object.name, declared, object.high - object.low, before);
+         "%s: its arguments describe a buffer of %td bytes; it is in %s%s, which has %td bytes%s",
+         function, high - low, object.name, declared, object.high - object.low, before);
 }
 
 static void check_block(mpi_rank *me, const block *of, const char *low, const char *high,
@@ -444,12 +445,13 @@ static void check_block(mpi_rank *me, const block *of, const char *low, const ch
         return;
     }
     if (low > of->at.low) {
-        (void)snprintf(before, sizeof before, ", and it begins %td bytes behind their start",
+        (void)snprintf(before, sizeof before, ", and it begins %td bytes after their start",
                        low - of->at.low);
     }
     line_of made = place_of(me, of->made);
     tell(me, LS_FINDING_BUFFER_TOO_SMALL, here,
-         "%s: its buffer is said to have %td bytes, and was allocated with %zu at %s:%d%s",
+         "%s: its arguments describe a buffer of %td bytes, but it was allocated with %zu at "
+         "%s:%d%s",
          function, high - low, of->bytes, made.file, made.line, before);
 }
 

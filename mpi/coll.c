@@ -54,7 +54,8 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
         return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of counts is NULL");
     }
     if (blocks > 0 && !kind->reduces && args->displs == NULL && args->byte_displs == NULL) {
-        return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of places is NULL");
+        return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function,
+                             "the list of displacements is NULL");
     }
     ls_mpi__bytes_check(at.me, args->counts, listed * sizeof *args->counts, at.function);
     ls_mpi__bytes_check(at.me, args->displs, listed * sizeof *args->displs, at.function);
@@ -335,11 +336,11 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
     }
     if (args->kind->two_sided && sides_meet(at.me, &of.send, of.out, &of.recv, of.in)) {
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
-                             "the send and the receive buffer overlap (MPI_IN_PLACE is for that)");
+                             "the send and the receive buffer overlap (use MPI_IN_PLACE)");
     }
     if (received_twice(at.me, &of)) {
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
-                             "places overlap that it receives into");
+                             "the blocks that it receives overlap");
     }
     *out = record;
     return MPI_SUCCESS;
@@ -355,8 +356,7 @@ static int collective(mpi_where at, const collective_args *args, MPI_Request *re
 static int request_of(mpi_where at, const collective_args *args, bool persistent,
                       MPI_Request *out) {
     if (out == NULL) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
-                             "the place for the request is NULL");
+        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function, "the request argument is NULL");
     }
     if (!persistent) {
         return collective(at, args, out);

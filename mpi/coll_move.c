@@ -120,8 +120,8 @@ static bool edges_differ(char what[160], long *keys, mpi_record *const *records,
                 keys[m] = 1;
                 (void)snprintf(
                     what, 160,
-                    "member %d names member %d as a %s %d times, which names it %d times", m, peer,
-                    out ? "destination" : "source", here, there);
+                    "member %d names member %d as a %s %d times, but that member names it %d times",
+                    m, peer, out ? "destination" : "source", here, there);
             }
         }
         any = any || keys[m] != 0;

@@ -38,7 +38,7 @@ int MPI_Comm_remote_size(MPI_Comm comm, int *size) {
     *size = of->remote_size;
     return of->inter ? MPI_SUCCESS
                      : ls_mpi__error(at.me, of, MPI_ERR_COMM, __func__,
-                                     "the communicator is no intercommunicator");
+                                     "the communicator is not an intercommunicator");
 }
 
 int MPI_Comm_get_parent(MPI_Comm *parent) {
@@ -258,7 +258,7 @@ int MPI_Intercomm_merge(MPI_Comm inter, int high, MPI_Comm *out) {
     MPI_TRY(ls_mpi__comm_arg(&of, at, inter));
     if (!of->inter) {
         return ls_mpi__error(at.me, of, MPI_ERR_COMM, __func__,
-                             "the communicator is no intercommunicator");
+                             "the communicator is not an intercommunicator");
     }
     const mpi_record record = {.collective = &making,
                                .comm = of,

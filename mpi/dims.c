@@ -57,7 +57,8 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
     for (int d = 0; d < ndims; d++) {
         if (dims[d] < 0 || (dims[d] > 0 && left % dims[d] != 0)) {
             return ls_mpi__error(at.me, NULL, MPI_ERR_DIMS, __func__,
-                                 "dimension %d is %d, of %d nodes", d, dims[d], nnodes);
+                                 "dimension %d is %d, which does not divide %d nodes", d, dims[d],
+                                 nnodes);
         }
         left /= dims[d] > 0 ? dims[d] : 1;
         open += dims[d] == 0 ? 1 : 0;
@@ -65,7 +66,7 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
     if (open == 0) {
         return left == 1 ? MPI_SUCCESS
                          : ls_mpi__error(at.me, NULL, MPI_ERR_DIMS, __func__,
-                                         "the dimensions do not make %d nodes", nnodes);
+                                         "the dimensions do not multiply to %d nodes", nnodes);
     }
     int *made = ls_mpi__alloc(2 * (size_t)open * sizeof *made);
     division all = {.best = made, .now = made + open, .count = open};

@@ -259,7 +259,7 @@ static const char *const class_names[] = {"MPI_SUCCESS",
 const char *ls_mpi__class_name(int error_class) {
     bool known =
         error_class >= 0 && error_class < (int)(sizeof class_names / sizeof class_names[0]);
-    return known ? class_names[error_class] : "an error class of the program's own";
+    return known ? class_names[error_class] : "an error class that the program added";
 }
 
 static int fatal(mpi_rank *me, int error_class, const char *function, const char *message) {
@@ -409,14 +409,14 @@ int ls_mpi__receive_arg(mpi_where at, mpi_comm *comm, long count, const mpi_type
 int ls_mpi__out_arg(mpi_where at, const char *what, const void *out) {
     return out != NULL ? MPI_SUCCESS
                        : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
-                                       "the place for the %s is NULL", what);
+                                       "the %s argument is NULL", what);
 }
 
 int ls_mpi__status_arg(mpi_where at, const MPI_Status *status, int count) {
     return status != NULL || count == 0
                ? MPI_SUCCESS
                : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
-                               "the place for the status is NULL (MPI_STATUS_IGNORE is for that)");
+                               "the status argument is NULL; pass MPI_STATUS_IGNORE to ignore it");
 }
 
 int ls_mpi__read_status_arg(mpi_where at, const MPI_Status *status) {

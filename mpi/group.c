@@ -67,7 +67,7 @@ int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group *group) {
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     if (!of->inter) {
         return ls_mpi__error(at.me, of, MPI_ERR_COMM, __func__,
-                             "the communicator is no intercommunicator");
+                             "the communicator is not an intercommunicator");
     }
     return give(at, ls_mpi__group_of(of, true), group);
 }

@@ -58,14 +58,15 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
         char what[256];
         if (!ls_mpi__signature_fits((size_t)from->send.count, from->send.type,
                                     (size_t)to->recv.count, to->recv.type, &a, &b)) {
-            (void)snprintf(what, sizeof what, "the message is of %s, and received as %s", a, b);
+            (void)snprintf(what, sizeof what, "the message has type %s, but is received as %s", a,
+                           b);
             tell_mismatch(run, LS_FINDING_P2P_DTYPE_MISMATCH, send, recv, what);
         }
         if (bytes > room) {
             to->truncated = true;
             (void)snprintf(what, sizeof what,
-                           "MPI_ERR_TRUNCATE: a message of %zu bytes meets a receive of %zu", bytes,
-                           room);
+                           "MPI_ERR_TRUNCATE: a message of %zu bytes matches a receive of %zu",
+                           bytes, room);
             tell_mismatch(run, LS_FINDING_P2P_COUNT_MISMATCH, send, recv, what);
             if (comm->errhandler == MPI_ERRORS_ARE_FATAL) {
                 return LS_FAIL(LS_ERR_FINDING, "p2p.count_mismatch");

@@ -34,7 +34,7 @@ mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle) {
 }
 
 const char *ls_mpi__op_name(const mpi_op *op) {
-    return op->constant != NULL ? op->constant : "an operation of the program's own";
+    return op->constant != NULL ? op->constant : "a user-defined operation";
 }
 
 // ---- Which types --------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ int MPI_Op_create(MPI_User_function *user, int commute, MPI_Op *op) {
     MPI_ENTER(me);
     if (user == NULL || op == NULL) {
         return ls_mpi__error(me, NULL, MPI_ERR_ARG, __func__, "the %s is NULL",
-                             user == NULL ? "function" : "place for the handle");
+                             user == NULL ? "function" : "handle argument");
     }
     mpi_op *made = ls_mpi__alloc(sizeof *made);
     *made = (mpi_op){.function = user, .commutes = commute != 0};
@@ -283,7 +283,7 @@ int MPI_Op_free(MPI_Op *op) {
     MPI_ENTER(me);
     mpi_op *object;
     if (op == NULL) {
-        return ls_mpi__error(me, NULL, MPI_ERR_ARG, __func__, "the handle's place is NULL");
+        return ls_mpi__error(me, NULL, MPI_ERR_ARG, __func__, "the handle argument is NULL");
     }
     MPI_TRY(ls_mpi__op_arg(&object, (mpi_where){me, __func__}, NULL, *op, NULL));
     if (object->constant != NULL) {
@@ -315,7 +315,7 @@ int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count, MPI_Datatype 
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, inbuf, count, of));
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, inoutbuf, count, of));
     if (inbuf == inoutbuf && count > 0) {
-        return ls_mpi__error(me, NULL, MPI_ERR_BUFFER, __func__, "both buffers are one");
+        return ls_mpi__error(me, NULL, MPI_ERR_BUFFER, __func__, "both buffers are the same");
     }
     ls_mpi__reduce(object, of, inbuf, inoutbuf, (size_t)count);
     return MPI_SUCCESS;

@@ -186,8 +186,8 @@ void ls_mpi__left_behind(const void *stack) {
         const mpi_slot *slot = ls_mpi__handle_slot(me, win->handle);
         win->told = true;
         ls_mpi__finding(me, LS_FINDING_BUFFER_USE_BEFORE_WAIT, ls_mpi__file, ls_mpi__line,
-                        "a function has returned before %s:%d; the window of %s at %s:%d exposes a "
-                        "variable of it until %s",
+                        "a function has returned before %s:%d; the window of %s at %s:%d exposes "
+                        "one of its variables until %s",
                         ls_mpi__file, ls_mpi__line, slot->function, slot->file, slot->line,
                         exposed_until(win));
     }

@@ -101,8 +101,7 @@ mpi_request *ls_mpi__message_request(mpi_where at, const mpi_message *m, const m
 static int nonblocking(mpi_where at, const mpi_message *m, bool persistent, MPI_Request *handle) {
     mpi_record record;
     if (handle == NULL) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
-                             "the place for the request is NULL");
+        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function, "the request argument is NULL");
     }
     MPI_TRY(ls_mpi__message_read(&record, at, m));
     if (m->mode == MPI_MODE_BUFFERED && !persistent && m->peer != MPI_PROC_NULL) {

@@ -172,7 +172,7 @@ static int make(mpi_where at, const partitioned *p, MPI_Request *out) {
     mpi_record record;
     if (out == NULL || p->partitions <= 0 || p->count < 0 || p->count > INT32_MAX / p->partitions) {
         return ls_mpi__error(at.me, NULL, p->count < 0 ? MPI_ERR_COUNT : MPI_ERR_ARG, at.function,
-                             out == NULL ? "the place for the request is NULL"
+                             out == NULL ? "the request argument is NULL"
                                          : "%d partitions of %lld elements",
                              p->partitions, (long long)p->count);
     }
@@ -185,7 +185,8 @@ static int make(mpi_where at, const partitioned *p, MPI_Request *out) {
                                  .comm = p->comm};
     if (!p->send && (p->peer == MPI_ANY_SOURCE || p->tag == MPI_ANY_TAG)) {
         return ls_mpi__error(at.me, NULL, p->tag == MPI_ANY_TAG ? MPI_ERR_TAG : MPI_ERR_RANK,
-                             at.function, "partitioned receives name their source and tag");
+                             at.function,
+                             "partitioned receives need a source and a tag, not MPI_ANY");
     }
     MPI_TRY(ls_mpi__message_read(&record, at, &message));
     mpi_request *made = ls_mpi__message_request(at, &message, &record, true);
@@ -219,7 +220,7 @@ static int parts_arg(mpi_request **out, mpi_where at, MPI_Request handle, bool s
     *out = ls_mpi__request_of(at.me, handle, &why);
     if (*out == NULL || (*out)->parts == NULL || (*out)->parts->send != send) {
         if (*out != NULL) {
-            why = send ? "none of MPI_Psend_init" : "none of MPI_Precv_init";
+            why = send ? "not from MPI_Psend_init" : "not from MPI_Precv_init";
         }
         return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the request is %s", why);
     }

@@ -172,13 +172,13 @@ static void check_matched(mpi_where at, const mpi_record *record, size_t count,
     if (!ls_mpi__signature_fits((size_t)record->send.count, record->send.type, count, type, &a,
                                 &b)) {
         ls_mpi__finding(at.me, LS_FINDING_P2P_DTYPE_MISMATCH, ls_mpi__file, ls_mpi__line,
-                        "%s: the message is of %s, and received as %s", at.function, a, b);
+                        "%s: the message has type %s, but is received as %s", at.function, a, b);
     }
     if (!record->truncated) {
         return;
     }
     ls_mpi__finding(at.me, LS_FINDING_P2P_COUNT_MISMATCH, ls_mpi__file, ls_mpi__line,
-                    "%s: MPI_ERR_TRUNCATE: a message of %zu bytes meets a receive of %zu",
+                    "%s: MPI_ERR_TRUNCATE: a message of %zu bytes matches a receive of %zu",
                     at.function, record->packed_bytes, count * type->size);
     if (record->comm->errhandler == MPI_ERRORS_ARE_FATAL) {
         ls_schedule__enter(at.me->rank);

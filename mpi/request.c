@@ -342,8 +342,10 @@ void ls_mpi__poll(mpi_rank *me, const char *function) {
     int status = ls_request__poll(&hopeless, me->rank);
     ls_schedule__leave(me->rank);
     if (status == LS_OK && hopeless) {
-        ls_mpi__finding(me, LS_FINDING_DEADLOCK_CYCLE, ls_mpi__file, ls_mpi__line,
-                        "%s: polls for what never comes: no rank can go on", function);
+        ls_mpi__finding(
+            me, LS_FINDING_DEADLOCK_CYCLE, ls_mpi__file, ls_mpi__line,
+            "%s: polls in a loop for an event that can never occur: no rank can continue",
+            function);
         ls_schedule__enter(me->rank);
         ls_spmd__fail(ls_mpi__state.run, LS_ERR_DEADLOCK, "deadlock.cycle");
         ls_schedule__leave(me->rank);

@@ -89,7 +89,7 @@ static int read_types(rma_read *out, mpi_where at, const rma_call *c) {
     if (!ls_mpi__signature_fits((size_t)own_count, own, (size_t)c->target_count, out->target_type,
                                 &a, &b)) {
         return ls_mpi__win_error(at.me, out->win, MPI_ERR_TYPE, at.function,
-                                 "the origin is of %s, the target of %s", a, b);
+                                 "the origin has type %s, the target has type %s", a, b);
     }
     if (here != there) {
         return ls_mpi__win_error(at.me, out->win, MPI_ERR_COUNT, at.function,
@@ -103,8 +103,7 @@ static int read_types(rma_read *out, mpi_where at, const rma_call *c) {
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
         if (written[i].type != NULL && ls_mpi__places_overlap(&written[i], 1)) {
             return ls_mpi__win_error(at.me, out->win, MPI_ERR_TYPE, at.function,
-                                     "entries of the datatype overlap: nothing can be written "
-                                     "into them");
+                                     "entries of the datatype overlap, so it cannot be a target");
         }
     }
     return MPI_SUCCESS;
@@ -140,7 +139,7 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
     }
     if (c->how == ACCUMULATE && c->op == MPI_NO_OP) {
         return ls_mpi__win_error(at.me, win, MPI_ERR_OP, at.function,
-                                 "MPI_NO_OP is for accumulates that fetch only");
+                                 "only accumulates that fetch accept MPI_NO_OP");
     }
     MPI_TRY(read_types(out, at, c));
     bool swapped = c->how != COMPARE_AND_SWAP || is_swapped(out->target_type);
@@ -152,7 +151,7 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
         MPI_TRY(ls_mpi__op_arg(&out->op, at, win->comm, c->op, unit_of(out->target_type)));
         if (out->op->constant == NULL) {
             return ls_mpi__win_error(at.me, win, MPI_ERR_OP, at.function,
-                                     "operations of the program's own are not allowed here");
+                                     "user-defined operations are not allowed here");
         }
     }
     if (c->target == MPI_PROC_NULL) {
@@ -241,7 +240,7 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
     if (handle != NULL && r.win->lock_count == 0 && !r.win->all_locked &&
         c->target != MPI_PROC_NULL) {
         return ls_mpi__win_error(at.me, r.win, MPI_ERR_RMA_SYNC, at.function,
-                                 "requests are for epochs of locks");
+                                 "requests are allowed only in epochs of locks");
     }
     if (c->target != MPI_PROC_NULL) {
         own(at, c, &r, handle != NULL, owned);

@@ -40,7 +40,7 @@ static int ranks_arg(mpi_where at, mpi_comm *of, const char *what, int count, co
                      int end) {
     MPI_TRY(ls_mpi__count_arg(at, of, what, count));
     if (count > 0 && list == NULL) {
-        return ls_mpi__error(at.me, of, MPI_ERR_ARG, at.function, "%s is %d, and the list NULL",
+        return ls_mpi__error(at.me, of, MPI_ERR_ARG, at.function, "%s is %d, but the list is NULL",
                              what, count);
     }
     ls_mpi__bytes_check(at.me, list, (size_t)count * sizeof *list, at.function);

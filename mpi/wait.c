@@ -80,7 +80,7 @@ static mpi_request *active(mpi_where at, MPI_Request handle, int *status) {
     if (waiter != NULL && waiter != ls_turns__me(at.me->rank)) {
         *status = ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function,
                                 "the request of %s, made at %s:%d, is waited for by thread %d of "
-                                "the rank at %s:%d: one thread completes a request",
+                                "the rank at %s:%d: only one thread may complete a request",
                                 request->record.function, request->file, request->line,
                                 waiter->number, waiter->file, waiter->line);
         return NULL;
@@ -392,8 +392,8 @@ int MPI_Request_free(MPI_Request *handle) {
     }
     if (request->active && request->kind == MPI_REQUEST_COLLECTIVE) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__,
-                             "the request of %s, made at %s:%d, is not complete: requests of "
-                             "collectives cannot be freed before",
+                             "the request of %s, made at %s:%d, is not complete: a request of a "
+                             "collective cannot be freed before it is complete",
                              request->record.function, request->file, request->line);
     }
     *handle = MPI_REQUEST_NULL;
@@ -458,7 +458,7 @@ int MPI_Grequest_complete(MPI_Request handle) {
     mpi_request *request = ls_mpi__request_of(me, handle, &why);
     if (request == NULL || request->kind != MPI_REQUEST_GENERAL) {
         return ls_mpi__error(me, NULL, MPI_ERR_REQUEST, __func__, "the request is %s",
-                             request == NULL ? why : "none of MPI_Grequest_start");
+                             request == NULL ? why : "not from MPI_Grequest_start");
     }
     request->general_done = true;
     ls_mpi__state.run->completed += 1;  // a thread that polls for it may continue

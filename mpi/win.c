@@ -97,8 +97,7 @@ static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
                              "the base is NULL, and the size is %ld", (long)proto->size);
     }
     if (out == NULL) {
-        return ls_mpi__error(at.me, of, MPI_ERR_ARG, at.function,
-                             "the place for the window is NULL");
+        return ls_mpi__error(at.me, of, MPI_ERR_ARG, at.function, "the window argument is NULL");
     }
     if (proto->flavor == MPI_WIN_FLAVOR_CREATE) {
         ls_mpi__bytes_check(at.me, proto->base, (size_t)proto->size, at.function);

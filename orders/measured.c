@@ -31,7 +31,7 @@ static int read_class(ls_measured_class *out, const json_t *value, const json_t 
     if (target != NULL) {
         size_t number = 0;
         if (!read_size(&number, target) || number >= (size_t)ranks) {
-            return malformed(path, entry, "target is no rank");
+            return malformed(path, entry, "target is not a rank");
         }
         out->target = (int)number;
     }

@@ -81,7 +81,7 @@ static void write_alternative(ls_text *out, const ls_planner_problem *problem, c
     } else if (other->ticks == LS_TICKS_NONE && other->blocked != 0) {
         ls_text_puts(out, "; ");
         ls_search__write_blocked(out, problem, item, other->blocked);
-        ls_text_puts(out, " leaves no place for it\n");
+        ls_text_puts(out, " leaves no rank for it\n");
     } else if (other->ticks == LS_TICKS_NONE) {
         ls_text_puts(out, "; the memory that the other tables leave is too small\n");
     } else {

@@ -174,9 +174,9 @@ static int extend(ls_planner_problem *problem, ls_item *item, int members, int t
         count = kept;
     }
     if (count == 0) {
-        return LS_FAIL(LS_ERR_NOT_FOUND, "plan: table %s: no way to cut it satisfies its ranks%s%s",
+        return LS_FAIL(LS_ERR_NOT_FOUND, "plan: table %s: no sharding satisfies its ranks%s%s",
                        problem->tables[table].name,
-                       members ? " and lies as the others kept together with it: " : "",
+                       members ? " and matches the tables kept together with it: " : "",
                        members ? problem->tables[table].together : "");
     }
     if (count > LS_PLANNER_CHOICES_MAX) {
@@ -247,7 +247,7 @@ static int set_apart(ls_planner_problem *problem) {
             if (item->apart & (UINT64_C(1) << group)) {
                 return LS_FAIL(
                     LS_ERR_INVALID,
-                    "plan: table %s is to lie both with and apart from another one (%s, %s)",
+                    "plan: table %s must be both with and apart from another one (%s, %s)",
                     table->name, table->together, table->apart);
             }
             item->apart |= UINT64_C(1) << group;

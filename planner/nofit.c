@@ -248,12 +248,12 @@ static int try_table(trial *t, int index) {
     if (table->rank_count || table->forbidden_count) {
         LS_TRY(begin(t));
         t->tables[index].rank_count = t->tables[index].forbidden_count = 0;
-        LS_TRY(try_change(t, NULL, "let table %s lie on any rank", name));
+        LS_TRY(try_change(t, NULL, "allow table %s on any rank", name));
     }
     if (table->apart || table->together) {
         LS_TRY(begin(t));
         t->tables[index].apart = t->tables[index].together = NULL;
-        LS_TRY(try_change(t, NULL, "free table %s from lying with or apart from others", name));
+        LS_TRY(try_change(t, NULL, "drop with and apart for table %s", name));
     }
     static const ls_sharding splits[] = {LS_COLUMN_WISE, LS_TABLE_COLUMN_WISE, LS_TABLE_ROW_WISE,
                                          LS_ROW_WISE, LS_TABLE_WISE};
@@ -283,8 +283,7 @@ static int try_table(trial *t, int index) {
     if (table->kernels && !(table->kernels & (1u << LS_PLANNER_FUSED_UVM))) {
         LS_TRY(begin(t));
         t->tables[index].kernels |= 1u << LS_PLANNER_FUSED_UVM;
-        LS_TRY(
-            try_change(t, NULL, "let the rows of table %s lie in host memory (fused_uvm)", name));
+        LS_TRY(try_change(t, NULL, "keep the rows of table %s in host memory (fused_uvm)", name));
     }
     if (table->element_bytes == 4 && !table->row_format) {
         LS_TRY(begin(t));
@@ -423,7 +422,7 @@ static void write_blocked(ls_text *out, const ls_planner_problem *problem,
         const ls_item *item = &problem->items[i];
         if (item->tables[0] == diagnosis->first_unplaced) {
             ls_search__write_blocked(out, problem, item, diagnosis->blocked);
-            ls_text_printf(out, " leaves no place for table %s, which memory has room for",
+            ls_text_printf(out, " leaves no rank for table %s, although memory has room for it",
                            problem->tables[diagnosis->first_unplaced].name);
         }
     }

@@ -154,7 +154,7 @@ static int check_data_parallel(const ls_plan *plan, const ls_plan_table *table) 
         if (shard->rank != i) {
             return LS_FAIL_RANK(LS_ERR_INVALID, shard->rank,
                                 "plan: table %s: copy %d of a data_parallel table is on rank %d; "
-                                "copies stand in rank order, one each",
+                                "copies must be in rank order, one each",
                                 table->name, i, shard->rank);
         }
         if (shard->rows != table->rows || shard->columns != table->columns) {
@@ -222,8 +222,8 @@ static int check_rows(const ls_plan_table *table, int first, int end) {
         }
         if (i > first && shard->rank <= table->shards[i - 1].rank) {
             return LS_FAIL_RANK(LS_ERR_INVALID, shard->rank,
-                                "plan: table %s: row blocks stand on ascending ranks, and rank %d "
-                                "follows rank %d",
+                                "plan: table %s: row blocks must be on ascending ranks, but rank "
+                                "%d follows rank %d",
                                 table->name, shard->rank, table->shards[i - 1].rank);
         }
         next += shard->rows;
@@ -358,7 +358,7 @@ static int check_names(const ls_plan *plan) {
 int ls_plan_check(const ls_plan *plan) {
     LS_ASSERT(plan);
     if (plan->ranks < 1 || plan->ranks_per_host < 1 || plan->ranks % plan->ranks_per_host != 0) {
-        return LS_FAIL(LS_ERR_INVALID, "plan: %d ranks cannot stand on hosts of %d", plan->ranks,
+        return LS_FAIL(LS_ERR_INVALID, "plan: %d ranks do not fill hosts of %d", plan->ranks,
                        plan->ranks_per_host);
     }
     if (plan->table_count < 0 || (plan->table_count > 0 && !plan->tables)) {

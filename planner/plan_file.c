@@ -175,8 +175,8 @@ static int read_plan(ls_yaml_reader *source, const ls_yaml_node *root, ls_plan *
     per_host = ranks;
     if (hosts_node && ls_yaml_int(source, hosts_node, 1, RANKS_MAX, &per_host) &&
         ranks % per_host != 0) {
-        ls_yaml_error(source, hosts_node, "%lld ranks cannot stand on hosts of %lld",
-                      (long long)ranks, (long long)per_host);
+        ls_yaml_error(source, hosts_node, "%lld ranks do not fill hosts of %lld", (long long)ranks,
+                      (long long)per_host);
         per_host = ranks;
     }
     ls_yaml_only(source, root, keys, COUNT(keys));

@@ -286,7 +286,8 @@ int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
         }
         expand(&s, state);
     }
-    int status = LS_FAIL(LS_ERR_UNSUPPORTED, "redistribute: no sequence of collectives does it");
+    int status =
+        LS_FAIL(LS_ERR_UNSUPPORTED, "redistribute: no sequence of collectives reaches the target");
     if (s.nodes[end].closed) {
         status = read_back(out, &s, end);
     }

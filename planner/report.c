@@ -11,7 +11,7 @@ static const char *const stop_texts[] = {
     [LS_PLANNER_STOP_GAP] = "stopped at the gap asked for",
     [LS_PLANNER_STOP_NODES] = "stopped at the limit of nodes",
     [LS_PLANNER_STOP_TIME] = "stopped at the limit of time",
-    [LS_PLANNER_STOP_SIZE] = "too large to be searched to the end",
+    [LS_PLANNER_STOP_SIZE] = "too large for a complete search",
 };
 static const char *const stop_names[] = {
     [LS_PLANNER_STOP_PROVEN] = "proven", [LS_PLANNER_STOP_GAP] = "gap",
@@ -37,8 +37,8 @@ static int most_loaded(const ls_planner_result *result, int ranks) {
 
 static void write_timed_out(ls_text *out, const ls_planner_result *result) {
     if (result->timed_out) {
-        ls_text_puts(out, "the clock cut the search: another run may end with another plan "
-                          "(limited by nodes alone, it is always the same)\n");
+        ls_text_puts(out, "the time limit ended the search: another run may find another plan (a "
+                          "limit of nodes alone always gives the same)\n");
     }
 }
 

@@ -11,8 +11,8 @@ double ls_planner_cost_total(const ls_planner_cost *cost) {
 int ls_problem__in_time(const ls_planner_problem *problem, int listed) {
     if (problem->deadline > 0.0 && ls_time_now() > problem->deadline) {
         return LS_FAIL(LS_ERR_TIMEOUT,
-                       "plan: the time was over when the options of %d of %d tables on %d ranks "
-                       "were listed, before there was a plan",
+                       "plan: the time limit passed after listing the options of %d of %d tables "
+                       "on %d ranks, before there was a plan",
                        listed, problem->table_count, problem->ranks);
     }
     return LS_OK;

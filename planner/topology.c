@@ -110,7 +110,7 @@ int ls_topology_check(const ls_topology *topology) {
                        LS_TOPOLOGY_RANKS_MAX);
     }
     if (per_host < 1 || ranks % per_host != 0) {
-        return LS_FAIL(LS_ERR_INVALID, "topology: %d ranks cannot stand on hosts of %d", ranks,
+        return LS_FAIL(LS_ERR_INVALID, "topology: %d ranks do not fill hosts of %d", ranks,
                        per_host);
     }
     const struct {

@@ -34,7 +34,7 @@ int ls_check_replica_at(const char *file, int line, const void *data, size_t cou
         .call = {.kind = LS_CHECK_REPLICA, .send = data, .count = count, .dtype = dtype}};
     if (!ls_dtype_valid((int)dtype)) {
         return ls_findings__refuse(ls_schedule__current(), file, line,
-                                   "check_replica: its dtype is none");
+                                   "check_replica: its dtype is unknown");
     }
     return ls_call__post(file, line, comm, &own, NULL);
 }
@@ -87,7 +87,7 @@ int ls_replica_declare_at(const char *file, int line, const void *data, size_t c
     ls_rank *rank = NULL;
     LS_TRY(own_comm(&rank, comm, "replica_declare", file, line));
     if (!ls_dtype_valid((int)dtype)) {
-        return ls_findings__refuse(rank, file, line, "replica_declare: its dtype is none");
+        return ls_findings__refuse(rank, file, line, "replica_declare: its dtype is unknown");
     }
     ls_schedule__enter(rank);
     int status = declare(rank, comm, data, count, dtype, file, line);
@@ -172,9 +172,9 @@ static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm
         return ls_spmd__failed(run, rank);
     }
     if (comm->destroyed) {
-        return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
-                                       "destroys a communicator that was destroyed at %s:%d",
-                                       comm->file, comm->line);
+        return ls_findings__fatal_call(
+            run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
+            "destroys a communicator that was already destroyed at %s:%d", comm->file, comm->line);
     }
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
         if (at->comm == comm && !at->detached) {

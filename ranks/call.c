@@ -29,7 +29,8 @@ __attribute__((noinline)) static int refuse_handle(ls_rank *rank, const ls_rank_
     }
     return ls_findings__fatal_call(
         rank->run, LS_FINDING_GROUP_MISMATCH, &here,
-        "it uses the handle of rank %d; every rank has its own of a communicator", comm->rank->id);
+        "it uses the handle of rank %d; each rank has its own handle of a communicator",
+        comm->rank->id);
 }
 
 // The program's counts may be gone when the call is reported.
@@ -147,7 +148,7 @@ static int check_threads(ls_request *request) {
             return ls_findings__fatal_call(
                 rank->run, LS_FINDING_CALL_INVALID, request,
                 "thread %d of the rank is in %s at %s: two threads make collectives of one "
-                "communicator at once, which have no order",
+                "communicator at once, in no defined order",
                 at->number, what, ls_call__where(where, &other->call));
         }
     }
@@ -264,8 +265,8 @@ int ls_call__post(const char *file, int line, ls_rank_comm *comm, ls_request *ow
             atomic_store(&comm->rank->foreign_file, file);
         }
         return LS_FAIL(LS_ERR_INVALID,
-                       "%s:%d: a call outside of a program, or by a thread that has not said whose "
-                       "it is (ls_rank_attach)",
+                       "%s:%d: a call outside of a program, or by a thread that is not attached to "
+                       "a rank (ls_rank_attach)",
                        file, line);
     }
     ls_schedule__enter(rank);

@@ -335,11 +335,11 @@ static int fail_subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *
     char a[128], b[128];
     ls_ranks_format(a, sizeof a, requests[wrong]->members, requests[wrong]->member_count);
     ls_ranks_format(b, sizeof b, requests[right]->members, requests[right]->member_count);
-    (void)LS_FAIL_RANK(LS_ERR_MISMATCH, requests[wrong]->call.rank,
-                       "comm_subset on %s, call %llu: members differ: rank %d says {%s}, rank %d "
-                       "says {%s}",
-                       shared->comm->name, (unsigned long long)requests[wrong]->call.seq,
-                       requests[wrong]->call.rank, a, requests[right]->call.rank, b);
+    (void)LS_FAIL_RANK(
+        LS_ERR_MISMATCH, requests[wrong]->call.rank,
+        "comm_subset on %s, call %llu: members differ: rank %d says {%s}, rank %d says {%s}",
+        shared->comm->name, (unsigned long long)requests[wrong]->call.seq,
+        requests[wrong]->call.rank, a, requests[right]->call.rank, b);
     int status = ls_findings__add_check(run, requests, size);
     ls_spmd__fail(run, status, ls_finding_name(LS_FINDING_GROUP_MISMATCH));
     return run->status;

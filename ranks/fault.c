@@ -45,18 +45,17 @@ static const char *misses(const ls_request *request, ls_fault_type type) {
     const ls_call *call = &request->call;
     bool splits = call->send_counts != NULL || call->recv_counts != NULL;
     if (type == LS_FAULT_BIT_FLIP && request->rank->run->options.shape_only) {
-        return "has no data in a run of shapes alone";
+        return "has no data in a run of shapes only";
     }
     if (type == LS_FAULT_BIT_FLIP) {
-        return sent_bytes(request) > 0 ? NULL : "sends no data of which a bit could flip";
+        return sent_bytes(request) > 0 ? NULL : "sends no data, so no bit can flip";
     }
     if ((type != LS_FAULT_WRONG_COUNT && type != LS_FAULT_WRONG_SPLIT) || has_count(call) ||
         (type == LS_FAULT_WRONG_SPLIT && splits)) {
         return NULL;
     }
-    return call->send_counts != NULL
-               ? "has no count that says how much it moves; wrong_split changes its counts"
-               : "has no count that says how much it moves";
+    return call->send_counts != NULL ? "has no single count; wrong_split changes its counts"
+                                     : "has no count";
 }
 
 // Notes that the fault found its call; false: it changes nothing there, and why is noted instead.

@@ -107,7 +107,7 @@ static int guard(char *low, const ls_rank *rank) {
         return LS_OK;
     }
     return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id,
-                        "rank %d: the system gives no guard for its stack (%s)", rank->id,
+                        "rank %d: cannot create a guard page for its stack (%s)", rank->id,
                         strerror(errno));
 }
 

@@ -318,7 +318,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
         ls_text_printf(text, "\n");
     }
     if (others > 0) {
-        ls_text_printf(text, "  %d more ranks say other things\n", others);
+        ls_text_printf(text, "  %d more ranks differ\n", others);
     }
     ls_free(memory, (size_t)count * SIDES_MAX, sizeof(int));
 }

@@ -172,8 +172,8 @@ int ls_flight__open(ls_request *request) {
         const part own = shadowed(request);
         if (ls_alloc(&memory, own.bytes, 1) != LS_OK) {
             return LS_FAIL_RANK(LS_ERR_MEMORY, rank->id,
-                                "rank %d: no %zu bytes for an asynchronous %s", rank->id, own.bytes,
-                                ls_kind_name(request->call.kind));
+                                "rank %d: cannot allocate %zu bytes for an asynchronous %s",
+                                rank->id, own.bytes, ls_kind_name(request->call.kind));
         }
         request->shadow = memory;
         memcpy(memory, own.at, own.bytes);

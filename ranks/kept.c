@@ -41,8 +41,8 @@ static void tell_foreign(ls_rank *rank) {
     }
     ls_text text = {0};
     ls_text_printf(&text,
-                   "rank %d: a call was made for it by a thread that has not said whose it is "
-                   "(ls_rank_attach), and was refused\n",
+                   "rank %d: a thread that is not attached to a rank (ls_rank_attach) made a call "
+                   "for it, which was refused\n",
                    rank->id);
     rank->erred =
         ls_findings__add(rank->run, LS_FINDING_CALL_INVALID, &rank->id, 1, file,

@@ -118,11 +118,11 @@ static void decide_by_history(ls_lookahead *look, const traced *here, const trac
         look->failure.id = LS_FINDING_MISSING_RANK;
         look->failure.file = there->call.file;
         look->failure.line = there->call.line;
-        *why = "the rank at fault left out a call that the others make: it is in the one that "
-               "followed it before";
+        *why = "the rank at fault left out a call that the others make: it is already in the call "
+               "that followed it before";
     } else if (again && !followed) {
         look->failure.id = LS_FINDING_EXTRA_CALL;
-        *why = "the rank at fault makes the call before once more";
+        *why = "the rank at fault repeats its previous call";
     }
 }
 
@@ -149,10 +149,11 @@ static void decide(ls_lookahead *look, const char **why) {
         look->failure.id = LS_FINDING_MISSING_RANK;
         look->failure.file = there->call.file;
         look->failure.line = there->call.line;
-        *why = "the rank at fault left out a call that the others make, and goes on with the next";
+        *why = "the rank at fault left out a call that the others make, and continued with the "
+               "next one";
     } else if (shifted(look, wrong, right)) {
         look->failure.id = LS_FINDING_EXTRA_CALL;
-        *why = "the rank at fault makes one call more than the others, and goes on as they do";
+        *why = "the rank at fault makes one extra call, and then the same calls as the others";
     } else if (later(look, wrong, there) && later(look, right, here)) {
         look->failure.id = LS_FINDING_ORDER_MISMATCH;
         *why = "the ranks make the same calls in different orders";
@@ -182,8 +183,8 @@ static void add_threads(ls_text *text, const ls_lookahead *look) {
         for (int i = 1; i < look->counts[m]; i++) {
             if (at(look, m, i)->thread != at(look, m, 0)->thread) {
                 ls_text_printf(text,
-                               "several threads of rank %d call on %s, in no order; each needs a "
-                               "communicator or process group of its own\n",
+                               "several threads of rank %d call on %s, in no order; each thread "
+                               "needs its own communicator or process group\n",
                                comm->ranks[m], comm->name);
                 return;
             }

@@ -66,8 +66,8 @@ static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
     rank->allocations_made += 1;
     if (ls_fault__allocation_fails(rank, rank->allocations_made) || bytes > PTRDIFF_MAX - 128 ||
         make_room(rank) != LS_OK) {
-        (void)LS_FAIL_RANK(LS_ERR_MEMORY, rank->id, "rank %d: no %zu bytes at %s:%d", rank->id,
-                           bytes, file, line);
+        (void)LS_FAIL_RANK(LS_ERR_MEMORY, rank->id, "rank %d: cannot allocate %zu bytes at %s:%d",
+                           rank->id, bytes, file, line);
         return NULL;
     }
     ls_allocation made = {

@@ -265,13 +265,14 @@ static void check_groups(ls_spmd *run, const ls_request *own, const ls_request *
         const int ranks[2] = {own->call.rank, peer->call.rank};
         char where[LS_CALL_WHERE_MAX], where_peer[LS_CALL_WHERE_MAX];
         ls_text text = {0};
-        ls_text_printf(&text,
-                       "rank %d makes its messages with rank %d in one group, rank %d makes them "
-                       "one after the other. NCCL does not define this: calls of a group may "
-                       "block each other. Group them on both ranks\n"
-                       "  rank %d: in a group, %s\n  rank %d: in none or another one, %s\n",
-                       ranks[0], ranks[1], ranks[1], ranks[0], ls_call__where(where, &own->call),
-                       ranks[1], ls_call__where(where_peer, &peer->call));
+        ls_text_printf(
+            &text,
+            "rank %d groups its messages with rank %d, but rank %d makes them one after the other. "
+            "NCCL does not define this: calls of a group may block each other. Group them on both "
+            "ranks\n"
+            "  rank %d: in a group, %s\n  rank %d: in no group or in another group, %s\n",
+            ranks[0], ranks[1], ranks[1], ranks[0], ls_call__where(where, &own->call), ranks[1],
+            ls_call__where(where_peer, &peer->call));
         met->told = true;
         (void)ls_findings__add(run, LS_FINDING_CALL_INVALID, ranks, 2, peer->call.file,
                                peer->call.line, ls_findings__string(run, &text));

@@ -44,8 +44,8 @@ typedef struct ls_spmd_options {
     // buffer.modified_in_flight, and value.* in data that is only moved (the results of reductions
     // are looked at); they are on when they are named. Behaviour that may be intended (padding that
     // nobody reads, an infinity that it brings, a replica between its update and its gather) is a
-    // finding only where the check is named more closely than by "all" or "*". Calls that cannot be
-    // completed end the run even where their check is off, then without a finding.
+    // finding only if the check is named more specifically than by "all" or "*". Calls that cannot
+    // be completed end the run even where their check is off, then without a finding.
     // "collective.order_mismatch=strict" (or =crossing, the default, or =off) says when equal calls
     // that meet from different lines of the program are a finding: see docs/ranks.md.
     const char *checks;
@@ -106,7 +106,7 @@ LS_API int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
 // is not, and under MPI a call that never comes is waited for. Calls are handed to the backend in
 // the order in which they were made, asynchronous ones when a later one blocks at the latest. The
 // result holds this rank's findings, and of all ranks' exit statuses its own. Statuses, *out: as
-// above. Of the options (NULL: the defaults) checks, faults and history count.
+// above. Of the options (NULL: the defaults), only checks, faults and history apply.
 LS_API int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
                                ls_backend *backend, const ls_spmd_options *options);
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed

@@ -203,7 +203,8 @@ static int refuse(ls_rank *rank, const ls_request *request, const char *file, in
         }
         ls_text_printf(&text, ": %s, made at %s\n", what, ls_call__where(where, &request->call));
     } else {
-        ls_text_printf(&text, "it is given no request of this rank, or one waited for long ago\n");
+        ls_text_printf(&text,
+                       "its argument is not a request of this rank, or was waited for long ago\n");
     }
     ls_findings__history(&text, rank, 4);
     bool on = ls_findings__add(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &rank->id, 1, file, line,
@@ -225,8 +226,8 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
     }
     if (request->state == LS_REQUEST_GROUPED) {
         return ls_findings__fatal_call(run, LS_FINDING_DEADLOCK_CYCLE, request,
-                                       "it is waited for at %s:%d, inside of the group whose end "
-                                       "makes it, opened at %s:%d: the rank waits for itself",
+                                       "it is waited for at %s:%d, inside of the group opened at "
+                                       "%s:%d whose end starts it: the rank waits for itself",
                                        file, line, rank->group_file, rank->group_line);
     }
     int status = LS_OK;

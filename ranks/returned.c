@@ -112,7 +112,7 @@ static void add_short(ls_text *text, const ls_rank *waiting, const ls_rank *gone
     uint64_t missing = shared->rounds[most] - shared->rounds[least];
     int step = period(calls, sequence(calls, 64, waiting, shared->comm));
     const uint64_t made = shared->rounds[least];
-    ls_text_printf(text, "rank %d made %llu call%s on %s, rank %d is in its %llu%s", gone->id,
+    ls_text_printf(text, "rank %d made %llu call%s on %s, rank %d is in its %llu%s call", gone->id,
                    (unsigned long long)made, made == 1 ? "" : "s", shared->comm->name, waiting->id,
                    (unsigned long long)shared->rounds[most], ending_of(shared->rounds[most]));
     // A step's first calls are there when the others stop in it.

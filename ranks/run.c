@@ -11,7 +11,7 @@
 // ---- Opening and closing -----------------------------------------------------------------------
 static int check_options(const ls_spmd_options *options) {
     if (options->ranks < 1 || options->ranks > LS_RANKS_MAX) {
-        return LS_FAIL(LS_ERR_INVALID, "a run of %d ranks; there may be 1 to %d", options->ranks,
+        return LS_FAIL(LS_ERR_INVALID, "a run has %d ranks; it must have 1 to %d", options->ranks,
                        LS_RANKS_MAX);
     }
     if (options->schedule == LS_SCHEDULE_DELAY &&
@@ -52,7 +52,7 @@ static int check_backend(const ls_spmd_options *options) {
                        options->ranks, ls_world_held_count(world), ls_world_size(world));
     }
     if (world != NULL && options->order != NULL) {
-        return LS_FAIL(LS_ERR_INVALID, "the order of reductions is %s's own",
+        return LS_FAIL(LS_ERR_INVALID, "the reduction order is fixed by %s",
                        options->backend->ops->name);
     }
     return LS_OK;
@@ -132,7 +132,7 @@ int ls_spmd__make_result(ls_spmd *run, int rank_count) {
     result->exit_status = exit_status;
     for (int i = 0; i < run->options.fault_count; i++) {
         missed[i] =
-            ls_arena_printf(arena, "rank %d does not come to it", run->options.faults[i].rank);
+            ls_arena_printf(arena, "rank %d does not reach it", run->options.faults[i].rank);
         if (missed[i] == NULL) {
             ls_arena_free(arena);
             return LS_ERR_MEMORY;

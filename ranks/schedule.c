@@ -363,7 +363,7 @@ static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     return next;
 }
 
-// The same of a parallel run.
+// The same for a parallel run.
 static void choose_or_explain_all(ls_spmd *run) {
     while (run->running_count == 0 && run->core->choose(run)) {
     }

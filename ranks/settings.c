@@ -38,12 +38,14 @@ int ls_spmd__parse_mesh(ls_mesh *out, int *ranks, const char *text) {
         }
         size_t skip = name > 0 ? name + 1 : 0;
         if (out->ndim == LS_MESH_DIMS_MAX || name >= LS_MESH_NAME_MAX) {
-            return LS_FAIL(LS_ERR_INVALID, "a mesh has at most %d dimensions, with short names",
+            return LS_FAIL(LS_ERR_INVALID,
+                           "a mesh must have at most %d dimensions, with short names",
                            LS_MESH_DIMS_MAX);
         }
         LS_TRY(parse_int(&size, at + skip, length - skip, "a dimension of a mesh"));
         if (size < 1 || size > LS_RANKS_MAX) {
-            return LS_FAIL(LS_ERR_INVALID, "a dimension of a mesh is from 1 to %d", LS_RANKS_MAX);
+            return LS_FAIL(LS_ERR_INVALID, "a dimension of a mesh must be from 1 to %d",
+                           LS_RANKS_MAX);
         }
         memcpy(out->name[out->ndim], at, name);
         out->dim[out->ndim++] = (int)size;
@@ -51,7 +53,7 @@ int ls_spmd__parse_mesh(ls_mesh *out, int *ranks, const char *text) {
         at += *at != 0 ? 1 : 0;
     }
     if (out->ndim == 0) {
-        return LS_FAIL(LS_ERR_INVALID, "'%.64s' is no mesh, as 2x4 or host=2,gpu=4 is", text);
+        return LS_FAIL(LS_ERR_INVALID, "'%.64s' is not a mesh such as 2x4 or host=2,gpu=4", text);
     }
     return ls_mesh_size(ranks, out);
 }
@@ -82,9 +84,10 @@ int ls_spmd__parse_faults(ls_fault *out, int *count, const char *text) {
         size_t length = strcspn(at, ","), type = strcspn(at, "@,");
         size_t rank = type < length ? strcspn(at, ":,") : length;
         if (rank >= length || *count == LS_SPMD_FAULTS_MAX) {
-            return LS_FAIL(LS_ERR_INVALID,
-                           "'%.64s' is no list of at most %d faults as TYPE@RANK:CALL[:AMOUNT]",
-                           text, LS_SPMD_FAULTS_MAX);
+            return LS_FAIL(
+                LS_ERR_INVALID,
+                "'%.64s' is not a list of at most %d faults such as TYPE@RANK:CALL[:AMOUNT]", text,
+                LS_SPMD_FAULTS_MAX);
         }
         ls_fault *fault = &out[(*count)++];
         int64_t number = 0, call = 0;
@@ -101,7 +104,7 @@ int ls_spmd__parse_faults(ls_fault *out, int *count, const char *text) {
                 parse_int(&fault->amount, at + after + 1, length - after - 1, "a fault's amount"));
         }
         if (number < 0 || number >= LS_RANKS_MAX || call < 0) {
-            return LS_FAIL(LS_ERR_INVALID, "a fault's rank and call are at least 0");
+            return LS_FAIL(LS_ERR_INVALID, "a fault's rank and call must be at least 0");
         }
         fault->rank = (int)number;
         fault->call = (uint64_t)call;
@@ -119,9 +122,10 @@ static int number(int64_t *out, bool *set, const char *name, int64_t min, int64_
         return LS_OK;
     }
     LS_TRY(parse_int(out, text, strlen(text), name));
-    return *out >= min && *out <= max ? LS_OK
-                                      : LS_FAIL(LS_ERR_INVALID, "%s is from %lld to %lld, not %s",
-                                                name, (long long)min, (long long)max, text);
+    return *out >= min && *out <= max
+               ? LS_OK
+               : LS_FAIL(LS_ERR_INVALID, "%s must be from %lld to %lld, not %s", name,
+                         (long long)min, (long long)max, text);
 }
 
 static int schedule(ls_spmd_options *options) {
@@ -132,12 +136,11 @@ static int schedule(ls_spmd_options *options) {
             return LS_OK;
         }
     }
-    return text == NULL
-               ? LS_OK
-               : LS_FAIL(LS_ERR_INVALID,
-                         "LOCKSTEP_SCHEDULE is round-robin, random, delay or parallel, not "
-                         "'%.64s'",
-                         text);
+    return text == NULL ? LS_OK
+                        : LS_FAIL(LS_ERR_INVALID,
+                                  "LOCKSTEP_SCHEDULE must be round-robin, random, delay or "
+                                  "parallel, not '%.64s'",
+                                  text);
 }
 
 int ls_spmd__environment(ls_spmd_options *options, ls_fault *faults, int *tries) {

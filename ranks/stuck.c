@@ -228,8 +228,8 @@ static void report_circle(ls_spmd *run, const int *ranks, const ls_request **cal
     }
     if (odd >= 0) {
         char where[LS_CALL_WHERE_MAX];
-        ls_text_printf(&text, "rank %d came to %s otherwise than the others do\n", ranks[odd],
-                       ls_call__where(where, &calls[odd]->call));
+        ls_text_printf(&text, "rank %d reached %s in another order than the other ranks\n",
+                       ranks[odd], ls_call__where(where, &calls[odd]->call));
     }
     const ls_call *place = &calls[odd >= 0 ? odd : 0]->call;
     finish(run, LS_ERR_DEADLOCK,
@@ -341,5 +341,5 @@ void ls_stuck__explain(ls_spmd *run) {
             return;
         }
     }
-    ls_spmd__fail(run, LS_ERR_DEADLOCK, "no rank can go on");
+    ls_spmd__fail(run, LS_ERR_DEADLOCK, "no rank can continue");
 }

@@ -94,7 +94,7 @@ static void run_program(ls_rank *rank) {
         }
         ls_threads__lost(
             rank, LS_FINDING_RANK_DIED,
-            "used up its stack of %zu KiB (--stack, options.stack_bytes: a larger one)",
+            "used up its stack of %zu KiB (--stack or options.stack_bytes sets a larger one)",
             rank->stack_bytes / 1024);
         break;
     case LS_ESCAPE_DEADLINE:
@@ -111,7 +111,7 @@ static void run_program(ls_rank *rank) {
     case LS_ESCAPE_EXIT_CALL:
         ls_schedule__enter(rank);
         ls_threads__lost(rank, LS_FINDING_RANK_DIED,
-                         "called %s(%d)%s: a rank is a thread, which ends by returning",
+                         "called %s(%d)%s: a rank is a thread, and must end by returning",
                          rank->ended_by, rank->exit_status,
                          rank->line > 0 ? " after its last call" : " before its first call");
         break;
@@ -143,8 +143,8 @@ static void end_rank(int status, const char *name) {
     }
     ls_schedule__enter(rank);
     ls_threads__lost(rank, LS_FINDING_RANK_DIED,
-                     "called %s(%d) on a thread that it has attached: a rank is a thread, which "
-                     "ends by returning",
+                     "called %s(%d) on a thread that it has attached: a rank is a thread, and must "
+                     "end by returning",
                      name, status);
     ls_schedule__leave(rank);
     ls_turns__end();
@@ -264,8 +264,8 @@ static int make_stacks(ls_spmd *run) {
     void *memory = mmap(NULL, run->stacks_bytes, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-        return LS_FAIL(LS_ERR_RESOURCE, "the system gives no memory for %d stacks of %zu bytes",
-                       run->rank_count, stack);
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot allocate %d stacks of %zu bytes", run->rank_count,
+                       stack);
     }
     run->stacks = memory;
     return LS_OK;
@@ -280,14 +280,14 @@ static int start_thread(ls_rank *rank, pthread_attr_t *attributes) {
     rank->stack_bytes = each - LS_STACK_GUARD_BYTES - LS_HANDLER_STACK_BYTES;
     rank->handler_stack = low + rank->stack_bytes;
     if (mprotect(low, each - LS_STACK_GUARD_BYTES, PROT_READ | PROT_WRITE) != 0) {
-        return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id,
-                            "rank %d: the system gives no memory for its stack", rank->id);
+        return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id, "rank %d: cannot allocate its stack",
+                            rank->id);
     }
     if (pthread_attr_setstack(attributes, low, rank->stack_bytes) != 0) {
-        return LS_FAIL(LS_ERR_INVALID, "a stack of %zu bytes is not possible", rank->stack_bytes);
+        return LS_FAIL(LS_ERR_INVALID, "cannot use a stack of %zu bytes", rank->stack_bytes);
     }
     if (pthread_create(&rank->thread, attributes, rank_main, rank) != 0) {
-        return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id, "rank %d: the system gives no thread for it",
+        return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id, "rank %d: cannot start its thread",
                             rank->id);
     }
     return LS_OK;
@@ -364,7 +364,7 @@ static void watch_threads(ls_spmd *run) {
         if (ls_seen__here != NULL && run->deadline_seconds > 0 && running >= 0 &&
             waited > 2 * run->deadline_seconds + ESCAPE_SECONDS) {
             ls_seen__lost(&run->ranks[running], LS_FINDING_MISSING_RANK,
-                          "has not come back for longer than the deadline");
+                          "has not returned within the deadline");
             (void)syscall(SYS_exit_group, LS_ERR_RANK_DIED);
         }
         if (waited < run->deadline_seconds || run->deadline_seconds <= 0 || is_traced()) {
@@ -386,7 +386,7 @@ static int run_fibers(ls_spmd *run) {
         ls_gdb_hook_run(run, 0);
         ls_schedule__start(run);
         if (pthread_create(&carrier, NULL, carrier_main, run) != 0) {
-            status = LS_FAIL(LS_ERR_RESOURCE, "the system gives no thread for the ranks");
+            status = LS_FAIL(LS_ERR_RESOURCE, "cannot start a thread for the ranks");
         }
     }
     if (status == LS_OK) {

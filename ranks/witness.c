@@ -92,7 +92,7 @@ void ls_witness__turn(ls_check_failure *failure, ls_text *text, const ls_spmd *r
         ls_text_printf(text, "rank %d makes the call at %s as rank %d does\n", first,
                        ls_call__where(where, blamed), blamed->rank);
     } else {
-        ls_text_printf(text, "other ranks make the call at %s otherwise than rank %d\n",
+        ls_text_printf(text, "other ranks make the call at %s in another order than rank %d\n",
                        ls_call__where(where, other), other->rank);
     }
     ls_check_failure turned = {

@@ -58,12 +58,12 @@ void ls_report__unjudged(ls_text *out, const ls_stage_result *stage) {
     uint64_t others = stage->unjudged - stage->vacuous;
     if (stage->vacuous > 0) {
         ls_report__number(out, stage->vacuous);
-        ls_text_puts(out, " elements within a bound so wide that it proves nothing");
+        ls_text_puts(out, " elements within a bound too wide to prove anything");
         ls_text_puts(out, others > 0 ? "; " : "");
     }
     if (stage->vacuous == 0 || others > 0) {
         ls_report__number(out, others);
-        ls_text_puts(out, " elements that nothing is known to compare with");
+        ls_text_puts(out, " elements with nothing to compare them with");
     }
 }
 

@@ -35,14 +35,14 @@ static void write_one(ls_text *out, const ls_redistribution *one, const ls_mesh 
     ls_text_printf(out, "  line %d: tensor %s, %s %s, from %s to %s\n", one->line, one->tensor,
                    shape, ls_dtype_name(one->dtype), from, to);
     if (!one->priced) {
-        ls_text_puts(out, "    not priced: a layout has listed blocks, sizes, strides or turns\n");
+        ls_text_puts(out, "    no cost: a layout has listed blocks, sizes, strides or turns\n");
         return;
     }
     for (int path = 0; path < LS_PATH_COUNT; path++) {
         if (one->possible[path]) {
             write_plan(out, names[path], &one->plans[path], path == (int)one->taken, mesh);
         } else {
-            ls_text_printf(out, "    %-8s  refuses: no partial values of a shard\n", names[path]);
+            ls_text_printf(out, "    %-8s  refused: a shard cannot become partial\n", names[path]);
         }
     }
 }

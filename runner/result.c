@@ -146,7 +146,7 @@ void ls_case_result_skip_unjudged(ls_case_result *result) {
     if (result->pass && !result->skipped && ls_case_result_judged(result) == 0) {
         result->skipped = true;
         result->skip_reason =
-            "nothing was judged: no output has an element that something is compared with";
+            "nothing was judged: no element of an output was compared with anything";
     }
 }
 

@@ -215,11 +215,10 @@ int ls_backend_mpi_create(ls_backend **out, ls_world *world) {
     LS_MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
     if (ls_world_size(world) != size || ls_world_held_count(world) != 1 ||
         ls_world_held(world)[0] != rank) {
-        return LS_FAIL_RANK(
-            LS_ERR_INVALID, rank,
-            "under MPI a world has one rank per process and holds its own: the world "
-            "has %d ranks and holds %d, MPI has %d processes",
-            ls_world_size(world), ls_world_held_count(world), size);
+        return LS_FAIL_RANK(LS_ERR_INVALID, rank,
+                            "under MPI each process holds one rank: the world has %d ranks, this "
+                            "process holds %d of them, MPI has %d processes",
+                            ls_world_size(world), ls_world_held_count(world), size);
     }
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, 1, sizeof(mpi_backend)));

@@ -75,7 +75,8 @@ int ls_nccl__unpack_call(ls_call *out, ls_nccl_reader *r, nccl_owner *owner, con
                          ls_arena *arena) {
     packed_call packed;
     if (!take(&packed, r, sizeof packed)) {
-        return LS_FAIL(LS_ERR_BACKEND, "communicator %s: a process sent half a call", comm->name);
+        return LS_FAIL(LS_ERR_BACKEND, "communicator %s: a process sent a truncated call",
+                       comm->name);
     }
     *out = (ls_call){.kind = (ls_kind)packed.kind,
                      .comm = comm,
@@ -187,7 +188,7 @@ static int exchange(round_of *round, nccl_owner *owner, int what, int *missing) 
             return LS_OK;
         }
         if (ls_time_now() > deadline) {
-            return LS_FAIL(LS_ERR_TIMEOUT, "rank %d said nothing within %.3g s", *missing,
+            return LS_FAIL(LS_ERR_TIMEOUT, "rank %d sent nothing within %.3g s", *missing,
                            owner->options.deadline_seconds);
         }
         ls_nccl__rest(turn);

@@ -234,7 +234,7 @@ static bool write_channel(ls_text *out, const ls_nccl_topology *topology, int ch
            met == topology->size;
 }
 
-// The number of the first `told` channels whose list repeats into all of these.
+// The smallest period with which the list of the first `told` channels repeats.
 static int period_of(ls_text *channels, int told) {
     int period = 1;
     for (int c = 0; c < told; c++) {

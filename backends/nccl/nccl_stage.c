@@ -102,7 +102,8 @@ static int grow_staging(nccl_worker *worker, size_t bytes) {
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
         return LS_FAIL_RANK(error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_BACKEND,
-                            worker->rank, "rank %d: GPU %d has no %zu bytes for its buffers: %s",
+                            worker->rank,
+                            "rank %d: GPU %d cannot allocate %zu bytes for its buffers: %s",
                             worker->rank, worker->device, bytes, cudaGetErrorString(error));
     }
     worker->staging = memory;

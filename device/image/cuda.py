@@ -34,7 +34,7 @@ def matching(text, at):
             close.append(pairs[c])
         elif c in ")]}":
             if close.pop() != c:
-                raise SystemExit("brackets that do not match in a launch")
+                raise SystemExit("unmatched brackets in a kernel launch")
         at += 1
     return at
 

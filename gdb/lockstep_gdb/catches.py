@@ -23,7 +23,7 @@ def check_kind(name):
         if known == name:
             return number
     known = ", ".join(kind_names())
-    raise Failure(f"'{name}' is no kind of call; there are {known}")
+    raise Failure(f"'{name}' is not a kind of call; there are {known}")
 
 
 def kind_names():
@@ -211,7 +211,7 @@ rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].c
             for made in list(Slots.taken[slot][1]):
                 made.delete()
             Slots.taken.pop(slot, None)
-            raise Failure(f"no breakpoint was made: {error}") from None
+            raise Failure(f"cannot set a breakpoint: {error}") from None
         Slots.write()
 
     @staticmethod
@@ -293,7 +293,7 @@ class FindingCatch(memory.Stop):
     def name_better(cls, run, name, body):
         """The calls after a mismatch may name it better. The program has already stopped for it."""
         if name != cls.named:
-            print(f"by the calls that came next the finding is {name}\n{body.rstrip()}")
+            print(f"after the calls that followed, the finding is {name}\n{body.rstrip()}")
             gdb.set_convenience_variable("finding_name", name)
         cls.stopped_at = None
         return False

@@ -23,7 +23,7 @@ def guarded(call, *arguments):
     except gdb.error as error:
         raise Failure(" ".join(str(error).split())) from None
     except Exception as error:
-        raise Failure(f"what is in memory makes no sense ({type(error).__name__}: {error})") from None
+        raise Failure(f"the memory of the program is not as expected ({type(error).__name__}: {error})") from None
 
 
 def told(call, *arguments):
@@ -76,7 +76,7 @@ def read(address, count):
     if count == 0:
         return b""
     if not 0 < count <= READ_MAX:
-        raise Failure(f"{count} bytes at {address:#x} are not to be read: memory is corrupt")
+        raise Failure(f"{count} bytes at {address:#x} are out of range: memory is corrupt")
     try:
         return bytes(gdb.selected_inferior().read_memory(address, count))
     except gdb.MemoryError:
@@ -192,8 +192,7 @@ class Record:
         try:
             offset, _, format_ = self.layout.fields[name]
         except KeyError:
-            raise Failure(f"{self.layout.type} has no {name}: take the extension that came with the "
-                          "library") from None
+            raise Failure(f"{self.layout.type} has no {name}: use the extension that came with the library") from None
         return struct.unpack_from(format_, self.data, self.base + offset)[0]
 
     def at(self, name):

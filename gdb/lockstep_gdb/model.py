@@ -18,8 +18,7 @@ def check_abi():
         if value is None:
             raise Failure(memory.no_information(name))
         if int(value) != known:
-            raise Failure(f"the program's {name} is {int(value)}, this extension reads {known}: "
-                          "take the extension that came with the library")
+            raise Failure(f"the program's {name} is {int(value)}, this extension reads {known}: use the extension that came with the library")
 
 
 def short_file(path):
@@ -40,7 +39,7 @@ class Comm:
         self.size = found["size"]
         self.id = found["id"]
         if not 0 < self.size <= RANKS_MAX:
-            raise Failure(f"the communicator at {address:#x} has {self.size} members: it is none")
+            raise Failure(f"the communicator at {address:#x} has {self.size} members: its memory is corrupt")
         self.ranks = memory.integers(found["ranks"], self.size, 4)
 
     def next_calls(self):
@@ -159,7 +158,7 @@ class Calls:
         if form & 1:
             out += [f"count {count}", _constant("'type.c'::constants", type_, "constant") or "a derived datatype"]
         if form & 16:
-            out.append(_constant("'op.c'::names", op) or "an operation of the program's own")
+            out.append(_constant("'op.c'::names", op) or "a user-defined operation")
         if form & (2 | 4 | 8):
             word = "root" if form & 2 else "dest" if form & 4 else "source"
             out.append(f"{word} {MPI_PEERS.get(peer, peer)}")
@@ -319,7 +318,7 @@ def find_run():
 def need_run():
     run = find_run()
     if run is None:
-        raise Failure("no SPMD run is going on (between ls_spmd_run's begin and end)")
+        raise Failure("no SPMD run is active (between ls_spmd_run's begin and end)")
     return run
 
 
@@ -357,7 +356,7 @@ def newest_of_world():
 
 def met_text():
     count = met()
-    return f"{count} set{'' if count == 1 else 's'} of calls met"
+    return f"{count} set{'' if count == 1 else 's'} of calls matched"
 
 
 RANK_BEGINS = "run_program"  # of a rank's thread, in ranks/threads.c: calls the user's function

@@ -151,7 +151,7 @@ class RankThreads(memory.Command):
         run = model.need_run()
         wanted = int(argument) if argument.isdigit() else None
         if argument and (wanted is None or wanted not in run.ranks):
-            raise memory.Failure(f"'{argument}' is no rank of the run")
+            raise memory.Failure(f"'{argument}' is not a rank of the run")
         of = {}
         for thread in sorted(gdb.selected_inferior().threads(), key=lambda thread: thread.num):
             name = thread.name or ""  # a thread begins with the name of the one that starts it

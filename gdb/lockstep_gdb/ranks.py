@@ -106,7 +106,7 @@ def _show_group(wanted, all_lines):
         _print_rows(shown, {State.chosen}, not all_lines and len(shown) >= FOLD_FROM)
         return
     if not group:
-        print(f"no SPMD run and no group of calls is going on; {model.met_text()}")
+        print(f"no SPMD run and no group of calls is active; {model.met_text()}")
         return
     pairs = [(c["rank"], ("calls", calls.describe(c), calls.comm_name(c["comm"], c["say"]), str(c["seq"]),
                           calls.where(c)))
@@ -161,10 +161,10 @@ def parse_list(words, run):
     for part in words.replace(" ", "").split(","):
         ends = part.split("-")
         if len(ends) > 2 or not all(e.isdigit() for e in ends):
-            raise Failure(f"'{words}' is no list of ranks; write all, or for example 0-3,7")
+            raise Failure(f"'{words}' is not a list of ranks; write all, or for example 0-3,7")
         first, last = int(ends[0]), int(ends[-1])
         if not first <= last < model.RANKS_MAX:
-            raise Failure(f"'{part}' is no list of ranks; write all, or for example 0-3,7")
+            raise Failure(f"'{part}' is not a list of ranks; write all, or for example 0-3,7")
         out += range(first, last + 1)
     return out
 
@@ -245,7 +245,7 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
             print("the selected thread runs no rank" if number is None else f"rank {number}")
             return
         if not argument.isdigit():
-            raise Failure(f"'{argument}' is no rank: ranks are numbers from 0 on")
+            raise Failure(f"'{argument}' is not a rank: ranks are numbers from 0 on")
         number = int(argument)
         if run is None:
             if not any(c["rank"] == number for c in model.group()):
@@ -304,7 +304,7 @@ class CallsCommand(memory.Command):
         else:
             rank = model.selected_rank(run)
             if rank is None:
-                raise Failure("the selected thread runs no rank; say 'calls N all', or select one")
+                raise Failure("the selected thread runs no rank; enter 'calls N all', or select one")
             ids = [rank.id]
         calls, history = model.Calls(), run.record["history"]
         folded = {}

@@ -148,7 +148,7 @@ class All(memory.Command):
         selected = model.selected_rank(run)
         alive = [r for r in sorted(run.ranks) if run.ranks[r].state in ("ready", "running", "blocked")]
         if not alive:
-            raise Failure("no rank's program runs any more")
+            raise Failure("the program of every rank has ended")
         locking = gdb.parameter("scheduler-locking")
         gdb.execute("set scheduler-locking on")
         Parked.arm()

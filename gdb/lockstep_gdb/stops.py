@@ -97,7 +97,7 @@ def need_process():
     if not alive():
         raise Failure("the program is not running; start it with 'run' or 'start'")
     if not model.can_run():
-        raise Failure("a core file cannot go on")
+        raise Failure("a core file cannot continue")
 
 
 def group_of_frame():
@@ -159,11 +159,11 @@ def go_on(wish):
     if lines:
         print("\n".join(lines))
     if not alive():
-        print(f"the program ended before {wish} met")
+        print(f"the program ended before {wish} matched")
     elif catches.FindingCatch.shown:
-        print(f"the program stopped at the finding, before {wish} met")
+        print(f"the program stopped at the finding, before {wish} matched")
     elif Ended.seen:
-        print(f"the run ended before {wish} met; its ranks are still here")
+        print(f"the run ended before {wish} matched; its ranks are still here")
     else:
         print("the program stopped elsewhere")
     return False
@@ -293,7 +293,7 @@ The program is run again in this gdb up to there, as `goto-collective` does it."
         with breakpoints_off():
             target = here - 1 if where.kind is None and where.comm is None else self._last(where, here)
             if target < 0:
-                raise Failure("no such set has met before this one")
+                raise Failure("no such set has matched before this one")
             start_again()
             if go_on(Wish(number=target)):
                 describe_met()
@@ -319,9 +319,9 @@ def wish_of(argument):
     try:
         number = int(gdb.parse_and_eval(text.strip()))
     except (gdb.error, ValueError):
-        raise Failure(f"'{text.strip()}' is no number of a call") from None
+        raise Failure(f"'{text.strip()}' is not the number of a call") from None
     if not 0 <= number < NONE:
-        raise Failure(f"{number} is no number of a call")
+        raise Failure(f"{number} is not the number of a call")
     if on and not comm.strip():
         raise Failure("'on' needs the name of a communicator")
     return Wish(seq=number, comm=catches.CommName(comm.strip() or "world"))

@@ -23,7 +23,7 @@ class Tensor:
                      and self.first[0] == 0 and self.first[-1] == shards
                      and list(self.first) == sorted(self.first))
         if not sound:
-            raise Failure(f"at {address:#x} there is no tensor (any more)")
+            raise Failure(f"there is no tensor at {address:#x}, or it was freed")
         self._shards = None
 
     def shards(self):
@@ -130,7 +130,7 @@ def of_program(run, number, expression):
     if value.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
         parts = list(fields_of(run.rank(number), value, ""))
         if not parts:
-            raise Failure(f"{expression} is a {value.type}, in which no numbers are")
+            raise Failure(f"{expression} is a {value.type}, which holds no numbers")
         return parts
     return [numbers_of(run.rank(number), value, expression)]
 
@@ -213,7 +213,7 @@ def held(expression, number):
         return of_scenario(expression, number)
     if run is None:
         gdb.parse_and_eval(expression)  # its error is clearer
-        raise Failure(f"{expression} is no local tensor, and no SPMD run is going on")
+        raise Failure(f"{expression} is not a local tensor, and no SPMD run is active")
     with restored():
         return of_program(run, number, expression)
 
@@ -289,7 +289,7 @@ def steps_text(numbers):
         return None
     parts = [f"{who(ids)} after {step} call{'' if step == 1 else 's'}"
              for step, ids in sorted(places.items())]
-    return "these ranks stand at different steps: " + ", ".join(parts)
+    return "these ranks are at different steps: " + ", ".join(parts)
 
 
 def who(ids):
@@ -343,7 +343,7 @@ hold. Says when the ranks stand at different steps."""
             print(f"{who(right)} hold the same" if len(right) > 1
                   else f"no two ranks hold the same; compared with rank {right[0]}")
         if len(numbers) == 1:
-            print(f"rank {numbers[0]} alone holds it")
+            print(f"only rank {numbers[0]} holds it")
         elif len(sides) == 1:
             count = sum(len(p.data) // values.dtype_bytes(p.dtype) for p in parts[right[0]])
             dtypes = "/".join(dict.fromkeys(p.dtype for p in parts[right[0]]))
@@ -378,7 +378,7 @@ hold. Says when the ranks stand at different steps."""
             here = {part.block for part in ours}
             for alone, name in [(a, n) for n in here if n not in there] + \
                                [(b, n) for n in there if n not in here]:
-                print(f"{name} is of rank {alone} alone")
+                print(f"only rank {alone} has {name}")
             ours = [part for part in ours if part.block in there]
             theirs = [there[part.block] for part in ours]
         if len(ours) != len(theirs):

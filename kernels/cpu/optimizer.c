@@ -212,7 +212,7 @@ static int check_range(const char *kind, const char *field, double value, double
     return isinf(end) ? LS_FAIL(LS_ERR_INVALID,
                                 "optimizer %s: %s is %g; it must be finite and not negative", kind,
                                 field, value)
-                      : LS_FAIL(LS_ERR_INVALID, "optimizer %s: %s is %g; it must lie in [0, %g)",
+                      : LS_FAIL(LS_ERR_INVALID, "optimizer %s: %s is %g; it must be in [0, %g)",
                                 kind, field, value, end);
 }
 

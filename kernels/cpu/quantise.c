@@ -40,10 +40,10 @@ int ls_row_format_check(const ls_row_format *format) {
     }
     const char *name = elements[format->element].name;
     if (format->scale_f32 && format->element != LS_ROW_INT8) {
-        return LS_FAIL(LS_ERR_INVALID, "rows of %s: an f32 scale is of int8 alone", name);
+        return LS_FAIL(LS_ERR_INVALID, "rows of %s: only int8 has an f32 scale", name);
     }
     if (format->scale_first && elements[format->element].dtype != LS_DTYPE_COUNT) {
-        return LS_FAIL(LS_ERR_INVALID, "rows of %s: floats have no scale that could come first",
+        return LS_FAIL(LS_ERR_INVALID, "rows of %s: floats have no scale, so it cannot come first",
                        name);
     }
     if (format->alignment > LS_ROW_ALIGNMENT_MAX) {

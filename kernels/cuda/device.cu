@@ -19,8 +19,8 @@ static int cuda_alloc(ls_device *device, void **out, size_t bytes) {
         (void)cudaMemGetInfo(&free_bytes, &total_bytes);
         *out = nullptr;
         return LS_FAIL(LS_ERR_MEMORY,
-                       "out of GPU memory: %zu bytes wanted, %zu of the GPU's %zu are free", bytes,
-                       free_bytes, total_bytes);
+                       "out of GPU memory: %zu bytes requested, %zu of the GPU's %zu are free",
+                       bytes, free_bytes, total_bytes);
     }
     LS_TRY(check(error, "GPU memory"));
     return check(cudaMemsetAsync(*out, 0, bytes, nullptr), "clearing GPU memory");
@@ -54,7 +54,7 @@ static int cuda_share(ls_device *device, void **out, size_t bytes) {
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         *out = nullptr;
-        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes wanted", bytes);
+        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes requested", bytes);
     }
     LS_TRY(check(error, "GPU memory"));
     LS_TRY(check(cudaMemsetAsync(*out, 0, bytes, nullptr), "clearing GPU memory"));

@@ -327,7 +327,7 @@ static int launch_norms(double *out, void *weights, const ls_table_shape *shape,
     LS_ASSERT(dtype == LS_F32 || dtype == LS_F64 || dtype == LS_F16 || dtype == LS_BF16);
     if (limit.norm_type != 1 && limit.norm_type != 2 && !isinf(limit.norm_type)) {
         return LS_FAIL(LS_ERR_UNSUPPORTED,
-                       "norm_type %g on a GPU: 1, 2 and infinity have the bits of the CPU there",
+                       "norm_type %g on a GPU: only 1, 2 and infinity give the CPU's bits there",
                        limit.norm_type);
     }
     norm_kind kind = isinf(limit.norm_type) ? NORM_INFINITY : NORM_2;

@@ -239,10 +239,10 @@ class Capture:
             return
         if name in self._kept:
             if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}) != self._kept[name]:
-                self._not_kept.setdefault(name, "there are several of this name; the first is compared")
+                self._not_kept.setdefault(name, "several have this name; the first is compared")
             return
         if not isinstance(tensor, torch.Tensor):
-            self._not_kept.setdefault(name, f"{type(tensor).__name__} is no tensor")
+            self._not_kept.setdefault(name, f"{type(tensor).__name__} is not a tensor")
             return
         entry = {"name": name, **{key: value for key, value in about.items() if value is not None}}
         if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):

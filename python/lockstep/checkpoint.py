@@ -42,7 +42,7 @@ def _writer(metadata, name, offsets):
         if index.fqn == name and tuple(index.offset or [0] * len(offsets)) == tuple(offsets):
             written = re.match(r"__(\d+)_", info.relative_path)
             return int(written.group(1)) if written else 0
-    raise ValueError(f"{name}: no file has its part at {list(offsets)}")
+    raise ValueError(f"{name}: no file contains its part at {list(offsets)}")
 
 
 def _parts(metadata, name, whole):
@@ -113,7 +113,7 @@ def convert(folder, out):
     for rank, name, *about in _entries(checkpoint.FileSystemReader(folder)):
         several = rank is not None and name in tensors.get(rank, {})
         if rank is None or several or about[-1][0] is None:
-            why = about[0] if rank is None else "there are several of this name" if several else types
+            why = about[0] if rank is None else "several have this name" if several else types
             not_kept.append({"name": name, "why": why})
             continue
         shape, offset, raw = about

@@ -46,7 +46,7 @@ class Plain(pickle.Unpickler):
     """Reads numbers, texts, lists, tuples and mappings only."""
 
     def find_class(self, module, name):
-        raise pickle.UnpicklingError(f"it names {module}.{name}, and dumps have plain values alone")
+        raise pickle.UnpicklingError(f"it names {module}.{name}, but dumps contain only plain values")
 
 
 # ---- Files -----------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def read_ras(dump):
         for at in comm.get("missing_ranks", []):
             dead = at.get("status", {}).get("considered_dead")
             calls.setdefault(number(at), {"calls": []})["ended"] = (
-                f"process {at['pid']} on {at['host']} {'is dead' if dead else 'does not answer'}, says NCCL's RAS")
+                f"process {at['pid']} on {at['host']} {'is dead' if dead else 'does not answer'}, according to NCCL's RAS")
     return groups, calls
 
 
@@ -295,7 +295,7 @@ def read(paths):
         try:
             if isinstance(dump, dict) and isinstance(dump.get("communicators"), list):
                 if len(names) > 1:
-                    raise Unusable("RAS's JSON is about all ranks: give it alone")
+                    raise Unusable("RAS's JSON covers all ranks: pass only this file")
                 ras = read_ras(dump)
             elif isinstance(dump, dict) and isinstance(dump.get("entries"), list):
                 skipped |= read_flight(flight, ranks, path, dump)
@@ -304,15 +304,15 @@ def read(paths):
         except Unusable as error:
             raise Unusable(str(error) if str(error).startswith("'") else f"'{path}': {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-            raise Unusable(f"'{path}': not as such a file is made: {type(error).__name__} {error}") from error
+            raise Unusable(f"'{path}': malformed: {type(error).__name__} {error}") from error
     notes = drop_stale(flight, ranks)
     align(flight, ranks)
     groups, calls = ras or write_flight(flight, ranks)
     notes += [f"calls of the kind {name} are not compared" for name in sorted(skipped)]
     if any("op" not in call for kept in ranks.values() for _, call in kept["calls"]):
-        notes.append("dumps of PyTorch have no operations, roots and splits: these are not compared")
+        notes.append("dumps of PyTorch have no operations, roots or splits: these are not compared")
     if ras:
-        notes.append("RAS tells how often each rank has called each collective, not in which order, with what, and from where")
+        notes.append("RAS reports how often each rank has called each collective, but not the order, the arguments or the lines")
     return {"groups": [{"name": group.name, "ranks": group.ranks, "first": group.first, "agreed": group.agreed} for group in groups],
             "ranks": [dict(kept, rank=rank) for rank, kept in sorted(calls.items())], "notes": notes}
 

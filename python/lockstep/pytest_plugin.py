@@ -46,7 +46,7 @@ ranks = pytest.fixture(name="ranks")(_ranks)
 def _sizes(mark):
     sizes = [size for given in mark.args for size in (given if isinstance(given, (list, tuple)) else [given])]
     if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
-        raise pytest.UsageError(f"pytest.mark.ranks takes numbers of ranks, as in ranks(4); it has {mark.args}")
+        raise pytest.UsageError(f"pytest.mark.ranks takes numbers of ranks, as in ranks(4), not {mark.args}")
     return sizes
 
 

@@ -130,7 +130,7 @@ def _import(modules):
         importlib.import_module(name)
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        return "CUDA is initialised by an import"
+        return "an import initialises CUDA"
     return "an import starts threads" if threads() > 1 else None
 
 
@@ -147,7 +147,7 @@ def serve(other):
     wanted = _wanted(texts, path0)
     if wanted is None and (modules or forced == "1"):
         wanted = ["torch"]
-    why = "another sitecustomize begins in each process" if other else None
+    why = "each process runs another sitecustomize" if other else None
     why = why or ("a tool observes the process" if _observed() else None)
     why = why or ("the program does not import torch" if wanted is None else None)
     if why is None and _file_of("torch", path0, ""):

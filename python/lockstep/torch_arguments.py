@@ -3,8 +3,7 @@
 import torch
 
 MOVED = {  # by kind of call: the behaviour of other backends for a tensor with gaps in memory
-    **dict.fromkeys(("all_reduce", "reduce", "broadcast", "scatter"), "gloo takes {count} elements in a row from the first on, "
-                    "which are others, and NCCL refuses the call"),
+    **dict.fromkeys(("all_reduce", "reduce", "broadcast", "scatter"), "gloo reads {count} consecutive elements from the first one on, which are the wrong elements, and NCCL refuses the call"),
     **dict.fromkeys(("send", "recv", "all_to_all"), "gloo and NCCL refuse the call")}
 
 

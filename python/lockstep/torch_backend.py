@@ -48,7 +48,7 @@ def element(tensor, reduces):
     if known is not None:
         return known
     if reduces and tensor.dtype is not torch.bool:
-        raise client.Error(f"lockstep: {tensor.dtype} is not reduced")
+        raise client.Error(f"lockstep cannot reduce {tensor.dtype}")
     return U8, tensor.element_size()
 
 
@@ -56,7 +56,7 @@ def operation(op, tensor):
     op = getattr(op, "reduceOp", op)
     name = getattr(op, "op", op).name
     if name not in OPS:
-        raise client.Error(f"lockstep: the reduce operation {name} is not done on host memory")
+        raise client.Error(f"lockstep does not support the reduce operation {name} on host memory")
     if tensor.dtype.is_complex and name not in ("SUM", "AVG"):
         raise client.Error(f"lockstep: {name} of complex numbers")
     if tensor.dtype is torch.bool:  # True stays 1
@@ -310,7 +310,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _sparse_sum(self, tensor, op):
         """Each member's entries, gathered and summed in rank order; blocking."""
         if operation(op, tensor) != OPS["SUM"] or not tensor.is_sparse:
-            raise client.Error("lockstep: an all_reduce of sparse tensors takes the sum of COO tensors")
+            raise client.Error("lockstep: an all_reduce of sparse tensors supports only the sum of COO tensors")
         parts = self.gather_entries(tensor)
         whole = torch.sparse_coo_tensor(torch.cat(parts[0]).t(), torch.cat(parts[1]), tensor.shape).coalesce()
         tensor.copy_(whole)

@@ -115,7 +115,7 @@ class Work:
             text_item("autocast", ", ".join(sorted(self._types)) or "off"),
             text_item("the set of modules in evaluation mode", ", ".join(names) or "none"),
             text_item("the gradient before the first backward", "kept from an earlier step" if self._kept else "none")])
-        why = "ranks that train on the same data make the same gradients; a DistributedSampler, or a seed of the rank's, is missing"
+        why = "ranks that train on the same data compute the same gradients; add a DistributedSampler or a seed per rank"
         for what, value in (("the inputs", " ".join(self._inputs)), ("the state of the random generator", self._random)):
             if value:
                 client.get().note(REPEATED, f"{key}#{what}", why if what == "the inputs" else
@@ -174,12 +174,12 @@ class Gradients:
 
 def _why_empty(parameters):
     if not works_of(parameters):
-        return "they are in no wrapped model: make the optimizer from the parameters of the wrapped model"
+        return "they are in no wrapped model: create the optimizer from the parameters of the wrapped model"
     for one in _alive():
         for part in one.model().modules():
             group = part._get_fsdp_state()._fsdp_param_group if hasattr(part, "_get_fsdp_state") else None
             if group is not None and not group.reduce_grads:
-                return "set_requires_gradient_sync(False) is on, so that no gradient is reduced"
+                return "set_requires_gradient_sync(False) is set, so no gradient is reduced"
     return "no backward reached them"
 
 
@@ -193,8 +193,7 @@ def _clips(gradients):
 
 def reduces(tensor):
     if _clipped and memory(tensor) in _clipped:
-        tell(UNREDUCED, "gradients are clipped before they are reduced: clip_grad_norm_ reads the norm of this rank's gradients, "
-                        "which differs between ranks; clip after the reduction\n", HINT)
+        tell(UNREDUCED, "gradients are clipped before they are reduced: clip_grad_norm_ uses the norm of this rank's gradients, which differs between ranks; clip after the reduction\n", HINT)
 
 
 # ---- NaN ----------------------------------------------------------------------------------------
@@ -306,7 +305,7 @@ def _iterates(sampler):
     if known is None:
         known = _samplers[sampler] = {"number": len(_samplers), "times": 0, "epoch": None, "trains": False}
     if known["epoch"] == epoch and known["trains"] and sampler.shuffle:
-        tell(REPEATED, f"DistributedSampler gives each epoch the order of epoch {epoch}: call set_epoch() before each epoch\n", HINT)
+        tell(REPEATED, f"DistributedSampler uses the order of epoch {epoch} in each epoch: call set_epoch() before each epoch\n", HINT)
     known["epoch"], known["times"] = epoch, known["times"] + 1
     if sampler.num_replicas == dist.get_world_size():
         shown = f"epoch {epoch}, seed {sampler.seed}, shuffle {sampler.shuffle}, drop_last {sampler.drop_last}"

@@ -275,8 +275,8 @@ static int keep(pair *p, bool majority) {
     ls_call_describe(what, sizeof what, &round_at(p, p->rounds[0])->call);
     ls_text text = {0};
     ls_text_printf(&text,
-                   "the ranks make the same calls in different orders: calls that say the same, "
-                   "%s, meet from different lines, so each gets the data of another\n",
+                   "the ranks make the same calls in different orders: equal calls, %s, match from "
+                   "different lines, so each gets the data of another\n",
                    what);
     add_side(&text, p, p->a, right, right_count, majority);
     add_side(&text, p, p->b, wrong, wrong_count, false);

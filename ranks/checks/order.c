@@ -120,8 +120,8 @@ static void compare(ls_spmd *run, const ls_order_edge *edge) {
     const int ranks[2] = {first->rank, second->rank};
     ls_text text = {0};
     ls_text_printf(&text,
-                   "ranks %d and %d call on %s and %s in opposite orders; this schedule survived "
-                   "it, since one of them did not wait, but where a call blocks it is a deadlock\n",
+                   "ranks %d and %d call on %s and %s in opposite orders; this schedule finished "
+                   "because one of them did not wait; if the call blocks, the ranks deadlock\n",
                    ranks[0], ranks[1], edge->comm[low]->comm->name,
                    edge->comm[1 - low]->comm->name);
     say_order(&text, edge, first);

@@ -114,8 +114,8 @@ static void moving(ls_spmd *run, ls_move *move) {
     ls_call_describe(what, sizeof what, call);
     ls_text text = {0};
     ls_text_printf(&text,
-                   "%s at %s reduces what is reduced already: all ranks bring the same bits, "
-                   "which the all_reduce at %s:%d gave them\n",
+                   "%s at %s reduces data that is already reduced: all ranks send the same bits, "
+                   "the result of the all_reduce at %s:%d\n",
                    what, ls_call__where(where, call), sums->files[at], sums->lines[at]);
     ls_findings__history(&text, move->requests[0]->rank, 4);
     (void)ls_findings__add(run, LS_FINDING_REDUNDANT_REDUCE, move->shared->comm->ranks, size,

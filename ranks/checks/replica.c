@@ -328,8 +328,8 @@ static void last_look(ls_spmd *run, const ls_replica_set *set, const char *when)
     const ls_replica_since *since = &set->since;
     ls_replica_seen at = {.when = when};
     if (since->known) {
-        (void)snprintf(text, sizeof text, "%s, and do since %s at %s:%d", when, since->what,
-                       since->file, since->line);
+        (void)snprintf(text, sizeof text, "%s, since %s at %s:%d", when, since->what, since->file,
+                       since->line);
         at = (ls_replica_seen){.when = text, .file = since->file, .line = since->line};
     }
     if (run->status == LS_OK && idle(run, set)) {

@@ -1,6 +1,6 @@
 // Since when replicas differ. After each collective of its communicator a member notes what its
-// copy holds, as a hash: at once where it blocks, at the wait where it does not. Members that have
-// made the same calls must have noted the same. A difference is no finding by itself, since a copy
+// copy holds, as a hash: at once where it blocks, at the wait where it does not. Invariant: members
+// that made the same calls noted the same data. A difference is no finding by itself, since a copy
 // may be about to be gathered again; it is what a finding names, when the copies are compared.
 //
 // Hashing reads the copy, so a large one is looked at when as many bytes have been moved as it has.

@@ -34,7 +34,8 @@ void ls_replica__report(ls_spmd *run, const ls_replica_difference *d) {
     char list[128], has[80], should[80];
     ls_ranks_format(list, sizeof list, ranks, d->count);
     ls_text text = {0};
-    ls_text_printf(&text, "replicas on %s differ%s%s: rank%s %s hold%s other bits than %srank %d",
+    ls_text_printf(&text,
+                   "replicas on %s differ%s%s: rank%s %s hold%s different bits than %srank %d",
                    comm->name, d->when[0] != '\0' ? " " : "", d->when, d->count > 1 ? "s" : "",
                    list, d->count > 1 ? "" : "s",
                    2 * d->count < comm->size ? "the majority, such as " : "", not_at_fault);

@@ -47,7 +47,7 @@ int ls_checks__select(ls_spmd *run, const char *globs) {
         const char *start = on ? globs : globs + 1;
         size_t bytes = length - (on ? 0 : 1);
         if (bytes == 0 || bytes >= sizeof glob) {
-            return LS_FAIL(LS_ERR_INVALID, "\"%.64s\" is no list of checks", globs);
+            return LS_FAIL(LS_ERR_INVALID, "\"%.64s\" is not a list of checks", globs);
         }
         memcpy(glob, start, bytes);
         glob[bytes] = '\0';

@@ -75,7 +75,7 @@ static int report_strict(ls_spmd *run, const ls_meet *meet) {
     }
     const ls_request *at = meet->requests[wrong_member];
     ls_text text = {0};
-    ls_text_printf(&text, "call %llu on %s: the ranks meet from different lines\n",
+    ls_text_printf(&text, "call %llu on %s: the ranks' calls match from different lines\n",
                    (unsigned long long)at->call.seq, at->call.comm->name);
     ls_findings__sides(&text, meet->requests, size);
     ls_findings__history(&text, at->rank, 4);

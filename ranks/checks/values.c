@@ -306,8 +306,8 @@ static void report_special(ls_spmd *run, ls_request *const *requests, int size, 
             ranks[count++] = requests[m]->call.rank;
         }
         ls_text_printf(&text,
-                       "%s is the first call whose result holds %s; its inputs hold none, "
-                       "so the reduction made it\n",
+                       "%s is the first call whose result holds %s; its inputs hold none, so the "
+                       "reduction produced it\n",
                        what, name);
     }
     ls_findings__history(&text, first->rank, 4);

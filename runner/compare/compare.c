@@ -153,10 +153,10 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     }
     const char *order = proven_order(pair);
     if (order != NULL) {
-        ls_text_printf(text,
-                       "\n  the other elements have the bits of %s, and no order near it gives "
-                       "this one",
-                       order);
+        ls_text_printf(
+            text,
+            "\n  the other elements match %s bit for bit, and no similar order gives this element",
+            order);
     }
     if (pair->expectation->oracle == NULL) {
         return;
@@ -431,7 +431,7 @@ static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages
                 return LS_ERR_MEMORY;
             }
             ls_text text = {0};
-            ls_text_printf(&text, "rank %d of the %s run gives %s, which the %s run lacks", rank,
+            ls_text_printf(&text, "rank %d of the %s run has %s, which the %s run lacks", rank,
                            b_name, entry->key, a_name);
             LS_TRY(note(comparison, stage, entry, rank, &text));
         }

@@ -149,7 +149,7 @@ static int note_missing(ls_comparison *comparison, const ls_stages *run,
             return LS_ERR_MEMORY;
         }
         ls_text text = {0};
-        ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
+        ls_text_printf(&text, "rank %d has no output %s", output.rank, key);
         LS_TRY(ls_comparison__note_absent(comparison, stage, &output, &text));
     }
     return LS_OK;

@@ -49,9 +49,7 @@ bool ls_expect_finding(const char **why, const ls_case_result *result,
     for (int i = 0; i < result->finding_count; i++) {
         const ls_finding *finding = &result->findings[i];
         if (!among(expect, finding)) {
-            *why = ls_arena_printf(arena,
-                                   "%s at %s, which was not expected, appeared beside or instead "
-                                   "of %s",
+            *why = ls_arena_printf(arena, "unexpected %s at %s, in addition to or instead of %s",
                                    ls_finding_name(finding->id), finding->where,
                                    ls_finding_name(expect->finding));
             return false;

@@ -291,7 +291,7 @@ static bool observe_real(unsigned char *actual, int *copies, const ls_order_sear
 // For calls whose results are not in the stages unchanged.
 static int guess_order(ls_order_search *search, known *out) {
     search->guesses = true;
-    out->sentence = "a common order, which gives all that was computed from these sums";
+    out->sentence = "a common order, which explains every value computed from these sums";
     return search->guess != NULL ? ls_order_parse(&out->order, search->guess) : LS_OK;
 }
 

@@ -58,7 +58,7 @@ bool ls_reason_is_multiple(double *factor, const double *a, const double *b, siz
 
 static void name_factor(ls_text *out, double factor, int ranks) {
     if (ls_reason_is_near(factor, -1)) {
-        ls_text_puts(out, " (its sign is turned)");
+        ls_text_puts(out, " (wrong sign)");
         return;
     }
     for (int n = 2; n <= ranks; n++) {
@@ -75,7 +75,7 @@ static void name_factor(ls_text *out, double factor, int ranks) {
             return;
         }
     }
-    ls_text_puts(out, " (a mean over another number of things)");
+    ls_text_puts(out, " (a mean over another number of elements)");
 }
 
 bool ls_reason_factor(ls_text *out, const ls_reason_values *v) {
@@ -135,7 +135,7 @@ static bool tell_moved(ls_text *out, const ls_reason_values *v, const lines *of)
         if (same_line(v, of, bad, r)) {
             ls_text_printf(
                 out,
-                "\n  likely: cut or assembled in another order, its %s %zu of %zu is %s's %s %zu",
+                "\n  likely: split or assembled in another order, its %s %zu of %zu is %s's %s %zu",
                 of->word, bad, of->count, v->of, of->word, r);
             return true;
         }
@@ -198,7 +198,7 @@ static bool tell_exchanged(ls_text *out, const ls_reason_output *of, const ls_re
             }
             looked_at += v->count;
             if (is_other(of, v, entry, rank)) {
-                ls_text_puts(out, "\n  likely: it has what belongs to ");
+                ls_text_puts(out, "\n  likely: it has the data of ");
                 name_output(out, entry, rank);
                 return true;
             }

@@ -202,16 +202,15 @@ static int get_real(ls_case_run *run, const ls_real_source *real) {
 static int run_shape(ls_case_run *run) {
     const ls_scenario *scenario = run->scenario;
     if (!ls_tally_possible(scenario)) {
-        run->unjudged =
-            "unjudged: what its tables and tensors send depends on their data; lockstep "
-            "plan and traffic tell it (--shape-only is of calls on buffers)";
+        run->unjudged = "unjudged: the traffic of tables and tensors depends on their data; use "
+                        "lockstep plan and traffic (--shape-only needs calls on buffers)";
         return LS_OK;
     }
     ls_tally tally;
     LS_TRY(ls_tally_begin(&tally, scenario, run->options->trace, run->arena));
     LS_TRY(run_ranks(run, NULL, &tally));
     if (tally.failed) {
-        return LS_FAIL(LS_ERR_MEMORY, "out of memory for what the calls come to");
+        return LS_FAIL(LS_ERR_MEMORY, "out of memory for the totals of the calls");
     }
     run->result.calls = tally.rows;
     run->result.call_count = tally.row_count;

@@ -185,12 +185,12 @@ static int store_output(void *arg, const ls_stage_output *output) {
     }
     if (entry->dtype != output->dtype) {
         return LS_FAIL_RANK(LS_ERR_INVALID, output->rank,
-                            "%s: rank %d gives %s where an earlier rank gave %s", key, output->rank,
+                            "%s: rank %d has %s, but an earlier rank has %s", key, output->rank,
                             ls_dtype_name(output->dtype), ls_dtype_name(entry->dtype));
     }
     ls_stage_array *array = &entry->ranks[output->rank];
     if (array->present) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, output->rank, "%s: rank %d gives it twice", key,
+        return LS_FAIL_RANK(LS_ERR_INVALID, output->rank, "%s: rank %d has it twice", key,
                             output->rank);
     }
     if (output->in_room) {

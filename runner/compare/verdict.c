@@ -58,7 +58,7 @@ static const bool *find_failing(bool *any, const ls_case_run *run) {
         bool differs = stage->vacuous > 0 && allowed < LS_CLASS_WITHIN_BOUND;
         fails[i] = stage->class_ > allowed || differs;
         if (fails[i] && stage->divergence == NULL) {
-            stage->divergence = ls_arena_printf(run->arena, "the scenario's checks want %s",
+            stage->divergence = ls_arena_printf(run->arena, "the scenario's checks require %s",
                                                 ls_class_name(allowed));
         }
         if (fails[i]) {
@@ -155,8 +155,8 @@ static void skip_unproven(ls_case_run *run) {
         result->skipped = true;
         result->skip_reason = ls_arena_printf(
             run->arena,
-            "unjudged: %llu of %llu elements of %s differ within bounds so wide that they prove "
-            "nothing; compare in a wider type, or name the order of the sums",
+            "unjudged: %llu of %llu elements of %s differ within bounds too wide to prove "
+            "anything; compare in a wider type, or name the order of the sums",
             (unsigned long long)unproven->vacuous,
             (unsigned long long)(unproven->elements + unproven->unjudged), unproven->name);
     }

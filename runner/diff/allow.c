@@ -165,10 +165,11 @@ static int allow_made(ls_diff_allowance *out, const ls_diff_sides *d, const ls_d
     *out = (ls_diff_allowance){
         .by = BASIS_MADE, .exact = made.exact, .bounds = made.bounds, .overflow = made.overflow};
     if (of_ref > 1) {
-        out->refuted = ls_arena_printf(d->arena,
-                                       "the reference is not what its own inputs give: it is %.3g "
-                                       "times the bound away; the run is within the bound of its",
-                                       of_ref);
+        out->refuted =
+            ls_arena_printf(d->arena,
+                            "the reference does not match its own inputs: it is %.3g times the "
+                            "bound away; the run matches its own within the bound",
+                            of_ref);
         return out->refuted != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     out->vacuous = ls_bound_is_vacuous(made.exact, made.bounds, run->count);

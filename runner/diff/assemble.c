@@ -144,7 +144,7 @@ int ls_assemble(ls_assembled *out, ls_arena *arena, const ls_captured *tensor,
     }
     LS_TRY(ls_diff__place(out, arena, like));
     if (tensor->modulus > 0 && out->terms > 1 && out->op != LS_SUM && out->op != LS_AVG) {
-        return LS_FAIL(LS_ERR_MISMATCH, "it is a %s of parts, which is no operation of a field",
+        return LS_FAIL(LS_ERR_MISMATCH, "it is a %s of parts, which a field does not have",
                        ls_op_name(out->op));
     }
     return read_values(out, arena);

@@ -113,7 +113,7 @@ static int read_folder(ls_capture *capture, const char *dir) {
         status = pickled ? LS_FAIL(LS_ERR_UNSUPPORTED,
                                    "'%s' is a checkpoint of torch.distributed.checkpoint, whose "
                                    "files are pickled: python3 -m lockstep.checkpoint %s OUT "
-                                   "writes it as lockstep reads it",
+                                   "converts it for lockstep",
                                    dir, dir)
                          : LS_FAIL(LS_ERR_FORMAT, "'%s' holds no .safetensors file", dir);
     }

@@ -73,7 +73,7 @@ typedef struct ls_captured {
     // [mesh_count][ranks of mesh]; with several meshes of disjoint ranks, each has the whole
     int *mesh_ranks;
     int mesh_count;
-    bool recut;             // an activation of other rows of the batch than the reference's
+    bool recut;             // an activation of different batch rows than the reference's
     const ls_deal *deal;    // of a batch that is sharded along dimension 0; NULL: one block for
                             // each rank
     const char *otherwise;  // how ranks contradict each other; NULL: they do not

@@ -102,12 +102,12 @@ int ls_capture__add(ls_captured **out, ls_capture *capture, const char *name, in
     ls_captured *tensor = *out;
     if (tensor->piece_count == capture->ranks ||
         (tensor->piece_count > 0 && tensor->pieces[tensor->piece_count - 1].rank >= rank)) {
-        return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s stands twice for rank %d", capture->path, name,
+        return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s occurs twice for rank %d", capture->path, name,
                        rank);
     }
     if ((ls_dtype)at->dtype != tensor->dtype && tensor->otherwise == NULL) {
         tensor->otherwise =
-            ls_arena_printf(capture->arena, "it is of %s on rank %d, of %s on rank %d",
+            ls_arena_printf(capture->arena, "it has type %s on rank %d, %s on rank %d",
                             ls_dtype_name(tensor->dtype), tensor->pieces[0].rank,
                             ls_dtype_name((ls_dtype)at->dtype), rank);
         LS_TRY(tensor->otherwise != NULL ? LS_OK : LS_ERR_MEMORY);

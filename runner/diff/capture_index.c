@@ -5,7 +5,7 @@
 #include "runner/diff/capture_internal.h"
 
 int ls_capture__malformed(const char *path, const char *name, const char *key) {
-    return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s: '%s' is not what it must be", path, name, key);
+    return LS_FAIL(LS_ERR_FORMAT, "'%s': %.200s: '%s' is not valid", path, name, key);
 }
 
 int ls_capture__numbers(int64_t *out, int *count, int room, const json_t *array, int64_t at_most) {
@@ -178,9 +178,8 @@ static int read_other(ls_captured *tensor, ls_capture *capture, const json_t *en
     if (status == LS_OK && tensor->otherwise == NULL &&
         !(lies_alike(tensor, &said) && add_mesh(tensor, &said, size, capture->ranks))) {
         tensor->otherwise = ls_arena_printf(
-            capture->arena,
-            "rank %d says otherwise how it lies (placements, mesh, shape) than rank %d", rank,
-            tensor->pieces[0].rank);
+            capture->arena, "ranks %d and %d give it different layouts (placements, mesh, shape)",
+            rank, tensor->pieces[0].rank);
         status = tensor->otherwise != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     ls_arena_free(arena);

@@ -271,7 +271,7 @@ static int omit(diff *d, const char *name, const char *why) {
     return added->name != NULL && added->why != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-static const char other_rows[] = "the module's calls are of other parts of the batch";
+static const char other_rows[] = "the module's calls take other parts of the batch";
 
 static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     uint64_t elements = 0;
@@ -326,7 +326,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         stage->order = other_call ? "the module's calls in another order" : stage->order;
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
-            stage->order = deal->in_turns ? "rows dealt in turns" : "rows in another order";
+            stage->order = deal->in_turns ? "rows dealt round-robin" : "rows in another order";
         }
         return LS_OK;
     }
@@ -377,7 +377,7 @@ static const char *reason_to_omit(const diff *d, const ls_captured *ref, const l
         return "only the reference has it";
     }
     bool later = d->wrong && !d->sides.options->all;
-    return later ? "it comes after the first that is wrong; --all compares it" : NULL;
+    return later ? "it comes after the first wrong tensor; --all compares it" : NULL;
 }
 
 static int compare_all(diff *d) {
@@ -491,7 +491,7 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
     };
     if (result.pass && result.class_ == LS_CLASS_UNJUDGED && !options->has_tolerance) {
         result.skipped = true;
-        result.skip_reason = "no tensor is the same, and no bound is known of any";
+        result.skip_reason = "no tensor is equal, and none has a known bound";
     }
     ls_case_result_skip_unjudged(&result);
     return ls_results_add(results, &result);

@@ -84,7 +84,7 @@ static bool explain_swapped(ls_text *out, ls_arena *arena, const vectors *v,
             double factor = 0;
             if (ls_reason_is_multiple(&factor, other, has, count, v->near) &&
                 ls_reason_is_near(factor, 1)) {
-                ls_text_printf(out, "\n  likely: rank %d has what belongs to rank %d", own->rank,
+                ls_text_printf(out, "\n  likely: rank %d has the data of rank %d", own->rank,
                                place->rank);
                 return true;
             }
@@ -405,7 +405,7 @@ bool ls_diff_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pai
         return true;
     }
     if (other > 0) {
-        ls_text_printf(out, "\n  the ranks' copies differ: rank %d has other values than rank %d",
+        ls_text_printf(out, "\n  the ranks' copies differ: ranks %d and %d have different values",
                        ranks_of[0], ranks_of[other]);
     }
     return other > 0;

@@ -136,7 +136,7 @@ static bool explain_shards(ls_text *out, ls_arena *arena, const numbers *v,
                 cut(&other, arena, run, place, v->due, &others) && others == count &&
                 memcmp(other, got, count * sizeof *got) == 0) {
                 ls_text_free(&text);
-                ls_text_printf(out, "\n  rank %d has what belongs to rank %d", piece->rank,
+                ls_text_printf(out, "\n  rank %d has the data of rank %d", piece->rank,
                                place->rank);
                 return true;
             }
@@ -342,8 +342,8 @@ static bool explain_rows(ls_text *out, const numbers *v, const ls_assembled *run
         }
         for (size_t k = 0; k < rows; k++) {
             if (memcmp(v->got + i * width, v->due + k * width, bytes) == 0) {
-                ls_text_printf(out, "\n  row %zu of %zu has what the reference has in row %zu", i,
-                               rows, k);
+                ls_text_printf(out, "\n  row %zu of %zu equals row %zu of the reference", i, rows,
+                               k);
                 return true;
             }
         }

@@ -65,7 +65,7 @@ static int find_wanted(ls_diff_pair *p, const char **why, const ls_diff_sides *d
         p->same = p->same && memcmp(value, first, ref->count * ls_dtype_bytes(ref->dtype)) == 0;
     }
     if (!p->same && ref->copies != run->copies) {
-        *why = "the reference's ranks have different values: say how it is placed (placements)";
+        *why = "the reference's ranks have different values: name its placements";
     }
     for (int copy = 0; copy < run->copies; copy++) {
         p->wanted[copy] = first;
@@ -98,8 +98,8 @@ static int assemble_both(ls_diff_pair *p, const char **why, const ls_diff_sides 
         int rank = lacking_rank(d, sides[i].capture, sides[i].tensor);
         if (rank >= 0) {
             *why = ls_arena_printf(d->arena,
-                                   "%s: rank %d lacks it, rank %d has it: say where it is "
-                                   "(placements, mesh) if that is meant",
+                                   "%s: rank %d lacks it, rank %d has it: if this is intended, "
+                                   "name its placements and mesh",
                                    sides[i].whose, rank, sides[i].tensor->pieces[0].rank);
             return *why != NULL ? LS_OK : LS_ERR_MEMORY;
         }

@@ -118,7 +118,7 @@ static int check_meshes(const ls_captured *tensor, int size) {
             inside = tensor->mesh_ranks[i] == piece->rank;
         }
         if (!inside) {
-            return LS_FAIL(LS_ERR_MISMATCH, "rank %d has it, and is not in its mesh", piece->rank);
+            return LS_FAIL(LS_ERR_MISMATCH, "rank %d has it, but is not in its mesh", piece->rank);
         }
     }
     return LS_OK;
@@ -205,7 +205,7 @@ static int place_by_offsets(ls_assembled *out, ls_arena *arena) {
             for (int d = 0; d < first->size.ndim && piece->size.ndim == first->size.ndim; d++) {
                 int64_t end = 0;
                 if (__builtin_add_overflow(piece->offset.dim[d], piece->size.dim[d], &end)) {
-                    return LS_FAIL(LS_ERR_MISMATCH, "its parts begin beyond all sizes");
+                    return LS_FAIL(LS_ERR_MISMATCH, "its parts begin past its end");
                 }
                 out->shape.dim[d] = end > out->shape.dim[d] ? end : out->shape.dim[d];
             }
@@ -214,7 +214,7 @@ static int place_by_offsets(ls_assembled *out, ls_arena *arena) {
     for (int i = 0; i < tensor->piece_count; i++) {
         const ls_capture_piece *piece = &tensor->pieces[i];
         if (!piece->placed || piece->size.ndim != out->shape.ndim) {
-            return LS_FAIL(LS_ERR_MISMATCH, "rank %d does not say where its part begins",
+            return LS_FAIL(LS_ERR_MISMATCH, "rank %d does not give the offset of its part",
                            piece->rank);
         }
         out->pieces[out->piece_count++] = (ls_assembled_piece){.rank = piece->rank};

@@ -389,7 +389,7 @@ static int tell_processes(const ls_process_set *set, const ls_launch_run *run) {
     for (int p = 0; p < set->processes; p++) {
         // Only one is in the pipe at a time, which has room for more.
         if (write(set->runs[p], run, sizeof *run) != (ssize_t)sizeof *run) {
-            return LS_FAIL(LS_ERR_BACKEND, "cannot tell process %d of a run: %s", p,
+            return LS_FAIL(LS_ERR_BACKEND, "cannot send a run to process %d: %s", p,
                            strerror(errno));
         }
     }

@@ -172,7 +172,7 @@ static void see_elsewhere(ls_text *out, const ls_watch *watch) {
                        watch->rank[r].gone ? "is gone" : is, ought);
     }
     if (more > 0) {
-        ls_text_printf(out, "%d more ranks are not where the simulation says; ", more);
+        ls_text_printf(out, "%d more ranks differ from the simulation; ", more);
     }
 }
 

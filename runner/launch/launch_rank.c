@@ -52,7 +52,7 @@ int ls_launch_announce(const char *watch_dir, int rank) {
 int ls_launch_done(const char *watch_dir, int rank) {
     LS_TRY(write_mark(watch_dir, rank, "done"));
     if (said >= 0 && write(said, "", 1) != 1) {
-        return LS_FAIL_RANK(LS_ERR_BACKEND, rank, "cannot say that it is done: %s",
+        return LS_FAIL_RANK(LS_ERR_BACKEND, rank, "cannot report that it is done: %s",
                             strerror(errno));
     }
     return LS_OK;
@@ -68,7 +68,7 @@ int ls_launch_join(const char *dir, int process) {
     (void)snprintf(path, sizeof path, "%s/" LS_LAUNCH_SAID, dir);
     said = open(path, O_WRONLY | O_CLOEXEC);
     if (runs < 0 || said < 0) {
-        return LS_FAIL(LS_ERR_BACKEND, "cannot open what \"%s\" gives: %s", dir, strerror(errno));
+        return LS_FAIL(LS_ERR_BACKEND, "cannot open the pipes in \"%s\": %s", dir, strerror(errno));
     }
     return LS_OK;
 }

@@ -152,14 +152,14 @@ static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *
     }
     if (must_show) {
         out->verdict = LS_PLANTED_DIFFERS;
-        out->text = ls_arena_printf(
-            arena, "the %s run ended as if nothing were wrong; simulated: %s", backend, name);
+        out->text = ls_arena_printf(arena, "the %s run ended without an error; simulated: %s",
+                                    backend, name);
         return;
     }
     out->verdict = count > 0 ? LS_PLANTED_UNSEEN : LS_PLANTED_AGREES;
     out->text = ls_arena_printf(
-        arena, "%s does not show %s: the run ends without it, only the simulation sees it", backend,
-        name);
+        arena, "%s does not show %s: the run ends without it, and only the simulation detects it",
+        backend, name);
 }
 
 static void judge(ls_planted *out, const outcome *real, const ls_real_request *request,

@@ -27,7 +27,7 @@ static int make_command(command *out, const ls_real_request *request, int proces
     }
     if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
         return LS_FAIL(LS_ERR_BACKEND,
-                       "the %s backend is not in this build (lockstep doctor says why)",
+                       "the %s backend is not in this build (lockstep doctor explains why)",
                        starts->name);
     }
     (void)snprintf(out->program, sizeof out->program, "%s/%s", options->program_dir,

@@ -84,8 +84,8 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
                            ? ls_arena_printf(arena, "%s was ended by signal %d (%s) after %.1f s",
                                              who, launched->died_signal,
                                              strsignal(launched->died_signal), launched->seconds)
-                           : ls_arena_printf(arena, "%s ended before it was done, after %.1f s\n%s",
-                                             who, launched->seconds, last_lines(&launched->output));
+                           : ls_arena_printf(arena, "%s ended early, after %.1f s\n%s", who,
+                                             launched->seconds, last_lines(&launched->output));
     if (ranks == NULL || who == NULL || text == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -110,7 +110,7 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
     }
     if (launched->timed_out) {
         return LS_FAIL(LS_ERR_TIMEOUT,
-                       "the %s run had not ended after %.0f s and was ended; %s%s%s", name,
+                       "the %s run had not ended after %.0f s and was killed; %s%s%s", name,
                        launched->seconds, ls_text_string(&launched->seen),
                        launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
                        last_lines(&launched->output));
@@ -127,8 +127,8 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
     }
     if (launched->launcher_died) {
         return LS_FAIL(LS_ERR_BACKEND,
-                       "the launcher of the %s run (%s, or what it starts ranks through) was gone "
-                       "before the ranks were done; no rank is at fault%s%s",
+                       "the launcher of the %s run (%s, or a process that starts ranks for it) "
+                       "ended before the ranks were done; no rank is at fault%s%s",
                        name, request->options->mpiexec,
                        launched->output.length > 0 ? "; it printed:\n" : "",
                        last_lines(&launched->output));
@@ -312,8 +312,8 @@ static int check_place(const char *dir, const ls_scenario *scenario) {
     }
     if (strcmp(ls_recording_about(earlier)->name, scenario->name) != 0) {
         status = LS_FAIL(LS_ERR_LIMIT,
-                         "\"%s\" holds the recording of another scenario, \"%.100s\", and is "
-                         "not replaced by one of \"%.100s\"",
+                         "\"%s\" holds a recording of another scenario, \"%.100s\"; lockstep does "
+                         "not replace it with one of \"%.100s\"",
                          dir, ls_recording_about(earlier)->name, scenario->name);
     }
     ls_recording_free(earlier);

@@ -60,8 +60,9 @@ static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena
     ls_planner_result result;
     int status = ls_planner_solve(&result, problem);
     if (status == LS_OK && !result.found) {
-        status = LS_FAIL(LS_ERR_INVALID, "no plan fits %d ranks of a %s; lockstep plan says why",
-                         scenario->ranks, topology.name);
+        status =
+            LS_FAIL(LS_ERR_INVALID, "no plan fits %d ranks of a %s; lockstep plan explains why",
+                    scenario->ranks, topology.name);
     }
     if (status == LS_OK) {
         status = take(out, scenario, arena, &result.plan);

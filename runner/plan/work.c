@@ -336,7 +336,7 @@ int ls_work_check_collective(const ls_work_collective *collective, int member, c
     }
     if (memcmp(got, call->recv, collective->recv_bytes[member]) != 0) {
         return LS_FAIL_RANK(LS_ERR_FINDING, call->rank,
-                            "%s %s, rank %d: other bytes came than in the simulator",
+                            "%s %s, rank %d: the received bytes differ from the simulator's",
                             ls_work_stage_name(collective->stage), collective->what, call->rank);
     }
     return LS_OK;
@@ -346,10 +346,10 @@ int ls_work_check_lookup(const ls_work_lookup *lookup, const void *got) {
     int64_t rows = lookup->pooling == LS_POOL_NONE ? lookup->id_count : lookup->bags;
     size_t bytes = (size_t)rows * (size_t)lookup->block.columns * ls_dtype_bytes(lookup->out_dtype);
     if (lookup->values != NULL && bytes > 0 && memcmp(got, lookup->values, bytes) != 0) {
-        return LS_FAIL_RANK(LS_ERR_FINDING, lookup->rank,
-                            "lookup of table %d, shard %d, rank %d: other bits than in the "
-                            "simulator",
-                            lookup->table, lookup->shard, lookup->rank);
+        return LS_FAIL_RANK(
+            LS_ERR_FINDING, lookup->rank,
+            "lookup of table %d, shard %d, rank %d: the bits differ from the simulator's",
+            lookup->table, lookup->shard, lookup->rank);
     }
     return LS_OK;
 }

@@ -168,10 +168,10 @@ int ls_work_shard_check(const ls_work_shard *shard) {
     LS_TRY(ls_alloc(&got, bytes, 1));
     int status = shard->device->ops->copy_out(shard->device, got, shard->weights, bytes);
     if (status == LS_OK && bytes > 0 && memcmp(got, update->weights, bytes) != 0) {
-        status = LS_FAIL_RANK(LS_ERR_FINDING, update->rank,
-                              "update of table %d, shard %d, rank %d: other bits than in the "
-                              "simulator",
-                              update->table, update->shard, update->rank);
+        status = LS_FAIL_RANK(
+            LS_ERR_FINDING, update->rank,
+            "update of table %d, shard %d, rank %d: the bits differ from the simulator's",
+            update->table, update->shard, update->rank);
     }
     ls_free(got, bytes, 1);
     return status;

@@ -65,8 +65,7 @@ static int along_path(ls_local_tensor **out, ls_backend *backend, const ls_local
     ls_placements at = one->from;
     ls_local_tensor *now = NULL;
     if (!one->possible[one->taken]) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED,
-                       "redistribute: DTensor makes no partial values of a shard");
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "redistribute: DTensor cannot make a shard partial");
     }
     for (int i = 0; i < plan->count; i++) {
         const ls_reshard_step *step = &plan->steps[i];

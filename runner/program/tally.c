@@ -153,9 +153,9 @@ void ls_tally_met(void *arg, const ls_call *const *calls, int size) {
 }
 
 const char *ls_tally_tell(const ls_tally *tally) {
-    return ls_arena_printf(
-        tally->arena,
-        "unjudged: its calls meet (%" PRIu64 " in %" PRIu64 " sets, %" PRIu64
-        " bytes sent, %.6g ms on %s); what they compute is not known without data",
-        tally->calls, tally->sets, tally->bytes, tally->end_us / 1000, tally->machine.name);
+    return ls_arena_printf(tally->arena,
+                           "unjudged: its calls match (%" PRIu64 " in %" PRIu64 " sets, %" PRIu64
+                           " bytes sent, %.6g ms on %s); their results need data",
+                           tally->calls, tally->sets, tally->bytes, tally->end_us / 1000,
+                           tally->machine.name);
 }

@@ -294,24 +294,23 @@ static int add_finding(ls_case_result *to, ls_arena *arena, const comparison *c,
     ranks[0] = (int)of->rank;
     ls_text text = {0};
     if (id == LS_FINDING_RUNS_CALLS_DIFFER) {
-        ls_text_printf(&text, "rank %lld makes another call in the second run, its call %lld:\n",
+        ls_text_printf(&text,
+                       "rank %lld makes a different call in the second run, its call %lld:\n",
                        of->rank, number_of(at));
     } else {
-        ls_text_printf(
-            &text,
-            "rank %lld sends other data in the second run, to its call %lld; all that it "
-            "had received was the same\n",
-            of->rank, number_of(at));
+        ls_text_printf(&text,
+                       "rank %lld sends different data in the second run, in its call %lld, "
+                       "although it had received the same data\n",
+                       of->rank, number_of(at));
     }
     ls_text_printf(&text, "  the first run: ");
     describe(&text, at->first);
     ls_text_printf(&text, "  on %s: ", c->runs->real);
     describe(&text, at->second);
-    ls_text_puts(&text,
-                 id == LS_FINDING_RUNS_CALLS_DIFFER
-                     ? "  later calls are not compared"
-                     : "  random numbers without a seed, the time, or files of an earlier run; "
-                       "data that depends on it is not compared");
+    ls_text_puts(&text, id == LS_FINDING_RUNS_CALLS_DIFFER
+                            ? "  later calls are not compared"
+                            : "  likely causes: random numbers without a seed, the time, or files "
+                              "of an earlier run; dependent data is not compared");
     to->findings[to->finding_count++] =
         (ls_finding){.id = id,
                      .ranks = ranks,
@@ -335,7 +334,7 @@ static void add_stage(ls_case_result *to, const char *name, uint64_t elements, u
 static void tell_uncompared(ls_text *summary, const comparison *c) {
     if (c->followed > 0) {
         ls_text_printf(summary,
-                       "not compared: what ranks sent to %llu calls, which follows from a sum in "
+                       "not compared: the data sent in %llu calls that follow from a sum in "
                        "another order or a receive from any rank; the first is rank %lld's ",
                        (unsigned long long)c->followed, c->followed_first->rank);
         describe(summary, c->followed_first);
@@ -376,12 +375,13 @@ static int report(ls_results *results, ls_text *summary, const comparison *c) {
     row.pass = row.finding_count == 0 && !is_any(&c->wrong);
     if (is_any(&c->wrong)) {
         ls_text text = {0};
-        ls_text_printf(&text, "rank %lld received other data of the same: ", rank_of(&c->wrong));
+        ls_text_printf(&text,
+                       "rank %lld received different data of the same: ", rank_of(&c->wrong));
         describe(&text, c->wrong.second);
         row.stages[row.stage_count - 1].divergence = ls_result_text(arena, &text);
     }
     row.skipped = row.pass && c->compared == 0;
-    row.skip_reason = row.skipped ? "no call of both runs has data that was compared" : NULL;
+    row.skip_reason = row.skipped ? "no call had data to compare in both runs" : NULL;
     tell_uncompared(summary, c);
     return ls_results_add(results, &row);
 }

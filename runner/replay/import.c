@@ -229,7 +229,7 @@ static int import_file(ls_importing *state, const char *name, bool *recording) {
             bool same = fnmatch(importers[i]->list, name, 0) == 0;
             ls_text_printf(&known, "%s%s", same ? " nor of " : "", same ? importers[i]->of : "");
         }
-        status = LS_FAIL(LS_ERR_FORMAT, "'%s' is the manifest neither of a recording%s", path,
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s' is not the manifest of a recording%s", path,
                          ls_text_string(&known));
         ls_text_free(&known);
     }
@@ -249,7 +249,7 @@ static int import_entries(ls_importing *state, struct dirent **entries, int coun
     }
     if (ranks && !*recording) {
         return LS_FAIL(LS_ERR_FORMAT,
-                       "the folder '%s' holds files of a recording's ranks and no manifest of one",
+                       "the folder '%s' holds files of a recording's ranks but no manifest",
                        state->dir);
     }
     for (int i = 0; i < count; i++) {

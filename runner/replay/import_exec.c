@@ -53,7 +53,7 @@ static int read_ranks(const ls_import *import, const json_t *entry) {
     const json_t *ranks = json_object_get(entry, "ranks"), *world = json_object_get(entry, "world");
     json_int_t limit = world != NULL ? json_integer_value(world) : RANKS_MAX;
     if (world != NULL && (!json_is_integer(world) || limit < 1)) {
-        return malformed(import, "its world is no number of ranks");
+        return malformed(import, "its world is not a number of ranks");
     }
     for (size_t m = 0; m < json_array_size(ranks); m++) {
         const json_t *rank = json_array_get(ranks, m);
@@ -63,7 +63,7 @@ static int read_ranks(const ls_import *import, const json_t *entry) {
         }
         for (size_t k = 0; k < m; k++) {
             if (json_integer_value(json_array_get(ranks, k)) == value) {
-                return malformed(import, "its ranks are not different ones");
+                return malformed(import, "its ranks are not distinct");
             }
         }
     }
@@ -78,14 +78,14 @@ static int read_entry(exec_result *r, const ls_import *import, const json_t *ent
     if (ls_kind_parse(&r->kind, text_of(entry, "call")) != LS_OK ||
         ls_dtype_parse(&r->dtype, text_of(entry, "dtype")) != LS_OK ||
         (op[0] != 0 && ls_op_parse(&r->op, op) != LS_OK)) {
-        return malformed(import, "its call, dtype or op is none");
+        return malformed(import, "its call, dtype or op is unknown");
     }
     const ls_collective *collective = ls_collective_of(r->kind);
     if (ls_kind_is_message(r->kind) || !ls_collective_has_data(collective)) {
-        return malformed(import, "its call is no collective that has data");
+        return malformed(import, "its call is not a collective with data");
     }
     if (collective->reduces && op[0] == 0) {
-        return malformed(import, "it reduces, and names no op");
+        return malformed(import, "it reduces, but has no op");
     }
     if (hashed != NULL && !json_is_boolean(hashed)) {
         return malformed(import, "hashed is neither true nor false");
@@ -125,7 +125,7 @@ static int check_tensor(const exec_result *r, const ls_import *import, const ls_
         return any ? unlike(import, name, "is missing") : LS_OK;
     }
     if (!any) {
-        return unlike(import, name, "is there, though the call gives that member nothing");
+        return unlike(import, name, "is present, but the call gives that member no elements");
     }
     if (tensor->dtype != (int)(r->hashed ? LS_U64 : r->dtype)) {
         return unlike(import, name, "has another type than the call");
@@ -178,7 +178,7 @@ static int check_tensors(const exec_result *r, const ls_import *import,
     for (size_t i = 0; known < ls_safetensors_count(file); i++) {
         const char *name = ls_safetensors_at(file, i)->name;
         if (!is_known(r, name)) {
-            return unlike(import, name, "is none of this call's");
+            return unlike(import, name, "does not belong to this call");
         }
     }
     return LS_OK;
@@ -293,7 +293,7 @@ static const char *why_no_file(const json_t *entry) {
     }
     return json_object_get(entry, "members") != NULL
                ? "it has no elements, or counts for each rank, which are not replayed"
-               : "its data was not kept (exec --payload keeps it)";
+               : "its data was not recorded (exec --payload records it)";
 }
 
 static int import(ls_import *import, const json_t *entry) {
@@ -315,7 +315,7 @@ static int import(ls_import *import, const json_t *entry) {
     bool sums = ls_collective_of(r.kind)->reduces;
     if (r.name != NULL && r.hashed && sums && r.kind != LS_ALL_REDUCE) {
         import->name = r.name;
-        import->skip = "hashes do not tell what a sum should be (exec --payload does)";
+        import->skip = "hashes cannot verify a sum (exec --payload can)";
         return LS_OK;
     }
     if (r.hashed) {

@@ -108,7 +108,7 @@ static int parse(ls_scenario **out, const char *path, const ls_text *text) {
     if (status != LS_OK && status != LS_ERR_MEMORY && ls_diagnostics_count(diagnostics) > 0) {
         ls_text errors = {0};
         ls_diagnostics_format(&errors, diagnostics);
-        status = LS_FAIL(LS_ERR_FORMAT, "'%s': no scenario can be made of it:\n%.600s", path,
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s': it does not give a valid scenario:\n%.600s", path,
                          ls_text_string(&errors));
         ls_text_free(&errors);
     }

@@ -80,7 +80,7 @@ static int read_bags(lookup *l, ls_arena *arena) {
         l->lengths[b] = end - at[b];
         same = same && (told == NULL || told[b] == l->lengths[b]);
     }
-    return same ? LS_OK : LS_FAIL(LS_ERR_FORMAT, "lengths and offsets do not tell the same bags");
+    return same ? LS_OK : LS_FAIL(LS_ERR_FORMAT, "lengths and offsets describe different bags");
 }
 
 // Samples of an embedding call: the first dimension of ids. Without ids there is nothing to look

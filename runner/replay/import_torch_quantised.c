@@ -34,7 +34,7 @@ static int read(void *out, size_t *rows, size_t *columns, const quantised *q, co
     const ls_safetensor *tensor = ls_safetensors_find(q->file, name);
     if (tensor == NULL || tensor->dtype != (int)dtype || tensor->ndim != 2) {
         return LS_FAIL(LS_ERR_FORMAT, "tensor %s %s", name,
-                       tensor != NULL ? "is no matrix of its type" : "is missing");
+                       tensor != NULL ? "is not a matrix of its type" : "is missing");
     }
     *rows = (size_t)tensor->dim[0];
     *columns = (size_t)tensor->dim[1];

@@ -34,7 +34,7 @@ int ls_torchrec__tensor(void *out, int64_t *count, const ls_torchrec *c, const c
     const ls_safetensor *tensor = ls_torchrec__find(c, name);
     if (tensor == NULL || tensor->dtype != (int)dtype || !has_shape(tensor, shape)) {
         return LS_FAIL(LS_ERR_FORMAT, "tensor %.200s %s", name,
-                       tensor == NULL ? "is missing" : "has another type or shape than it should");
+                       tensor == NULL ? "is missing" : "has the wrong type or shape");
     }
     if (count != NULL) {
         *count = (int64_t)tensor->count;
@@ -75,7 +75,7 @@ int64_t ls_torchrec__column(const ls_torchrec *c, int feature) {
 
 // ---- The manifest's entry -----------------------------------------------------------------------
 static int wrong(const char *key) {
-    return LS_FAIL(LS_ERR_FORMAT, "the manifest's %s is missing, or not what it should be", key);
+    return LS_FAIL(LS_ERR_FORMAT, "the manifest's %s is missing or invalid", key);
 }
 
 static int64_t integer(const json_t *value, int64_t max) {
@@ -242,7 +242,7 @@ static int read_shards(const ls_torchrec *c, ls_torchrec_table *t) {
             next->rows = placed ? tensor->dim[0] : 0;
             next->columns = placed ? tensor->dim[1] : 0;
             if (!placed || !inside(next, t)) {
-                return LS_FAIL(LS_ERR_FORMAT, "tensor %.200s is no shard of its table",
+                return LS_FAIL(LS_ERR_FORMAT, "tensor %.200s is not a shard of its table",
                                tensor->name);
             }
             t->shard_count++;

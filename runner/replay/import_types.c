@@ -32,6 +32,6 @@ int ls_import_skip_mistyped(ls_import *import, const json_t *object, const ls_im
     if (key == NULL || import->skip != NULL) {
         return LS_OK;
     }
-    import->skip = ls_arena_printf(import->arena, "%s is of another type than it should be", key);
+    import->skip = ls_arena_printf(import->arena, "%s has the wrong type", key);
     return import->skip != NULL ? LS_OK : LS_ERR_MEMORY;
 }

@@ -127,13 +127,14 @@ static void check_fault(ls_reader *reader, const ls_scenario *scenario,
         return;
     }
     if (ls_node_has(&fault->node, "index") && !indexed) {
-        ls_check__error(reader, mark, NULL, NULL, "index: it says nothing in a fault of this type");
+        ls_check__error(reader, mark, NULL, NULL,
+                        "index: it has no meaning in a fault of this type");
     } else if (fault->index < 0 && !counts) {
         ls_check__error(reader, mark, NULL, NULL,
                         "index: only a wrong count may be smaller than the right one");
     } else if (allocation && fault->index == 0) {
         ls_check__error(reader, mark, "index: 1 for the first", NULL,
-                        "index: which allocation fails is not said");
+                        "index: missing, so no allocation is selected");
     }
     if (ls_node_has(&fault->node, "call") && allocation) {
         ls_check__error(reader, ls_node_mark(&fault->node, "call"), "index: 1 for the first", NULL,
@@ -178,7 +179,7 @@ void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
         }
         if (expect->unnoticed && !ls_scenario_plants(scenario)) {
             ls_check__error(reader, ls_node_mark(&expect->node, "unnoticed"), NULL, NULL,
-                            "expect: no defect is injected that could go unnoticed");
+                            "expect: no injected defect could go unnoticed");
         }
     }
 }

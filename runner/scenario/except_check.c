@@ -118,7 +118,7 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
     refuse(reader, step, except, idle, why);
     if (fields == 0) {
         ls_check__error(reader, except->node.mark, "skip: true, for example", NULL,
-                        "except: it does not say what these ranks do differently");
+                        "except: it gives no difference for these ranks");
     }
     unsigned ends = (fields & LS_EXCEPT_EXIT) != 0 ? LS_EXCEPT_EXIT : fields & LS_EXCEPT_SKIP;
     if (ends != 0) {

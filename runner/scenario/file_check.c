@@ -105,7 +105,7 @@ static void check_type(void *context, const file_use *use) {
         ls_error_clear();  // reported where the file's shape is checked
     } else if (ls_dtype_is_float(array.dtype) != floats) {
         ls_check__error(reader, mark_of(use->generator), floats ? "floats" : "integers", NULL,
-                        "%s: the elements of the file are %s where %s belong", use->what,
+                        "%s: the elements of the file are %s, expected %s", use->what,
                         ls_dtype_name(array.dtype), ls_dtype_name(use->dtype));
     }
 }
@@ -180,7 +180,7 @@ static void check_shape(ls_reader *reader, const ls_generator *generator, const 
         ls_shape_format(one, sizeof one, &has);
         ls_shape_format(other, sizeof other, shape);
         ls_check__error(reader, mark_of(generator), NULL, NULL,
-                        "%s: the file has shape %s where %s belongs", what, one, other);
+                        "%s: the file has shape %s, expected %s", what, one, other);
     }
 }
 
@@ -246,10 +246,10 @@ static void check_start(ls_reader *reader, const ls_scenario *scenario,
     ls_checkpoint_place place;
     if (ls_node_has(&table->node, "weights")) {
         ls_check__error(reader, ls_node_mark(&table->node, "weights"), NULL, NULL,
-                        "table %.60s: weights beside a checkpoint, which has them", table->name);
+                        "table %.60s: weights exclude a checkpoint, which has them", table->name);
     } else if (ls_node_has(&table->node, "quantise")) {
         ls_check__error(reader, ls_node_mark(&table->node, "quantise"), NULL, NULL,
-                        "table %.60s: quantised rows start from no checkpoint", table->name);
+                        "table %.60s: quantised rows cannot start from a checkpoint", table->name);
     } else if (ls_checkpoint_find(&place, checkpoint, &config,
                                   update ? ls_scenario_optimizer_of(scenario, index) : NULL) !=
                LS_OK) {

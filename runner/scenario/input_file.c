@@ -71,7 +71,7 @@ static int read_npy(ls_input_entry *entry, bool with_data) {
 static int find_tensor(const ls_safetensor **out, const ls_safetensors *file, const char *name) {
     if (name == NULL) {
         if (ls_safetensors_count(file) != 1) {
-            return LS_FAIL(LS_ERR_NOT_FOUND, "it has %zu tensors: say which with tensor:",
+            return LS_FAIL(LS_ERR_NOT_FOUND, "it has %zu tensors: select one with tensor:",
                            ls_safetensors_count(file));
         }
         *out = ls_safetensors_at(file, 0);

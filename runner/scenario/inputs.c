@@ -80,7 +80,7 @@ static int member_values(ls_numbers *numbers, const ls_scenario *scenario,
         LS_TRY(ls_input_file_get(&numbers->array, scenario, values->file, values->tensor));
         const ls_input_array *array = numbers->array;
         if (array->ndim < 1 || array->dim[0] != size) {
-            return LS_FAIL(LS_ERR_FORMAT, "%s: its first dimension is not the %d members",
+            return LS_FAIL(LS_ERR_FORMAT, "%s: its first dimension must be the %d members",
                            values->file, size);
         }
         length = array->count / (size_t)size;

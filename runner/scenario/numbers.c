@@ -159,12 +159,12 @@ int ls_numbers__open(ls_numbers *numbers, const ls_scenario *scenario, size_t co
     if (numbers->kind == LS_GENERATOR_FILE) {
         LS_TRY(ls_input_file_get(&numbers->array, scenario, generator->file, generator->tensor));
         if (numbers->array->count != count) {
-            return LS_FAIL(LS_ERR_FORMAT, "%s: %zu elements where %zu belong", generator->file,
+            return LS_FAIL(LS_ERR_FORMAT, "%s: %zu elements, expected %zu", generator->file,
                            numbers->array->count, count);
         }
     }
     if (numbers->kind == LS_GENERATOR_VALUES && (size_t)generator->value_count != count) {
-        return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " values where %zu belong", generator->value_count,
+        return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " values, expected %zu", generator->value_count,
                        count);
     }
     return LS_OK;

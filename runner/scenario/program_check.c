@@ -91,7 +91,7 @@ void ls_check__placements(ls_reader *reader, const ls_scenario *scenario, const 
     for (int i = 0; i < placements->count; i++) {
         if (placements->at[i].kind == LS_PLACE_PARTIAL && placements->at[i].op == LS_PREMUL_SUM) {
             ls_check__error(reader, mark, NULL, NULL,
-                            "%s: P(premul_sum) has no factors to go with it", key);
+                            "%s: P(premul_sum) needs factors, which a placement lacks", key);
         }
     }
     for (int i = 0; i < placements->count && tensor != NULL; i++) {
@@ -198,7 +198,7 @@ void ls_check__rows(ls_reader *reader, const ls_int_rows *rows, int row_count, i
     for (int i = 0; i < rows->count && ls_read__going(reader); i++) {
         if (rows->at[i].count != row_length) {
             ls_mark mark = rows->at[i].count > 0 ? rows->at[i].marks[0] : rows->mark;
-            ls_check__error(reader, mark, NULL, NULL, "%s: %d numbers where %d belong", what,
+            ls_check__error(reader, mark, NULL, NULL, "%s: %d numbers, expected %d", what,
                             rows->at[i].count, row_length);
         }
     }

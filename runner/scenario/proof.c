@@ -80,7 +80,7 @@ const char *ls_scenario_prove(ls_scenario *scenario, int draw, ls_arena *arena) 
     }
     if (expect->has_finding && (expect->finding == LS_FINDING_VALUE_NAN_FIRST ||
                                 expect->finding == LS_FINDING_VALUE_INF_FIRST)) {
-        return "unjudged: the expected finding is of a special value, which a field lacks";
+        return "unjudged: the expected finding needs a special value, which a field lacks";
     }
     for (int t = 0; t < scenario->table_count; t++) {
         const ls_optimizer *optimizer = ls_scenario_optimizer_of(scenario, t);
@@ -91,7 +91,7 @@ const char *ls_scenario_prove(ls_scenario *scenario, int draw, ls_arena *arena) 
     }
     if (scenario->checkpoint != NULL || scenario->train.clip_norm > 0) {
         return scenario->checkpoint != NULL
-                   ? "unjudged: the checkpoint's numbers are floats, which no draw replaces"
+                   ? "unjudged: the checkpoint's numbers are floats, which lockstep cannot replace"
                    : "unjudged: clip_norm compares a norm, and a field has no order";
     }
     return program_missing(scenario, arena);

@@ -23,14 +23,14 @@ static void settle_hosts(ls_reader *reader, ls_scenario *scenario, ls_mark mark)
         if (strcmp(name, "host") != 0) {
             if (strcasecmp(name, "host") == 0 || strcasecmp(name, "hosts") == 0) {
                 ls_check__error(reader, mark, NULL, "host",
-                                "mesh: the name %s does not say which ranks share a host", name);
+                                "mesh: the name %s does not define which ranks share a host", name);
             }
             before *= mesh->dim[i];
             continue;
         }
         if (before > 1 && mesh->dim[i] > 1) {
             ls_check__error(reader, mark, "host as the first name", NULL,
-                            "mesh: the ranks of a host follow one another, but host is behind %d "
+                            "mesh: the ranks of a host must be consecutive, but host is behind %d "
                             "coordinates of other dimensions",
                             before);
             return;
@@ -263,8 +263,8 @@ static void check_tables(ls_reader *reader, ls_scenario *scenario) {
         if (ls_node_has(&table->node, "padding_id") && table->padding_id >= table->rows &&
             table->rows > 0) {
             ls_check__error(reader, ls_node_mark(&table->node, "padding_id"), NULL, NULL,
-                            "padding_id: %" PRId64 " is no row of the %" PRId64, table->padding_id,
-                            table->rows);
+                            "padding_id: %" PRId64 " is not a row of the %" PRId64,
+                            table->padding_id, table->rows);
         }
         bool sums = table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN;
         bool own = ls_node_has(&table->node, "weighted");
@@ -321,7 +321,7 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
     bool tables = ls_node_has(&scenario->node, "tables");
     if (tables && scenario->is_program) {
         ls_check__error(reader, ls_node_mark(&scenario->node, "program"), NULL, NULL,
-                        "a program beside tables: a scenario is one or the other");
+                        "a program and tables exclude each other in a scenario");
     } else if (!tables && !scenario->is_program && !reader->root_is_odd) {
         ls_check__error(reader, scenario->node.mark, "tables with inputs, or a program", NULL,
                         "the scenario has neither tables nor a program");
@@ -334,7 +334,7 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
     for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables && !tables; i++) {
         if (scenario->is_program && ls_node_has(&scenario->node, of_tables[i])) {
             ls_check__error(reader, ls_node_mark(&scenario->node, of_tables[i]), NULL, NULL,
-                            "%s: goes with tables, not with a program", of_tables[i]);
+                            "%s: applies to tables, not to a program", of_tables[i]);
         }
     }
 }

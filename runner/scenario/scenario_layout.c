@@ -238,7 +238,7 @@ static int place_from_file(struct builder *builder, const ls_scenario_table *tab
         return LS_FAIL(LS_ERR_FORMAT, "the plan %s has no such table", path);
     }
     if (found->rows != table->rows || found->columns != table->dim) {
-        return LS_FAIL(LS_ERR_FORMAT, "the plan %s has it as %lld x %lld, not %lld x %lld", path,
+        return LS_FAIL(LS_ERR_FORMAT, "in the plan %s it is %lld x %lld, not %lld x %lld", path,
                        (long long)found->rows, (long long)found->columns, (long long)table->rows,
                        (long long)table->dim);
     }

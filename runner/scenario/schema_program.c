@@ -73,8 +73,8 @@ static const ls_schema_field tensor_fields[] = {
      .example = "blocks: [{rank: 0, offset: [0, 0], size: [8, 16]}]"},
     {.key = "parts", .type = LS_FIELD_ENUM, MEMBER(parts), .names = NAMES(parts_names),
      .fallback = "first",
-     .doc = "Of partial placements: the first part has the values and the others what changes "
-            "nothing, or each has values of its own.",
+     .doc = "For partial placements: the first part has the values and the others "
+            "have the operation's identity, or each part has its own values.",
      .example = "parts: each"},
     {.key = "source", .type = LS_FIELD_INT32, MEMBER(source), .min = 0, .max = LS_RANKS_MAX - 1,
      .fallback = "-1", .otherwise = "every rank cuts its own part",
@@ -88,7 +88,7 @@ static const ls_schema_record tensor_record = {
 #define S ls_scenario
 static const ls_schema_field program_fields[] = {
     {.key = "tensors", .type = LS_FIELD_RECORDS, MEMBER(tensors), AUX(tensor_count),
-     .record = &tensor_record, .otherwise = "none", .doc = "The tensors that there are at first.",
+     .record = &tensor_record, .otherwise = "none", .doc = "The tensors before the first step.",
      .example = "tensors: [{name: a, shape: [8, 16], placements: S(0)}]"},
     {.key = "steps", .type = LS_FIELD_RECORDS, .flags = LS_FIELD_REQUIRED, MEMBER(steps),
      AUX(step_count), .record = &step_record, .doc = "Operations, in order.",

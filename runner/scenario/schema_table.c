@@ -95,7 +95,7 @@ static const ls_schema_field sharding_fields[] = {
     {.key = "apart", .type = LS_FIELD_STRING, MEMBER(apart), .otherwise = "free",
      .doc = "A name: no two tables with it share a rank.", .example = "apart: big"},
     {.key = "allow_broken", .type = LS_FIELD_BOOL, MEMBER(allow_broken), .fallback = "false",
-     .doc = "Let sizes pass that do not make up the table, to see what the checks say of it.",
+     .doc = "Accept sizes that do not add up to the table, to see which checks report it.",
      .example = "allow_broken: true"},
     {.key = "plan", .type = LS_FIELD_PATH, MEMBER(plan), .otherwise = "none",
      .doc = "A plan file that places this table.", .example = "plan: a.plan.yaml"},
@@ -178,13 +178,13 @@ static const ls_schema_field table_fields[] = {
      .example = "weights: {normal: {std: 0.1}}"},
     {.key = "padding_id", .type = LS_FIELD_INT, MEMBER(padding_id), .min = 0,
      .max = LS_SCENARIO_ROWS_MAX, .fallback = "-1", .otherwise = "none",
-     .doc = "An id that counts for nothing and gets no gradient.", .example = "padding_id: 0"},
+     .doc = "An id that contributes nothing and gets no gradient.", .example = "padding_id: 0"},
     {.key = "max_norm", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE, MEMBER(max_norm),
      .min = 0, .max = 1000000, .otherwise = "none",
      .doc = "Before each lookup, rows that it needs whose norm is larger are scaled down to this.",
      .example = "max_norm: 1"},
     {.key = "norm_type", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE, MEMBER(norm_type),
-     .min = 0, .max = 1000, .fallback = "2", .doc = "The p of the norm that max_norm is held to.",
+     .min = 0, .max = 1000, .fallback = "2", .doc = "The p of the norm that max_norm limits.",
      .example = "norm_type: 1"},
     {.key = "optimizer", .type = LS_FIELD_RECORD, MEMBER(optimizer),
      .record = &ls_schema__optimizer, .otherwise = "the scenario's",
@@ -270,8 +270,8 @@ static const ls_schema_field fault_fields[] = {
     {.key = "index", .type = LS_FIELD_INT, MEMBER(index), .min = -(INT64_C(1) << 50),
      .max = INT64_C(1) << 50, .fallback = "0",
      .doc = "bit_flip: the bit of the buffer; allocation: which one, from 1; wrong_count and "
-            "wrong_split: by how much (0: one more); a call that moves what counts of its own say "
-            "has no wrong_count; those of training (gradient_divided_twice, "
+            "wrong_split: by how much (0: one more); a call with a count per rank has no "
+            "wrong_count; those of training (gradient_divided_twice, "
             "duplicate_counted_once, state_of_another_shard, early_update, stale_rows): in which "
             "step, from 0.",
      .example = "index: 30"},
@@ -351,7 +351,7 @@ static const ls_schema_field root_fields[] = {
      .otherwise = "none",
      .doc = "More about it.", .example = "description: tail ranks are empty"},
     {.key = "seed", .type = LS_FIELD_UINT64, MEMBER(seed), .fallback = "0",
-     .doc = "Everything random follows from it.", .example = "seed: 7"},
+     .doc = "The seed of all random numbers.", .example = "seed: 7"},
     {.key = "machine", .type = LS_FIELD_PATH, MEMBER(machine), .names = NAMES(machine_names),
      .otherwise = LS_SCENARIO_MACHINE,
      .doc = "The machine that the planner plans for; a file is YAML, or what calibrate wrote.",

@@ -112,7 +112,8 @@ static void check_once(ls_reader *reader, const ls_scenario_sharding *sharding) 
         if (ls_node_has(&sharding->node, pairs[i][0]) &&
             ls_node_has(&sharding->node, pairs[i][1])) {
             ls_check__error(reader, ls_node_mark(&sharding->node, pairs[i][1]), NULL, NULL,
-                            "%s: beside %s, which says it already", pairs[i][1], pairs[i][0]);
+                            "%s: excludes %s, which has the same meaning", pairs[i][1],
+                            pairs[i][0]);
         }
     }
 }
@@ -179,7 +180,7 @@ static void check_who_places(ls_reader *reader, const ls_scenario_sharding *shar
     }
     if (placed != NULL && sharding->types.count > 1) {
         ls_check__error(reader, ls_node_mark(node, placed), "one type", NULL,
-                        "%s: beside several types, of which the planner chooses", placed);
+                        "%s: excludes several types, of which the planner chooses", placed);
     }
     if (sharding->has_type && sharding->type == LS_DATA_PARALLEL) {
         placed = "type: data_parallel";
@@ -187,8 +188,8 @@ static void check_who_places(ls_reader *reader, const ls_scenario_sharding *shar
     for (size_t i = 0; i < sizeof of_planner / sizeof *of_planner && placed != NULL; i++) {
         if (ls_node_has(node, of_planner[i])) {
             ls_check__error(reader, ls_node_mark(node, of_planner[i]), NULL, NULL,
-                            "%s: binds the planner, which %s leaves nothing to place",
-                            of_planner[i], placed);
+                            "%s: restricts the planner, but %s leaves it no choice", of_planner[i],
+                            placed);
         }
     }
 }
@@ -240,10 +241,11 @@ static void check_possible(ls_reader *reader, const ls_scenario *scenario,
     bool shards = (sharding->allowed & ~(1u << LS_DATA_PARALLEL)) != 0;
     if (sharding->kernels.count > 0 && sharding->allowed != 0 &&
         !((dense && copies) || (other && shards))) {
-        ls_check__error(reader, ls_node_mark(&sharding->node, "kernel"),
-                        dense ? "fused, fused_uvm or fused_uvm_caching" : "dense", NULL,
-                        "kernel: %s does not go with %s: dense is data_parallel's, and its alone",
-                        sharding->kernels.at[0], sharding->types.at[0]);
+        ls_check__error(
+            reader, ls_node_mark(&sharding->node, "kernel"),
+            dense ? "fused, fused_uvm or fused_uvm_caching" : "dense", NULL,
+            "kernel: %s does not apply to %s: only data_parallel uses dense, and it uses no other",
+            sharding->kernels.at[0], sharding->types.at[0]);
     }
 }
 
@@ -260,7 +262,7 @@ void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario, ls_scena
         for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
             if (ls_node_has(node, others[i])) {
                 ls_check__error(reader, ls_node_mark(node, others[i]), NULL, NULL,
-                                "sharding: %s beside plan, which places the table", others[i]);
+                                "sharding: %s excludes plan, which places the table", others[i]);
             }
         }
         return;

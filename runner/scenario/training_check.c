@@ -23,7 +23,7 @@ static void check_steps(ls_reader *reader, ls_scenario *scenario) {
             static const char *const names[] = {"forward", "backward", "update"};
             int step = (int)scenario->tables_steps[i];
             ls_check__error(reader, mark, "forward, then backward, then update, each once", NULL,
-                            step > i ? "steps: %s without %s before it" : "steps: %s comes again",
+                            step > i ? "steps: %s without %s before it" : "steps: %s is repeated",
                             names[step], step > 0 ? names[step - 1] : "");
             return;
         }
@@ -126,10 +126,10 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     bool rounds = update && ls_scenario_optimizer_of(scenario, index)->stochastic_rounding;
     if (rounds && table->dtype != LS_F16 && table->dtype != LS_BF16) {
         const ls_scenario_optimizer *of = own ? &table->optimizer : &scenario->optimizer;
-        ls_check__error(reader, ls_node_mark(&of->node, "stochastic_rounding"),
-                        "tables of f16 or bf16", NULL,
-                        "stochastic_rounding: table %.60s is of %s, whose weights are not rounded",
-                        table->name, ls_dtype_name(table->dtype));
+        ls_check__error(
+            reader, ls_node_mark(&of->node, "stochastic_rounding"), "tables of f16 or bf16", NULL,
+            "stochastic_rounding: table %.60s has type %s, whose weights are not rounded",
+            table->name, ls_dtype_name(table->dtype));
     }
 }
 

@@ -15,7 +15,7 @@ static const ls_schema_field fields[] = {
      .max = LS_SCENARIO_COUNT_MAX, .fallback = "0",
      .doc = "Which of the rank's own elements, row by row.", .example = "element: 3"},
     {.key = "value", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(change.value),
-     .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .doc = "What it becomes.",
+     .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .doc = "Its new value.",
      .example = "value: 0.5"},
 };
 // clang-format on

@@ -45,7 +45,7 @@ static const struct {
       .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .otherwise = "none",
       .doc = "premul_sum: each member's factor.", .example = "factors: [0.5, 0.25]"}},
     {IN_PLACE, {.key = "in_place", .type = LS_FIELD_BOOL, LS_MEMBER(call.in_place),
-      .fallback = "false", .doc = "Whether the result lies where the input was.",
+      .fallback = "false", .doc = "Whether the result replaces the input.",
       .example = "in_place: true"}},
     {COUNTS, {.key = "counts", .type = LS_FIELD_INTS, LS_MEMBER(call.counts), .min = 0,
       .max = LS_SCENARIO_COUNT_MAX, .otherwise = "count for every member",
@@ -65,7 +65,7 @@ static const struct {
     {DIM, LS_STEP_DIM_FIELD(call.dim)},
     {REPLICA, {.key = "replica", .type = LS_FIELD_BOOL, LS_MEMBER(call.replica),
       .fallback = "false",
-      .doc = "The result must stay the same on all ranks: compared again to the end.",
+      .doc = "The result must stay equal on all ranks: lockstep compares it until the end.",
       .example = "replica: true"}},
 };
 // clang-format on
@@ -179,7 +179,7 @@ static void check_reduction(ls_reader *reader, const ls_scenario_step *step, int
     }
     if (call->op != LS_PREMUL_SUM && call->factors.count > 0) {
         ls_check__error(reader, ls_node_mark(&step->node, "factors"), "op: premul_sum", NULL,
-                        "factors: they go with premul_sum alone");
+                        "factors: only premul_sum takes them");
     }
 }
 
@@ -203,11 +203,11 @@ static void check_on_buffers(ls_reader *reader, const ls_scenario_step *step, in
     }
     if (ls_step_has(step, "count") && (counts || splits)) {
         ls_check__error(reader, ls_node_mark(&step->node, "count"), NULL, NULL,
-                        "count: it says nothing beside %s", counts ? "counts" : "splits");
+                        "count: excluded by %s", counts ? "counts" : "splits");
     }
     if (call->replica && call->asynchronous) {
         ls_check__error(reader, ls_node_mark(&step->node, "replica"), NULL, NULL,
-                        "replica: not of an asynchronous step, whose result comes later");
+                        "replica: excludes async, whose result comes later");
     }
     if (ls_step_takes(step, "count") && !ls_step_has(step, "count") && !counts && !splits) {
         ls_check__error(reader, step->node.mark, "count: 1024, for example", NULL,

@@ -15,7 +15,8 @@ static const ls_schema_field fields[] = {
      .otherwise = "the step's name", .doc = "Which random numbers: equal streams drop the same.",
      .example = "stream: attention"},
     {.key = "per_rank", .type = LS_FIELD_BOOL, LS_MEMBER(dropout.per_rank), .fallback = "false",
-     .doc = "Every rank draws for itself. By default each element of the whole is drawn once.",
+     .doc = "Each rank draws its own numbers. By default each element of the full "
+            "tensor is drawn once.",
      .example = "per_rank: true"},
 };
 // clang-format on

@@ -112,7 +112,7 @@ static int emit_whole(ls_program *program, const ls_scenario_step *step,
                       const ls_program_tensor *entry) {
     const ls_shape *shape = ls_local_tensor_shape(entry->tensor);
     if (shape == NULL) {
-        return LS_FAIL(LS_ERR_INVALID, "\"%s\" has no placement, so its whole is not known",
+        return LS_FAIL(LS_ERR_INVALID, "\"%s\" has no placement, so it has no full tensor",
                        entry->name);
     }
     size_t count = 0;

@@ -63,8 +63,8 @@ static int check_array(const ls_shape *has, const ls_shape *wants, int rank) {
     for (int d = 0; d < has->ndim; d++) {
         if (has->dim[d] != wants->dim[d]) {
             return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                "rank %d has %" PRId64 " of dimension %d; as it is said to lie it "
-                                "would have %" PRId64,
+                                "rank %d has %" PRId64 " of dimension %d; its placements "
+                                "require %" PRId64,
                                 rank, has->dim[d], d, wants->dim[d]);
         }
     }
@@ -136,8 +136,9 @@ static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
 }
 
 const ls_step_type ls_step__place = {
-    LS_STEP_RECORD("place", fields,
-                   "Declares what the ranks' own arrays are of: DTensor's from_local."),
+    LS_STEP_RECORD(
+        "place", fields,
+        "Declares the tensor of which each rank's array is a shard: DTensor's from_local."),
     .form = LS_STEP_OF_TENSORS,
     .to_field = ls_step__places,
     .check = check,

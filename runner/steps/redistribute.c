@@ -48,7 +48,7 @@ static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
 }
 
 const ls_step_type ls_step__redistribute = {
-    LS_STEP_RECORD("redistribute", fields, "Changes how a tensor lies on the mesh."),
+    LS_STEP_RECORD("redistribute", fields, "Changes the placements of a tensor on the mesh."),
     .form = LS_STEP_OF_TENSORS,
     .to_field = ls_step__places,
     .check = check,

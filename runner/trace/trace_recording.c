@@ -43,7 +43,7 @@ static ls_call *call_of(const matching *m, const traced_call *traced) {
 static int fail(const matching *m, const traced_call *at, const char *why) {
     const ls_call *call = call_of(m, at);
     return LS_FAIL(LS_ERR_FORMAT,
-                   "the calls recorded in \"%s\" do not meet: rank %d, call %zu, %s: %s", m->dir,
+                   "the calls recorded in \"%s\" do not match: rank %d, call %zu, %s: %s", m->dir,
                    call->rank, (size_t)(at - m->traced) - m->rank_first[call->rank],
                    ls_kind_name(call->kind), why);
 }
@@ -168,7 +168,7 @@ static int check_known(const matching *m) {
 static int find_sets(matching *m) {
     LS_TRY(check_known(m));
     if (ls_match__kinds(&m->match, m->calls, (int)m->count) != LS_OK) {
-        return LS_FAIL(LS_ERR_FORMAT, "the calls recorded in \"%s\" do not meet: %s", m->dir,
+        return LS_FAIL(LS_ERR_FORMAT, "the calls recorded in \"%s\" do not match: %s", m->dir,
                        ls_error_last()->text);
     }
     for (int set = 0; set < m->match.event_count; set++) {

@@ -78,8 +78,8 @@ $ try() { sed "$1" more.yaml > no.yaml; lockstep run no.yaml 2>&1 | grep error; 
 > no.yaml:4:10: error: checkpoint: table a: the optimizer is adamw, the checkpoint has the states of adam
 > no.yaml:4:10: error: checkpoint: table a: the optimizer is sgd, the checkpoint has the states of adam
 > no.yaml:4:10: error: checkpoint: table a: the optimizer is rowwise_adagrad, the checkpoint has the states of adam
-> no.yaml:4:46: error: table a: weights beside a checkpoint, which has them
-> no.yaml:4:47: error: table a: quantised rows start from no checkpoint
+> no.yaml:4:46: error: table a: weights exclude a checkpoint, which has them
+> no.yaml:4:47: error: table a: quantised rows cannot start from a checkpoint
 $ rm -rf bad; sed 's/^steps.*//; /^optimizer/d; /^train/d; /^checkpoint/d' more.yaml > plain.yaml; lockstep run plain.yaml --checkpoint bad --quiet; lockstep run bad.yaml
 > run: 1 passed, 0 failed, 0 skipped
 ! bad.yaml:4:10: error: checkpoint: table a: the checkpoint has no momentum1; it was trained by another optimizer, or not at all
@@ -100,7 +100,7 @@ $ mkdir in; cp bad.yaml in; rm -rf bad; cp -r two bad; mkdir in/bad; for file in
 > in/bad.yaml:9:13: error: checkpoint: leaves the scenario's folder, which takes --allow-outside: bad
 > run: 1 passed, 0 failed, 0 skipped
 $ printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ncheckpoint: two\nprogram: {steps: [{all_reduce: {count: 4}}]}\n' > no.yaml; lockstep run no.yaml
-! no.yaml:4:13: error: checkpoint: goes with tables, not with a program
+! no.yaml:4:13: error: checkpoint: applies to tables, not to a program
 !     4 | checkpoint: two
 !       |             ^~~
 ? 2

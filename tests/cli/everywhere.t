@@ -96,5 +96,5 @@ $ lockstep replay --quiet --memory 1K held > /dev/null
 $ lockstep replay --quiet --memory 1G held
 > replay: 1 passed, 0 failed, 0 skipped
 $ lockstep run --memory 16Q in.yaml
-! lockstep: error: --memory needs a number of bytes as 16G, not '16Q'
+! lockstep: error: --memory needs a number of bytes such as 16G, not '16Q'
 ? 2

@@ -9,24 +9,24 @@ $ sed '/^expect/d; s/, except.*]}/}/; s/$/ /' m.yaml > plain.yaml; sed -i 's/cou
 ? 2
 # Nothing that is compared with anything, in each way that comes to it.
 $ for steps in '' '{all_reduce: {count: 0}}' barrier '{all_reduce: {count: 0}}, barrier' '{send_recv: {count: 0, pairs: [[0, 1]]}}'; do printf "lockstep: 1\nname: n\nmesh: {shape: [2]}\nprogram: {steps: [$steps]}\n" > n.yaml; lockstep run n.yaml | head -n 1; lockstep run --quiet n.yaml > out; echo $?; done
-> skip  n                 nothing was judged: no output has an element that something is compared with
+> skip  n                 nothing was judged: no element of an output was compared with anything
 > 5
-> skip  n                 nothing was judged: no output has an element that something is compared with
+> skip  n                 nothing was judged: no element of an output was compared with anything
 > 5
-> skip  n                 nothing was judged: no output has an element that something is compared with
+> skip  n                 nothing was judged: no element of an output was compared with anything
 > 5
-> skip  n                 nothing was judged: no output has an element that something is compared with
+> skip  n                 nothing was judged: no element of an output was compared with anything
 > 5
-> skip  n                 nothing was judged: no output has an element that something is compared with
+> skip  n                 nothing was judged: no element of an output was compared with anything
 > 5
 $ printf "lockstep: 1\nname: off\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2}\nchecks: {oracle: 'off', real: 'off'}\n" > off.yaml; lockstep run off.yaml | grep skip; lockstep run off.yaml > out
-> skip  off               nothing was judged: no output has an element that something is compared with
+> skip  off               nothing was judged: no element of an output was compared with anything
 > run: 0 passed, 0 failed, 1 skipped
 ? 5
 # What is not judged is counted as such, whatever was to go unnoticed; and where a check finds a defect,
 # nothing else is judged.
 $ count() { lockstep run --json - $1 | python3 -c 'import json, sys; case, = json.load(sys.stdin)["cases"]; print(case["verdict"], case["class"], case["judged"], [(s["name"], s["elements"], s["unjudged"]) for s in case["stages"]])'; }; printf 'faults: [{type: slow, rank: 0}]\nexpect: {unnoticed: true}\n' >> off.yaml; lockstep run off.yaml | tr -s ' ' | grep 'unjudged\|skip '; printf 'lockstep: 1\nname: leak\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2}\n    - all_reduce: {name: b, count: 2, async: true}\n' > leak.yaml; count leak.yaml
-> skip off nothing was judged: no output has an element that something is compared with
+> skip off nothing was judged: no element of an output was compared with anything
 > fail finding 0 []
 # Two references of one output: each is judged, in either order.
 $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 2), }"; h += " " * (117 - len(h)) + "\n"; [open(n + ".npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4f", *v)) for n, v in (("far", (1e9, -7, float("nan"), 0)), ("near", (0.3,) * 4))]'; for files in 'far near' 'near far' 'near near'; do set -- $files; printf "lockstep: 1\nname: r\nmesh: {shape: [2]}\ntables: [{name: t, rows: 8, dim: 2, weights: {constant: 0.1}, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {t: {lengths: {constant: 3}, ids: {values: [[0, 4, 7], [1, 5, 6]]}}}}\nchecks: {reference: [{file: $1.npy}, {file: $2.npy}]}\n" > r.yaml; lockstep run r.yaml | awk '/^ *reference:/ {print $1, $2}'; lockstep run --quiet r.yaml > out; echo $?; done
@@ -47,13 +47,13 @@ $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False,
 # What is planted is judged, reached and noticed, or the scenario fails.
 $ for fault in 'bit_flip, rank: 1, call: 0, index: 30' 'die, rank: 1, call: 99' 'bit_flip, rank: 1, call: 7'; do printf "lockstep: 1\nname: f\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 8, values: normal}}]}\nfaults: [{type: $fault}]\n" > f.yaml; lockstep run --quiet f.yaml | grep 'is wrong:\|error:'; done
 >   stage w is wrong: 2 of 32 elements differ, by up to 1,073,741,824 ulps
->   error: f.yaml:5: the fault is not injected: rank 1 does not come to it
->   error: f.yaml:5: the fault is not injected: rank 1 does not come to it
+>   error: f.yaml:5: the fault is not injected: rank 1 does not reach it
+>   error: f.yaml:5: the fault is not injected: rank 1 does not reach it
 $ for step in 'all_to_all: {splits: [[1, 2], [2, 1]]}' 'barrier: {}' 'all_to_all: {count: 2}'; do printf "lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {steps: [{$step}]}\nfaults: [{type: wrong_count, rank: 1}]\n" > c.yaml; sed 's/wrong_count/wrong_split/' c.yaml > s.yaml; for f in c s; do lockstep run --quiet $f.yaml | tr -s '\n ' ' ' | grep -o 'error: .* reprod\|buffer[^ ]*, rank 1'; done; done
-> error: c.yaml:5: the fault is not injected: call 0 of rank 1, all_to_all, has no count that says how much it moves; wrong_split changes its counts reprod
+> error: c.yaml:5: the fault is not injected: call 0 of rank 1, all_to_all, has no single count; wrong_split changes its counts reprod
 > buffer.too_small, rank 1
-> error: c.yaml:5: the fault is not injected: call 0 of rank 1, barrier, has no count that says how much it moves reprod
-> error: s.yaml:5: the fault is not injected: call 0 of rank 1, barrier, has no count that says how much it moves reprod
+> error: c.yaml:5: the fault is not injected: call 0 of rank 1, barrier, has no count reprod
+> error: s.yaml:5: the fault is not injected: call 0 of rank 1, barrier, has no count reprod
 > buffer.too_small, rank 1
 > buffer.too_small, rank 1
 $ printf 'lockstep: 1\nname: d\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2}\nfaults: [{type: die, rank: 1, call: 0}]\n' > d.yaml; lockstep run --quiet d.yaml | grep '^  rank'
@@ -61,7 +61,7 @@ $ printf 'lockstep: 1\nname: d\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, 
 # An expectation is of all that is found.
 $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 2), }"; h += " " * (117 - len(h)) + "\n"; open("nan.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4f", float("nan"), 1, 2, 3))'
 $ printf 'lockstep: 1\nname: e\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2, async: true, values: {file: nan.npy}}\nexpect: {finding: handle.leak}\n' > e.yaml; lockstep run --quiet e.yaml | grep 'error:\|^  [a-z]*\.[a-z_]*,'; sed 's/leak}/leak, also: [value.nan_first]}/' e.yaml > f.yaml; lockstep run --quiet f.yaml | tail -n 1
->   error: value.nan_first at e.yaml:6, which was not expected, appeared beside or instead of
+>   error: unexpected value.nan_first at e.yaml:6, in addition to or instead of handle.leak
 >   value.nan_first, rank 0, at e.yaml:6
 >   handle.leak, ranks 0, 1, at e.yaml:6
 > run: 1 passed, 0 failed, 0 skipped
@@ -191,7 +191,7 @@ $ printf 'lockstep: 1\nname: big\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2
 >   reproduce: lockstep run --backend sim --checks 'value.*' big.yaml
 >   reproduce: lockstep run --backend sim --checks value.inf_first --schedule random --seed 0 big.yaml
 >   reproduce: lockstep run --backend sim --schedule delay --checks 'value.*' big.yaml
-! lockstep: error: --explore is the simulator's: who runs next under mpi is the machine's
+! lockstep: error: --explore requires the simulator: under mpi the machine schedules the ranks
 ? 2
 # A key with a word too many.
 $ printf 'lockstep: 1\nname: v\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 1, features: u}]\ninputs: {batch: 1, features: {u: {stride_per_key_per_rank: 1}}}\n' > v.yaml; lockstep run v.yaml 2>&1 | tail -1
@@ -211,7 +211,7 @@ $ printf 'lockstep: 1\nname: zero\nmesh: {shape: [2]}\ntables: [{name: t, rows: 
 $ for call in 1 3; do printf "lockstep: 1\nname: leak\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 8, async: true}\n    - all_reduce: {name: b, count: 8}\nfaults: [{type: bit_flip, rank: 1, call: $call, index: 29}]\nexpect: {finding: handle.leak}\n" > leak.yaml; lockstep run --quiet leak.yaml | grep 'stage b is\|not injected\|run:'; done
 >   stage b is wrong: 4 of 32 elements differ, by up to 14,680,064 ulps (6.52e+06 of the bound)
 > run: 0 passed, 1 failed, 0 skipped
->   error: leak.yaml:8: the fault is not injected: rank 1 does not come to it
+>   error: leak.yaml:8: the fault is not injected: rank 1 does not reach it
 > run: 0 passed, 1 failed, 0 skipped
 # Keys that say nothing about what is expected.
 $ for expect in 'class: wrong, ranks: [3]' 'class: wrong, where: zzz, also: [handle.leak]' 'finding: handle.leak, table: t, feature: f, sample: 7' 'unnoticed: true, contains: x'; do printf "lockstep: 1\nname: keys\nmesh: {shape: [4]}\ntables: [{name: t, rows: 4, dim: 2, features: [f]}]\ninputs: {batch: 2}\nfaults: [{type: bit_flip, rank: 1, call: 0, index: 20}]\nexpect: {$expect}\n" > keys.yaml; lockstep run keys.yaml 2>&1 | grep '^keys'; done
@@ -236,15 +236,15 @@ $ printf 'lockstep: 1\nname: many\nmesh: {shape: [128]}\nprogram:\n  steps:\n   
 > 0
 > bit_exact
 > 5
-> unjudged: 1 of 512 elements of sum differ within bounds so wide that they prove not
+> unjudged: 1 of 512 elements of sum differ within bounds too wide to prove anything;
 > 5
-> unjudged: 1 of 512 elements of sum differ within bounds so wide that they prove not
+> unjudged: 1 of 512 elements of sum differ within bounds too wide to prove anything;
 > 1
 > unjudged
 > 1
 > wrong
 # Weights whose steps' bound covers them, set to 0: f32, under Adam with a rate as large as the weights.
-$ printf 'lockstep: 1\nname: adam\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 2, weights: normal, sharding: {type: row_wise}}]\ninputs: {batch: 2000, features: {t: {lengths: {constant: 20}, ids: uniform}}}\nsteps: [forward, backward, update]\ntrain: {steps: 8}\noptimizer: {type: adam, lr: 1}\n' > adam.yaml; lockstep run --quiet --keep kept adam.yaml; for i in 0 1; do python3 $SOURCE/tests/cli/change_tensor.py kept/adam/rank_00000.safetensors step7.update/t/t/weights $i f 0; done; lockstep compare adam.yaml --real kept --json out.json > out; echo $?; python3 -c 'import json; print(json.load(open("out.json"))["skips"][0]["reason"][:73])'; rm -r kept
+$ printf 'lockstep: 1\nname: adam\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 2, weights: normal, sharding: {type: row_wise}}]\ninputs: {batch: 2000, features: {t: {lengths: {constant: 20}, ids: uniform}}}\nsteps: [forward, backward, update]\ntrain: {steps: 8}\noptimizer: {type: adam, lr: 1}\n' > adam.yaml; lockstep run --quiet --keep kept adam.yaml; for i in 0 1; do python3 $SOURCE/tests/cli/change_tensor.py kept/adam/rank_00000.safetensors step7.update/t/t/weights $i f 0; done; lockstep compare adam.yaml --real kept --json out.json > out; echo $?; python3 -c 'import json; print(json.load(open("out.json"))["skips"][0]["reason"][:80])'; rm -r kept
 > run: 1 passed, 0 failed, 0 skipped
 > 5
-> unjudged: 2 of 12 elements of step7.update differ within bounds so wide t
+> unjudged: 2 of 12 elements of step7.update differ within bounds too wide to prov

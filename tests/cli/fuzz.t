@@ -38,14 +38,14 @@ $ lockstep fuzz --minutes 0
 ! lockstep: error: --minutes needs a number above 0
 ? 2
 $ lockstep fuzz --minutes 1 --seconds 60
-! lockstep: error: --minutes and --seconds say the same: give one of them
+! lockstep: error: --minutes and --seconds exclude each other
 ? 2
 $ lockstep fuzz --minutes 600 --count 2 --seed 1 2>&1 | grep -c 'fuzz: 2 passed, 0 failed'
 > 1
 $ lockstep fuzz --seconds 1e99 2>&1 | head -n 1
 > lockstep: error: --seconds needs a number from 0 to 1000000000, not '1e99'
 $ lockstep fuzz drift.yaml --count 3
-! lockstep: error: --count, --first and --print are for random scenarios, not for files
+! lockstep: error: --count, --first and --print apply to random scenarios, not to files
 ? 2
 $ lockstep fuzz nowhere.yaml
 ! nowhere.yaml: error: cannot open 'nowhere.yaml': No such file or directory

@@ -3,7 +3,7 @@ $ lockstep gdb
 ! lockstep: error: gdb needs a scenario file, or a program after '--'
 ? 2
 $ lockstep gdb one.yaml two.yaml
-! lockstep: error: gdb takes one scenario file; arguments of a program of yours go with it after '--'
+! lockstep: error: gdb takes one scenario file; a program and its arguments go after '--'
 ? 2
 $ lockstep gdb nowhere.yaml
 ! lockstep: error: nowhere.yaml: there is no such file, or it cannot be read

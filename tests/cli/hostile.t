@@ -31,14 +31,14 @@ $ lockstep run --quiet --checkpoint saved esc.yaml > /dev/null; lockstep plan --
 > t?[31m  4 x 2  row_wise, 2 shards -> row_wise, 2 shards  (weights)
 # A file of numbers of another type: integers where floats belong are refused, at their place; a conversion that loses something is noted, an exact one is not.
 $ for d in i4 i8 f2 f4 f8; do for s in npy safetensors; do python3 $SOURCE/tests/cli/npy.py $d 4,2 $d.$s; done; done; table() { printf "lockstep: 1\nname: m\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, dtype: $1, weights: {file: $2}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nsteps: [forward]\n" > m.yaml; lockstep run m.yaml 2>&1 | grep 'error:\|note:\|run:'; }; for s in npy safetensors; do for d in i8 i4 f2 f4 f8; do table f32 $d.$s; done; done; table f16 f4.npy; table f64 f4.npy; lockstep run --json - m.yaml | grep -c '"note"'; table f16 f4.npy; lockstep run --json - --junit j.xml --report r.html m.yaml | grep '"note"'; grep -o 'note: [^<]*' j.xml r.html
-> m.yaml:4:65: error: weights: the elements of the file are i64 where f32 belong
-> m.yaml:4:65: error: weights: the elements of the file are i32 where f32 belong
+> m.yaml:4:65: error: weights: the elements of the file are i64, expected f32
+> m.yaml:4:65: error: weights: the elements of the file are i32, expected f32
 > run: 1 passed, 0 failed, 0 skipped
 > run: 1 passed, 0 failed, 0 skipped
 >         note: weights of table t: f64 of f8.npy, rounded to f32
 > run: 1 passed, 0 failed, 0 skipped
-> m.yaml:4:65: error: weights: the elements of the file are i64 where f32 belong
-> m.yaml:4:65: error: weights: the elements of the file are i32 where f32 belong
+> m.yaml:4:65: error: weights: the elements of the file are i64, expected f32
+> m.yaml:4:65: error: weights: the elements of the file are i32, expected f32
 > run: 1 passed, 0 failed, 0 skipped
 > run: 1 passed, 0 failed, 0 skipped
 >         note: weights of table t: f64 of f8.safetensors, rounded to f32
@@ -55,21 +55,21 @@ $ for d in i4 i8 f2 f4 f8; do for s in npy safetensors; do python3 $SOURCE/tests
 $ tensors() { printf "lockstep: 1\nname: p\nmesh: {shape: [2]}\nprogram:\n  tensors:\n    - {name: a, shape: [4, 2], dtype: $1, placements: S(0), values: {file: $2}}\n  steps: [{full: {name: all, tensor: a}}, {all_reduce: {dtype: $1, count: 2, values: {file: $3}}}]\n" > p.yaml; lockstep run p.yaml 2>&1 | grep 'error:\|note:\|run:'; }; for d in i8 i4 f4 f8; do python3 $SOURCE/tests/cli/npy.py $d 2,2 two.npy; tensors i32 $d.npy two.npy; tensors f32 $d.npy two.npy; done
 >         note: values of tensor a: i64 of i8.npy, narrowed to i32; values of step 1_all_reduce: i64 of two.npy, narrowed to i32
 > run: 1 passed, 0 failed, 0 skipped
-> p.yaml:6:77: error: values: the elements of the file are i64 where f32 belong
-> p.yaml:7:94: error: values: the elements of the file are i64 where f32 belong
+> p.yaml:6:77: error: values: the elements of the file are i64, expected f32
+> p.yaml:7:94: error: values: the elements of the file are i64, expected f32
 > run: 1 passed, 0 failed, 0 skipped
-> p.yaml:6:77: error: values: the elements of the file are i32 where f32 belong
-> p.yaml:7:94: error: values: the elements of the file are i32 where f32 belong
-> p.yaml:6:77: error: values: the elements of the file are f32 where i32 belong
-> p.yaml:7:94: error: values: the elements of the file are f32 where i32 belong
+> p.yaml:6:77: error: values: the elements of the file are i32, expected f32
+> p.yaml:7:94: error: values: the elements of the file are i32, expected f32
+> p.yaml:6:77: error: values: the elements of the file are f32, expected i32
+> p.yaml:7:94: error: values: the elements of the file are f32, expected i32
 > run: 1 passed, 0 failed, 0 skipped
-> p.yaml:6:77: error: values: the elements of the file are f64 where i32 belong
-> p.yaml:7:94: error: values: the elements of the file are f64 where i32 belong
+> p.yaml:6:77: error: values: the elements of the file are f64, expected i32
+> p.yaml:7:94: error: values: the elements of the file are f64, expected i32
 >         note: values of tensor a: f64 of f8.npy, rounded to f32; values of step 1_all_reduce: f64 of two.npy, rounded to f32
 > run: 1 passed, 0 failed, 0 skipped
 $ printf 'lockstep: 1\nname: w\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, weighted: true}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}, weights: {file: eight.npy}}}}\nsteps: [forward, backward]\ntrain: {gradients: {file: grads.npy}}\n' > w.yaml; for d in i8 f4 f8; do python3 $SOURCE/tests/cli/npy.py $d 8 eight.npy; python3 $SOURCE/tests/cli/npy.py $d 8 grads.npy; lockstep run w.yaml 2>&1 | grep 'error:\|note:\|run:'; done
-> w.yaml:5:75: error: weights: the elements of the file are i64 where f32 belong
-> w.yaml:7:27: error: gradients: the elements of the file are i64 where f32 belong
+> w.yaml:5:75: error: weights: the elements of the file are i64, expected f32
+> w.yaml:7:27: error: gradients: the elements of the file are i64, expected f32
 > run: 1 passed, 0 failed, 0 skipped
 >         note: weights of feature t: f64 of eight.npy, rounded to f32; gradients: f64 of grads.npy, rounded to f32
 > run: 1 passed, 0 failed, 0 skipped

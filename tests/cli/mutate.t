@@ -19,8 +19,8 @@ $ printf 'lockstep: 1\nname: unchecked\nmesh: {shape: [2]}\ntables: [{name: t, r
 > something misrouted           8        8           0         0  collective.split_mismatch 7, collective.count_mismatch 1
 > a rank dies                   8        8           0         0  rank.died 8
 > a bit flipped: {type: bit_flip, rank: 0, call: 3, index: 30} (failed)
->   error: outputs change, and no check notices it; without its checks: the default ones would
->     notice it
+>   error: outputs changed but no check noticed; without its checks: the default ones would notice
+>     it
 ? 1
 # Sums hide the last bit but where they are exact.
 $ printf 'lockstep: 1\nname: sum\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4, values: exact}}]}\n' > sum.yaml; lockstep mutate sum.yaml | grep 'flipped'; lockstep mutate --json - sum.yaml | python3 -c 'import json, sys; print([case["noticed_by"] for case in json.load(sys.stdin)["cases"] if "root" in case["name"] or "operation" in case["name"]])'
@@ -52,7 +52,7 @@ $ printf 'lockstep: 1\nname: group\nmesh: {shape: [3]}\nprogram: {steps: [{broad
 > a shard off by one: the first block of table 0 has 3 - oracle
 > a shard off by one: the first block of table 0 has 5 - the plan's check
 > a wrong divisor: {type: gradient_divided_twice, rank: 0} - oracle
-> an update too early: {type: early_update, rank: 0} - oracle
+> an early update: {type: early_update, rank: 0} - oracle
 > a wrong divisor: {type: gradient_divided_twice, rank: 1} - oracle
 > duplicates dropped: {type: duplicate_counted_once, rank: 1} - oracle
-> an update too early: {type: early_update, rank: 1} - oracle
+> an early update: {type: early_update, rank: 1} - oracle

@@ -37,7 +37,7 @@ $ python3 spoil.py 2 means 4000; lockstep compare sums.yaml --real kept | grep -
 >   stage means is wrong: 1 of 16,384 elements differ, by up to 1 ulps (0.462 of the bound)
 >     stage means, recv, rank 2, element 4000 [4000]
 >       simulated -0.66796875 (0xbf2b), recording -0.6640625 (0xbf2a): 1 ulps apart; exactly -0.667724609, allowed difference 0.00793
->       the other elements have the bits of ring:proto=simple, and no order near it gives this one
+>       the other elements match ring:proto=simple bit for bit, and no similar order gives this element
 ? 1
 # A mean does not show the sum that it is of: common orders are tried on the whole.
 $ printf 'lockstep: 1\nname: mean\nmesh: {shape: [4]}\ntables:\n  - {name: p, rows: 40, dim: 8, pooling: mean, sharding: {type: row_wise}}\ninputs:\n  batch: 16\n  features: {p: {lengths: {uniform: [0, 9]}}}\n' > mean.yaml; lockstep record --quiet --backend sim --order ring --out n mean.yaml; lockstep compare mean.yaml --real n | grep -v oracle: | grep -o 'output_dist .*' | sed 's/ [ 0-9,.]* / /'
@@ -91,12 +91,12 @@ $ printf 'lockstep: 1\nname: equal\nseed: 3\nmesh: {shape: [4]}\ntables: [{name:
 > lookup bit_exact
 > output_dist reordered
 # An order that a recording tells, and that no search would find: one bit off it is wrong.
-$ printf 'lockstep: 1\nname: told\nmesh: {shape: [5]}\nprogram: {steps: [{all_reduce: {name: a, count: 300, values: normal}}]}\n' > told.yaml; order='tree:proto=simple,trees=3(1(4)+0(2))'; lockstep record --quiet --backend sim --order $order --out d told.yaml; lockstep compare told.yaml --real d | grep -o ' a  *[a-z_]*' | tr -s ' '; sed -i "s/\"seq\": 0,/&\"order\": \"$order\",/" d/told/*.calls.json; lockstep compare told.yaml --real d | grep -o ' a  *[a-z_]*' | tr -s ' '; python3 $SOURCE/tests/cli/change_tensor.py d/told/rank_00002.safetensors a/-/-/recv 7 I 0x40856761; lockstep compare told.yaml --real d | grep 'is wrong\|bits of'
+$ printf 'lockstep: 1\nname: told\nmesh: {shape: [5]}\nprogram: {steps: [{all_reduce: {name: a, count: 300, values: normal}}]}\n' > told.yaml; order='tree:proto=simple,trees=3(1(4)+0(2))'; lockstep record --quiet --backend sim --order $order --out d told.yaml; lockstep compare told.yaml --real d | grep -o ' a  *[a-z_]*' | tr -s ' '; sed -i "s/\"seq\": 0,/&\"order\": \"$order\",/" d/told/*.calls.json; lockstep compare told.yaml --real d | grep -o ' a  *[a-z_]*' | tr -s ' '; python3 $SOURCE/tests/cli/change_tensor.py d/told/rank_00002.safetensors a/-/-/recv 7 I 0x40856761; lockstep compare told.yaml --real d | grep 'is wrong\|bit for bit'
 > record: 1 passed, 0 failed, 0 skipped
 >  a within_bound
 >  a bit_exact
 >   stage a is wrong: 1 of 1,500 elements differ, by up to 1 ulps (0.45 of the bound)
->       the other elements have the bits of tree:proto=simple,trees=3(1(4)+0(2)), and no order near it gives this one
+>       the other elements match tree:proto=simple,trees=3(1(4)+0(2)) bit for bit, and no similar order gives this element
 # The number of channels that a recording tells: what was allowed is found from it.
 $ printf 'lockstep: 1\nname: channels\nmesh: {shape: [4]}\nprogram: {steps: [{all_reduce: {name: a, count: 100000, values: normal}}]}\n' > c.yaml; for allowed in 1 2; do lockstep record --quiet --backend sim --order ring:proto=simple,allowed=$allowed --out c$allowed c.yaml; for told in 1 2; do cp -r c$allowed c; sed -i "s/\"seq\": 0,/&\"order\": \"ring:proto=simple\",\"channels\": $told,/" c/channels/*.calls.json; lockstep compare c.yaml --real c | grep -o ' a  *[a-z_]*' | tr -s ' '; rm -r c; done; done
 > record: 1 passed, 0 failed, 0 skipped

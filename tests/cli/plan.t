@@ -210,7 +210,7 @@ $ for limit in nodes seconds; do lockstep plan free.yaml --$limit 0 --json - | g
 >   "nodes": 1,
 >   "repeatable": true,
 $ lockstep plan free.yaml --seconds 0.000001
-! lockstep: error: plan: the time was over when the options of 0 of 4 tables on 2 ranks were listed, before there was a plan
+! lockstep: error: plan: the time limit passed after listing the options of 0 of 4 tables on 2 ranks, before there was a plan
 ? 3
 # A table that is not there.
 $ lockstep plan free.yaml --explain large_tabel_0
@@ -226,7 +226,7 @@ $ sed 's/free.yaml/&/; s/sharding: {.*}/sharding: {type: data_parallel}/' free.y
 # One of more tables than the scenario's, of fewer, and of another size.
 $ python3 -c 'import json; p = json.load(open("torchrec.json")); p[""]["more"] = p[""]["large_table_0"]; json.dump(p, open("more.json", "w")); del p[""]["more"], p[""]["large_table_0"]; json.dump(p, open("fewer.json", "w"))'
 $ lockstep plan free.yaml --from-torchrec more.json
-! lockstep: error: the plan more.json has a table 'more', which free.yaml has not
+! lockstep: error: the plan more.json has a table 'more', which free.yaml lacks
 ? 2
 $ lockstep plan free.yaml --from-torchrec fewer.json
 ! lockstep: error: free.yaml:9: table large_table_0: the plan fewer.json has no such table
@@ -244,16 +244,16 @@ $ lockstep exec -n 2 --torchrec-plan fewer.json --tables free.yaml -- true
 ! lockstep: error: free.yaml:9: table large_table_0: the plan fewer.json has no such table
 ? 2
 $ lockstep exec -n 3 --torchrec-plan torchrec.json --tables free.yaml -- true
-! lockstep: error: free.yaml is of 2 ranks, the program has 3
+! lockstep: error: free.yaml is for 2 ranks, the program has 3
 ? 2
 $ lockstep exec --torchrec-plan torchrec.json -- true
 ! lockstep: error: --torchrec-plan needs -n RANKS, or --tables SCENARIO
 ? 2
 $ lockstep exec -n 2 --torchrec-plan plan.yaml -- true
-! lockstep: error: plan.yaml: no plan of TorchRec's
+! lockstep: error: plan.yaml: not a plan of TorchRec's
 ? 2
 $ lockstep exec -n 2 --tables free.yaml -- true
-! lockstep: error: --tables is of --torchrec-plan FILE
+! lockstep: error: --tables requires --torchrec-plan FILE
 ? 2
 # A plan whose ranks are others than its placements.
 $ sed 's/rank:1/rank:0/' torchrec.json > two.json; sed 's/torchrec.json/two.json/' theirs.yaml > two.yaml; lockstep run --quiet two.yaml 2>&1 | sed "s#$PWD/##" | head -n 1; lockstep plan free.yaml --from-torchrec two.json

@@ -43,12 +43,12 @@ $ sed 's/"median_ms": [0-9.e-]*/"median_ms": -1/' times.json > negative.json; lo
 >    12 |     "median_ms": -1,
 >       |                  ^~
 $ sed 's/rank: 3, offset/rank: 2, offset/' times.json > overlapping.json; lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured overlapping.json 2>&1 | cut -c1-150 | head -n 1
-> overlapping.json:655:10: error: the plan in it cannot be used: plan:5:5: error: plan: table item: row blocks stand on ascending ranks, and rank 2 foll
+> overlapping.json:655:10: error: the plan in it cannot be used: plan:5:5: error: plan: table item: row blocks must be on ascending ranks, but rank 2 fo
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured ./none.json
 ! lockstep: error: cannot open './none.json': No such file or directory
 ? 2
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --keep x.json
-! lockstep: error: --keep goes with --measured nccl (or sim)
+! lockstep: error: --keep requires --measured nccl (or sim)
 ? 2
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured sim --validate
 ! lockstep: error: --measured excludes --validate, --diff and --model torchrec
@@ -128,5 +128,5 @@ $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --nodes 100000 --mea
 > ranks: 4
 > 12
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured times.json --explain item
-! lockstep: error: --explain is a report by itself: not with --validate or --measured
+! lockstep: error: --explain excludes --validate and --measured
 ? 2

@@ -44,8 +44,8 @@ $ lockstep prove twice.yaml -- python3 train.py
 ! lockstep: error: prove takes scenario files or '-- PROGRAM [ARGUMENTS]', not both
 ? 2
 $ lockstep prove -n 4 twice.yaml
-! lockstep: error: -n, --steps, --ignore, --keep, --all and --deadline are for '-- PROGRAM'; a scenario file has its ranks
+! lockstep: error: -n, --steps, --ignore, --keep, --all and --deadline require '-- PROGRAM'; a scenario file sets its own ranks
 ? 2
 $ lockstep prove --allow-outside -- python3 train.py
-! lockstep: error: --allow-outside is for scenario files
+! lockstep: error: --allow-outside applies to scenario files only
 ? 2

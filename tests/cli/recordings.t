@@ -72,7 +72,7 @@ $ lockstep replay nowhere | grep error:; lockstep replay nowhere > out
 $ rm -r all; mkdir all; cp -r kept/sums all/a; ln -s a all/b; for i in 1 2 3 4 5 6 7 8 9; do ln -s . all/l$i; done; ln -s gone all/z; lockstep replay all 2> notes | tail -n 1; wc -l < notes; head -n 1 notes
 > replay: 1 passed, 1 failed, 0 skipped
 > 10
-> lockstep: note: all/b is a folder that was replayed already
+> lockstep: note: all/b: this folder was already replayed
 # Two scenarios whose recordings would share a folder: refused before anything runs; a recording is
 # not replaced by one of another name, and a failed record leaves no folder behind.
 $ sed 's/name: sums/name: "sums!"/' sums.yaml > loud.yaml; lockstep record --backend sim --out both sums.yaml loud.yaml; echo $?; test ! -e both

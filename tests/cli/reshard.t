@@ -23,7 +23,7 @@ $ cmp ck4/index.json ck8/index.json >/dev/null; diff -r ck4 back && echo the sam
 > the same
 # What cannot be is said, and leaves nothing.
 $ lockstep reshard ck4 ck3 --plan three.plan
-! lockstep: error: 'ck3' exists; a checkpoint needs a name of its own
+! lockstep: error: 'ck3' exists; a checkpoint needs a new folder
 ? 2
 $ sed -i 's/rows: 10,/rows: 12,/' three.yaml; lockstep plan three.yaml --out three.plan >/dev/null; lockstep reshard ck4 no --plan three.plan
 ! lockstep: error: table "a" is 12 x 8 in the plan and 10 x 8 in checkpoint 'ck4'
@@ -31,37 +31,37 @@ $ sed -i 's/rows: 10,/rows: 12,/' three.yaml; lockstep plan three.yaml --out thr
 # A tensor that would be lost: of an array that the index does not name, of a shard that is another rank's, in a file of no rank.
 $ printf 'rm -rf odd; cp -r ck4 odd; python3 $SOURCE/tests/cli/change_tensor.py odd/rank_00001.safetensors "$@"; lockstep reshard odd no --plan four.plan\n' > change
 $ cp -r ck4 odd; python3 -c 'import json; d = json.load(open("odd/index.json")); d["tables"][0]["arrays"].pop(); json.dump(d, open("odd/index.json", "w"))'; lockstep reshard odd no --plan four.plan
-! lockstep: error: checkpoint 'odd': rank 0: tensor "a/momentum2/0_0" is of no array that index.json names
+! lockstep: error: checkpoint 'odd': rank 0: tensor "a/momentum2/0_0" belongs to no array in index.json
 ? 2
 $ sh change a/weights/3_0 0 copy a/extra/3_0
-! lockstep: error: checkpoint 'odd': rank 1: tensor "a/extra/3_0" is of no array that index.json names
+! lockstep: error: checkpoint 'odd': rank 1: tensor "a/extra/3_0" belongs to no array in index.json
 ? 2
 $ sh change a/weights/3_0 0 copy extra
-! lockstep: error: checkpoint 'odd': rank 1: tensor "extra" is of no array that index.json names
+! lockstep: error: checkpoint 'odd': rank 1: tensor "extra" belongs to no array in index.json
 ? 2
 $ sh change a/weights/3_0 0 copy c/weights/3_0
-! lockstep: error: checkpoint 'odd': rank 1: tensor "c/weights/3_0" is of no array that index.json names
+! lockstep: error: checkpoint 'odd': rank 1: tensor "c/weights/3_0" belongs to no array in index.json
 ? 2
 $ sh change a/weights/3_0 0 copy a/weights/0_0
-! lockstep: error: checkpoint 'odd': rank 1: tensor "a/weights/0_0" is of no shard that plan.yaml gives that rank
+! lockstep: error: checkpoint 'odd': rank 1: tensor "a/weights/0_0" belongs to no shard of that rank in plan.yaml
 ? 2
 $ sh change a/weights/3_0 0 copy a/weights/03_0
-! lockstep: error: checkpoint 'odd': rank 1: tensor "a/weights/03_0" is of no shard that plan.yaml gives that rank
+! lockstep: error: checkpoint 'odd': rank 1: tensor "a/weights/03_0" belongs to no shard of that rank in plan.yaml
 ? 2
 $ rm -rf odd; cp -r ck4 odd; cp odd/rank_00001.safetensors odd/rank_00004.safetensors; lockstep reshard odd no --plan four.plan
-! lockstep: error: checkpoint 'odd': rank 4: tensor "a/weights/3_0" is of no shard that plan.yaml gives that rank
+! lockstep: error: checkpoint 'odd': rank 4: tensor "a/weights/3_0" belongs to no shard of that rank in plan.yaml
 ? 2
 $ truncate -s 100 ck4/rank_00002.safetensors; lockstep reshard ck4 no --plan four.plan
 ! lockstep: error: 'ck4/rank_00002.safetensors': ...
 ? 2
 $ lockstep reshard ck4 no
-! lockstep: error: reshard needs --plan PLAN, the plan to cut up by
+! lockstep: error: reshard needs --plan PLAN, the plan of the new shards
 ? 2
 $ lockstep run four.yaml --checkpoint ck8
 ! lockstep: error: --checkpoint: "ck8" exists
 ? 2
 $ printf 'lockstep: 1\nname: q\nmesh: {shape: [2]}\ntables: [{name: a, rows: 3, dim: 6, quantise: {to: int8}}]\ninputs: {batch: 1}\n' > quantised.yaml; lockstep run quantised.yaml --checkpoint no
-! lockstep: error: quantised.yaml: --checkpoint has no quantised rows
+! lockstep: error: quantised.yaml: --checkpoint cannot save quantised rows
 ? 2
 $ lockstep run four.yaml three.yaml --checkpoint no
 ! lockstep: error: --checkpoint takes one scenario, not 2

@@ -10,7 +10,7 @@ $ lockstep run --color never $SOURCE/scenarios/sharded_embedding/row_wise.yaml
 # A class that the scenario's checks do not let pass says which they want.
 $ sed 's/^checks:.*/checks: {oracle: bit_exact}/; s/weights: exact/weights: {normal: {std: 0.1}}/; s/pooling: none/pooling: sum/' $SOURCE/scenarios/sharded_embedding/row_wise.yaml > strict.yaml; lockstep run --color never --quiet strict.yaml | grep -A 1 'stage lookup'
 >   stage lookup is within_bound: ... of 272 elements differ, by up to ... ulps (... of the bound)
->     the scenario's checks want bit_exact
+>     the scenario's checks require bit_exact
 # A plan that was broken on purpose points at the table, the rank and the sample.
 $ sed '/^expect:/d' $SOURCE/scenarios/bugs/tail_rows_forgotten.yaml > broken.yaml; lockstep run --color never --quiet broken.yaml | tr '\n' ' ' | grep -o 'stage output_dist, table product, feature product, values of rank 0, element 16: *sample 2 of rank 0, column 0; *id 9 ([^)]*), whose row is on no rank'
 > stage output_dist, table product, feature product, values of rank 0, element 16: sample 2 of rank 0, column 0; id 9 (position 0, 4 in the bag), whose row is on no rank
@@ -40,7 +40,7 @@ $ lockstep run
 ? 2
 # The device is the simulator's; a real backend has its own.
 $ lockstep run --backend mpi --device cuda $SOURCE/scenarios/sharded_embedding/row_wise.yaml
-! lockstep: error: --device is the simulator's; mpi runs on the devices that it has
+! lockstep: error: --device requires the simulator; mpi runs on its own devices
 ? 2
 $ lockstep run missing.yaml
 ! missing.yaml: error: ...
@@ -61,7 +61,7 @@ $ lockstep compare --quiet --real /nonexistent $SOURCE/scenarios/sharded_embeddi
 ? 2
 # Calls without their data prove nothing of what they compute, and say so.
 $ printf 'lockstep: 1\nname: calls\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 8, op: sum}}]}\n' > calls.yaml; lockstep run --color never --shape-only calls.yaml
-> skip  calls             unjudged: its calls meet (2 in 1 sets, 64 bytes sent, 0.00725 ms on h100); what they compute is not known without data
+> skip  calls             unjudged: its calls match (2 in 1 sets, 64 bytes sent, 0.00725 ms on h100); their results need data
 >         all_reduce on world for 0_all_reduce: 2 calls, 64 bytes sent
 >
 > run: 0 passed, 0 failed, 1 skipped

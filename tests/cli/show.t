@@ -37,7 +37,7 @@ $ lockstep show "$SOURCE/scenarios/dtensor_example/row_wise_uneven.yaml"
 >
 > redistributions, by PyTorch's cost model (4 ranks a host):
 >   line 16: tensor table, [8, 16] f32, from S(0, sizes) to S(0)
->     not priced: a layout has listed blocks, sizes, strides or turns
+>     no cost: a layout has listed blocks, sizes, strides or turns
 # The redistributions of a program, with what they cost in order and at the cheapest.
 $ lockstep show "$SOURCE/scenarios/dtensor_example/cheapest_path.yaml" | tail -10
 >     dtensor      10.396 us  all_reduce along device, local along host, local along device
@@ -54,7 +54,7 @@ $ lockstep show "$SOURCE/scenarios/dtensor_example/cheapest_path.yaml" --json - 
 > 2
 # A program that ends early says why its list ends.
 $ lockstep plan "$SOURCE/scenarios/bugs/shards_of_another_cut.yaml" | sed "s#$SOURCE/##"
-> the program ends early, later redistributions are not listed: scenarios/bugs/shards_of_another_cut.yaml:14: step 0_place: rank 1 has 1 of dimension 0; as it is said to lie it would have 2
+> the program ends early, later redistributions are not listed: scenarios/bugs/shards_of_another_cut.yaml:14: step 0_place: rank 1 has 1 of dimension 0; its placements require 2
 # A program without redistributions has nothing to plan.
 $ lockstep plan "$SOURCE/scenarios/dtensor_example/every_collective.yaml" | sed "s#$SOURCE/##"
 ! lockstep: error: $SOURCE/scenarios/dtensor_example/every_collective.yaml: no table to place and no redistribution

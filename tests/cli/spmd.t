@@ -7,7 +7,7 @@ $ lockstep spmd --mesh host=3,gpu=2 $(dirname $(which lockstep))/tests/cli/libsp
 > 
 > ... (failed)
 >     rank 2 returned (status 0) while others wait for it in a call on world
->     rank 2 made 0 calls on world, rank 0 is in its 1st
+>     rank 2 made 0 calls on world, rank 0 is in its 1st call
 >       ranks 0, 1, 3-5: barrier on world at ...spmd_program.c:29
 >     last calls of rank 0, newest last:
 >       barrier on world (not complete) at ...spmd_program.c:29
@@ -20,7 +20,7 @@ $ lockstep spmd $(dirname $(which lockstep))/tests/cli/libspmd_program.so:exits
 > 
 > ... (failed)
 >   rank.died, rank 1
->     rank 1 called exit(0) before its first call: a rank is a thread, which ends by returning
+>     rank 1 called exit(0) before its first call: a rank is a thread, and must end by returning
 >     rank 1 has made no call
 >   explain: lockstep explain rank.died
 >   reproduce: ...
@@ -48,8 +48,8 @@ $ lockstep spmd $(dirname $(which lockstep))/tests/cli/libspmd_program.so:nowher
 ! lockstep: error: .../libspmd_program.so has no function nowhere; name another as .../libspmd_program.so:FUNCTION
 ? 2
 $ for program in :leaves here.so:; do lockstep spmd $program; done
-! lockstep: error: ':leaves' is no PROGRAM.so[:FUNCTION]
-! lockstep: error: 'here.so:' is no PROGRAM.so[:FUNCTION]
+! lockstep: error: ':leaves' is not PROGRAM.so[:FUNCTION]
+! lockstep: error: 'here.so:' is not PROGRAM.so[:FUNCTION]
 ? 2
 $ lockstep spmd
 ! lockstep: error: an argument is missing: PROGRAM.so[:FUNCTION] [-- ARGUMENTS]

@@ -25,12 +25,12 @@ $ lockstep run --order nonsense in/x.yaml
 ? 2
 # All that a file can tell is told at once, before anything runs.
 $ printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram:\n  tensors: [{name: a, shape: [4], placements: P(premul_sum)}]\n  steps:\n    - all_reduce: {name: x, count: 4, values: {values: [[1, 2, 3], [1, 2, 3, 4]]}}\n    - all_gather: {name: x, count: 4}\n    - all_gather: {name: "a/b", count: 4}\n    - all_gather: {name: "a\\nb", count: 4, dim: 1}\n    - all_gather: {counts: [1, 2], count: 4}\norder: ring:proto=loud\n' > many.yaml; lockstep run many.yaml 2>&1 | grep error
-> many.yaml:5:47: error: placements: P(premul_sum) has no factors to go with it
+> many.yaml:5:47: error: placements: P(premul_sum) needs factors, which a placement lacks
 > many.yaml:8:26: error: step x: the name is given twice
 > many.yaml:9:26: error: "a/b" cannot be part of a stage output's name
 > many.yaml:10:26: error: "a?b" cannot be part of a stage output's name
 > many.yaml:10:49: error: dim: applies to a collective on a tensor
-> many.yaml:11:43: error: count: it says nothing beside counts
+> many.yaml:11:43: error: count: excluded by counts
 > many.yaml:12:8: error: order: proto=loud: expected ll, ll128, simple
 $ lockstep run many.yaml 2> /dev/null
 ? 2
@@ -47,7 +47,7 @@ $ lockstep run v.yaml > /dev/null 2>&1
 ? 2
 # The same for tables: weights, lengths and ids.
 $ for k in 'weights good' 'lengths real' 'lengths good' 'lengths minus' 'ids real' 'lengths ones, ids flat' 'lengths fewer' 'lengths ones, ids fewer' 'ids ones' 'ids words'; do printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {type: row_wise}WEIGHTS}]\ninputs: {batch: 2, features: {p: {INPUTS}}}\n' > v.yaml; case "$k" in weights*) sed -i "s/WEIGHTS/, weights: {file: ${k#* }.npy}/; s/INPUTS//" v.yaml;; *) sed -i "s/WEIGHTS//; s/INPUTS/$(echo $k | sed 's/ \([a-z]*\)/: {file: \1.npy}/; s/, ids \(.*\)/, ids: {file: \1.npy}/')/" v.yaml;; esac; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; done
-> v.yaml:4:81: error: weights: the file has shape [2, 4] where [4, 4] belongs
+> v.yaml:4:81: error: weights: the file has shape [2, 4], expected [4, 4]
 > v.yaml:5:51: error: lengths: the elements of the file are f32
 > v.yaml:5:51: error: lengths: the elements of the file are f32
 > v.yaml:5:51: error: lengths: -1 for sample 0 of rank 1
@@ -62,18 +62,18 @@ $ for dims in '2 4' '4 2' '8 1' '1 8' '8 2'; do set -- $dims; printf "lockstep: 
 > run: 1 passed, 0 failed, 0 skipped
 > run: 1 passed, 0 failed, 0 skipped
 > run: 1 passed, 0 failed, 0 skipped
-> v.yaml:4:53: error: weights: the file has shape [2, 4] where [4, 2] belongs
+> v.yaml:4:53: error: weights: the file has shape [2, 4], expected [4, 2]
 > run: 1 passed, 0 failed, 0 skipped
-> v.yaml:4:61: error: values: the file has shape [2, 4] where [4, 2] belongs
-> v.yaml:4:53: error: weights: the file has shape [2, 4] where [8, 1] belongs
+> v.yaml:4:61: error: values: the file has shape [2, 4], expected [4, 2]
+> v.yaml:4:53: error: weights: the file has shape [2, 4], expected [8, 1]
 > run: 1 passed, 0 failed, 0 skipped
-> v.yaml:4:61: error: values: the file has shape [2, 4] where [8, 1] belongs
-> v.yaml:4:53: error: weights: the file has shape [2, 4] where [1, 8] belongs
+> v.yaml:4:61: error: values: the file has shape [2, 4], expected [8, 1]
+> v.yaml:4:53: error: weights: the file has shape [2, 4], expected [1, 8]
 > run: 1 passed, 0 failed, 0 skipped
-> v.yaml:4:61: error: values: the file has shape [2, 4] where [1, 8] belongs
-> v.yaml:4:53: error: weights: the file has shape [2, 4] where [8, 2] belongs
-> v.yaml:4:53: error: weights: the file has shape [8] where [8, 2] belongs
-> v.yaml:4:61: error: values: the file has shape [2, 4] where [8, 2] belongs
+> v.yaml:4:61: error: values: the file has shape [2, 4], expected [1, 8]
+> v.yaml:4:53: error: weights: the file has shape [2, 4], expected [8, 2]
+> v.yaml:4:53: error: weights: the file has shape [8], expected [8, 2]
+> v.yaml:4:61: error: values: the file has shape [2, 4], expected [8, 2]
 # A plan and a reference, too.
 $ printf 'lockstep_plan: 2\n' > p.yaml; printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {plan: p.yaml}}]\ninputs: {batch: 2}\nchecks: {reference: [{file: cut.npy}]}\n' > v.yaml; lockstep run v.yaml 2>&1 | grep error
 > v.yaml:4:54: error: plan: ...p.yaml:1:16: error: expected 1
@@ -87,7 +87,7 @@ $ except() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  steps
 > e.yaml:7:80: error: except: op changes nothing in send_recv
 > e.yaml:7:82: error: except: root changes nothing in send_recv
 > e.yaml:7:83: error: except: group changes nothing in send_recv without ranks
-> e.yaml:7:63: error: except: it does not say what these ranks do differently
+> e.yaml:7:63: error: except: it gives no difference for these ranks
 ? 1
 $ except() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 4, async: true}\n    - $1: {$2, except: [{ranks: [1], $3}]}\n    - wait: {name: w, step: a}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^e.yaml.*error.*'; }; except touch 'step: a' 'skip: true'; except wait 'step: a' 'count: 3'; except check_replica 'step: a' 'repeat: true'; except barrier 'ranks: [0, 1]' 'count: 3'; except barrier 'ranks: [0, 2]' 'skip: true'; except all_gather 'count: 4' 'op: max'; except all_reduce 'count: 4' 'reverse: true'; except all_reduce 'count: 4, dtype: i32' 'poke: inf'; except all_reduce 'count: 4' 'skip: true, count: 3'; except all_gather 'counts: [1, 2, 3, 4]' 'count: 3'; except all_reduce 'count: 4' 'call: barrier, dtype: f16'; except all_reduce 'count: 4' 'call: broadcast, root: 2'
 > e.yaml:7:52: error: except: skip changes nothing in touch
@@ -104,10 +104,10 @@ $ except() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  steps
 ? 1
 # So are keys of a fault that its type ignores, and classes that no case can end well in.
 $ for f in 'die, index: 3' 'slow, seconds: 2' 'bit_flip, index: -1' 'allocation' 'allocation, index: 1, call: 2' 'wrong_count, index: -1'; do printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4}}]}\nfaults: [{rank: 1, type: $f}]\n" > f.yaml; lockstep run f.yaml 2>&1 | grep -A 3 'f.yaml.*error' | grep -v '|.*[\^:]'; done
-> f.yaml:5:38: error: index: it says nothing in a fault of this type
+> f.yaml:5:38: error: index: it has no meaning in a fault of this type
 > f.yaml:5:32: error: unknown key: seconds
 > f.yaml:5:43: error: index: only a wrong count may be smaller than the right one
-> f.yaml:5:10: error: index: which allocation fails is not said
+> f.yaml:5:10: error: index: missing, so no allocation is selected
 > f.yaml:5:54: error: call: an allocation is selected by its index, not by a call
 ? 1
 $ for c in finding error; do printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4}}]}\nexpect: {class: $c}\n" > f.yaml; lockstep run f.yaml; done
@@ -171,7 +171,7 @@ $ on() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  tensors: 
 > e.yaml:7:69: error: except: op changes nothing in redistribute on a tensor
 > e.yaml:7:54: error: except: count changes nothing in full on a tensor
 > e.yaml:7:65: error: except: poke changes nothing in scale on a tensor
-> e.yaml:7:46: error: except: it does not say what these ranks do differently
+> e.yaml:7:46: error: except: it gives no difference for these ranks
 # The others do change it, and are found.
 $ on() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  tensors: [{name: a, shape: [8], placements: S(0)}, {name: b, shape: [8], placements: R}]\n  steps:\n    - $1: {tensor: $2, except: [{ranks: [1], $3}]}\n    - all_reduce: {tensor: b}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^  [a-z]*[.][a-z_]*, .*'; }; for f in 'skip: true' 'repeat: true' 'exit: true' 'swap: true'; do on all_gather 'a' "$f"; done; on all_reduce b 'op: max'; on broadcast b 'root: 2'; on full a 'skip: true'; on redistribute 'a, to: R' 'swap: true'
 >   collective.kind_mismatch, rank 1, at e.yaml:8

@@ -20,7 +20,7 @@ $ lockstep --help
 > ...
 >
 > exit codes:
->   0 everything asked holds; 1 a finding; 2 the call or an input file is unusable; 3 the
+>   0 all checks passed; 1 a finding; 2 the command line or an input file is unusable; 3 the
 >   environment failed; 5 nothing ran
 $ test "$(lockstep --version)" = "lockstep $(cat "$SOURCE/VERSION")"
 # Completions for three shells; bash where none is named.
@@ -79,9 +79,9 @@ $ for type in f32 bf16 int8 f64; do lockstep bench --lookup --dtype $type --rows
 > lookup f32,
 > lookup bf16,
 > lookup int8,
-! lockstep: error: --dtype: 'f64' is no type that is measured here
+! lockstep: error: --dtype: 'f64' is not a type that bench measures
 $ lockstep bench --dtype int8; for o in --planner --only=ranks --ranks=2 --count=3; do lockstep bench --lookup $o; done; lockstep bench --planner --only ranks
-! lockstep: error: --dtype: 'int8' is no type that is measured here
+! lockstep: error: --dtype: 'int8' is not a type that bench measures
 ! lockstep: error: --lookup excludes --planner, --only, --ranks and --count
 ! lockstep: error: --lookup excludes --planner, --only, --ranks and --count
 ! lockstep: error: --lookup excludes --planner, --only, --ranks and --count
@@ -114,7 +114,7 @@ $ lockstep run --on mpi --backend nccl --processes x.yaml
 ! lockstep: error: --on spreads the simulation over processes: --backend does not go with it
 ? 2
 $ lockstep compare --real nccl --processes 3 x.yaml
-! lockstep: error: --processes takes a number with --on mpi alone: elsewhere there is one per rank
+! lockstep: error: --processes takes a number only with --on mpi: elsewhere each rank has its own process
 ? 2
 # What moves the data is said once.
 $ lockstep exec --simulate --observe -- true

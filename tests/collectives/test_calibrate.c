@@ -266,6 +266,6 @@ static void expect_told(int (*run)(ls_backend *backend, ls_call *calls, int coun
 
 // Answers that fit no order are reported.
 Test(calibrate, orders_that_are_none_are_told) {
-    expect_told(run_in_turns, "the probes' answers fit no tree of 5 ranks");
-    expect_told(run_astray, "the backend adds in no fixed order of the ranks' terms");
+    expect_told(run_in_turns, "the probe results match no tree of 5 ranks");
+    expect_told(run_astray, "the backend has no fixed order of summation");
 }

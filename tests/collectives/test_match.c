@@ -43,7 +43,7 @@ Test(match, calls_that_are_none_are_refused) {
     fixture f = open_world(3), other = open_world(2);
     ls_comm *two = NULL;
     cr_assert_eq(ls_comm_create(&two, f.backend, (int[]){0, 1}, 2, "two"), LS_OK);
-    static const char *const texts[] = {"is not one of this backend", "is not one of this backend",
+    static const char *const texts[] = {"belongs to another backend", "belongs to another backend",
                                         "was closed", "is not a member of the communicator"};
     for (int i = 0; i < 4; i++) {
         ls_call calls[2] = {{.kind = LS_BARRIER, .comm = two, .rank = 0},

@@ -98,7 +98,7 @@ static int fake_alloc(ls_device *device, void **out, size_t bytes) {
     (void)device;
     LS_ASSERT(bytes > 0);
     if (fail_at == 0) {
-        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes wanted", bytes);
+        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes requested", bytes);
     }
     fail_at -= fail_at > 0;
     if (pool == NULL) {
@@ -136,7 +136,7 @@ static int fake_share(ls_device *device, void **out, size_t bytes) {
     (void)device;
     LS_ASSERT(bytes > 0);
     if (fail_at == 0) {
-        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes wanted", bytes);
+        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes requested", bytes);
     }
     fail_at -= fail_at > 0;
     struct shared *block = calloc(1, sizeof *block);

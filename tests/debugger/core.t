@@ -43,7 +43,7 @@ rank 0: 0
 rank 1: 1
 rank 2: 2
 (lockstep) next
-the run is over: a post-mortem has its variables alone
+the run is over: a post-mortem has only variables
 (lockstep) break 3
-the run is over: a post-mortem has its variables alone
+the run is over: a post-mortem has only variables
 (lockstep) quit

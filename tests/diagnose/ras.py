@@ -35,7 +35,7 @@ def main():
             ("other", job(other), [("collective.kind_mismatch", [1])], "broadcast"),
             ("dead", job({rank: same[rank] for rank in (0, 1, 2)}, [3], True), [("rank.died", [3])], "process 103 on 10.0.0.2 is dead")):
         said = Said(lockstep, {"ras_0.json": made})
-        if said.ids() != finding or word not in said.out or "not in which order" not in said.err:
+        if said.ids() != finding or word not in said.out or "but not the order" not in said.err:
             wrong.append(f"{name}: {said.ids()}, not {finding}, or no {word!r}: {said.out}{said.err}")
     print("\n".join(wrong))
     return 1 if wrong else 0

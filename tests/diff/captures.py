@@ -63,12 +63,12 @@ def factors(check):
 
     check.one(whole, copies(*[[4 * v for v in t]] * 4), 1, "wrong", "4 times", "(world: summed")
     check.one(whole, copies(*[[v / 4 for v in t]] * 4), 1, "wrong", "0.25 times", "(1/world: divided once too often")
-    check.one(whole, copies([-v for v in t]), 1, "wrong", "its sign is turned")
+    check.one(whole, copies([-v for v in t]), 1, "wrong", "wrong sign")
     check.one(whole, shards(1.5, 1, 0.5), 1, "wrong", "mean of means", "rank 0 has 1.5 times", "rank 2 has 0.5 times")
     check.one(whole, shards(1, 0, 1), 1, "wrong", "rank 1's shard is all zero", "shard left out")
     swapped = shards(1, 1, 1)
     swapped[0], swapped[2] = swapped[2], swapped[0]
-    check.one(whole, swapped, 1, "wrong", "rank 0 has what belongs to rank 2")
+    check.one(whole, swapped, 1, "wrong", "rank 0 has the data of rank 2")
     a = [rounded(math.cos(2.3 * i * i)) for i in range(24)]
     b = [rounded(x - y) for x, y in zip(t, a)]
     check.one(whole, copies(a, b), 1, "wrong", "not summed")
@@ -106,7 +106,7 @@ def factors(check):
     check.one(whole, alone, 1, "wrong", "nothing was reduced, rank 0 has its own part alone")
     check.one(whole, copies(t, [v + math.cos(i * i) for i, v in enumerate(t)]), 1, "wrong", "only 0 has what the reference has")
     noise = [[v + math.cos(k + i * i) for i, v in enumerate(t)] for k in (1, 2)]
-    check.one(whole, copies(*noise), 1, "wrong", "the ranks' copies differ: rank 0 has other values than rank 1")
+    check.one(whole, copies(*noise), 1, "wrong", "the ranks' copies differ: ranks 0 and 1 have different values")
     # A bias that each of three ranks added, and updates with another learning rate.
     bias = {"parameter l.bias": ([4], a[:4], {"moves": True})}
     thrice = [v + 2 * a[i % 4] for i, v in enumerate(t)]
@@ -211,7 +211,7 @@ def narrow(check):
                 check.one(ref, [tensors(bad, **how)] * 2, 1, "wrong", name="y")
         # The reference is judged as well; if neither equals the result for its inputs, nothing is derived.
         check.one(tensors([1e9] * 12, **{"in": "f32"}), [tensors(y, **{"in": "f32"})], 1, "wrong",
-                  "the reference is not what its own inputs give", name="y")
+                  "the reference does not match its own inputs", name="y")
         how = {"in": "f32"}
         check.one(tensors([3 * v for v in y], **how), [tensors([3 * v for v in ulp], **how)] * 2, 0, "unjudged", name="y")
     kind = {"type": "BF16"}

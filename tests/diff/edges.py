@@ -49,8 +49,8 @@ def field(check):
     one("it is 3 times the reference (world: summed where a mean is due)\n", *[tensor(times(3, t))] * 3)
     one("it is 1/3 times the reference (1/world: divided once too often)\n", *[tensor(times(pow(3, P - 2, P), t))] * 3)
     # Rows and columns in another place; the first ones are correct.
-    one("row 2 of 4 has what the reference has in row 3\n", tensor(rows(0, 1, 3, 2)))
-    one("row 0 of 4 has what the reference has in row 1\n", tensor(rows(1, 0, 2, 3)))
+    one("row 2 of 4 equals row 3 of the reference\n", tensor(rows(0, 1, 3, 2)))
+    one("row 0 of 4 equals row 1 of the reference\n", tensor(rows(1, 0, 2, 3)))
     text = one("", tensor(noise))
     assert text.endswith("judged by: exact arithmetic in a field"), text
     # Copies: a missing sum or mean, only some of the ranks, weights.
@@ -70,7 +70,7 @@ def field(check):
         return [tensor(part, (2, 3), placements="S(0)", mesh=[2], shape=[4, 3]) for part in values]
 
     one("likely a factor of each rank: rank 0 has 1 times the reference, rank 1 has 2 times the reference\n", *shards(t[:6], times(2, t[6:])))
-    one("rank 0 has what belongs to rank 1\n", *shards(t[6:], t[:6]))
+    one("rank 0 has the data of rank 1\n", *shards(t[6:], t[:6]))
     assert "factor" not in one("", *shards(times(2, t[:6]), noise[6:]))
     # Whether its numbers are in a field differs between ranks.
     check.one(whole, [{"t": tensor(t)}, {"t": ([4, 3], t, {"type": "I64"})}], 1, "wrong", "it has other numbers on rank 1 than on rank 0 (modulus)")
@@ -80,7 +80,7 @@ def field(check):
 
     one("", *parts("sum", a, b), kind="proved")
     one("", *parts("avg", times(2, a), times(2, b)), kind="proved")
-    one("it is a max of parts, which is no operation of a field", *parts("max", a, b))
+    one("it is a max of parts, which a field does not have", *parts("max", a, b))
     # An update is compared from the step before it.
     first, second = [v + 0.5 for v in waves(12)], waves(12, 0.2)
     start = {"parameter w": ([12], waves(12, 0.7), {"moves": True}), "step 0 parameter w": ([12], first, {})}
@@ -149,9 +149,9 @@ def places(check):
     at = {"offset": [4], "shape": [8]}
     check.one(ref, [{"t": ([4], t[:4], {"offset": [0], "shape": [8]})}, {"t": ([4], t[4:], at)}], 0, "bit_exact")
     check.one(ref, [{"t": ([4], t[:4], {"offset": [0], "shape": [8]})}, {"t": ([4], t[4:], {"shape": [8]})}], 1, "wrong",
-              "rank 1 does not say where its part begins")
+              "rank 1 does not give the offset of its part")
     check.one(ref, [{"t": ([4], t[:4], {"offset": [0]})}, {"t": ([2, 2], t[4:], {"offset": [4, 0]})}], 1, "wrong",
-              "rank 1 does not say where its part begins")
+              "rank 1 does not give the offset of its part")
     # The first input of a step with interleaved ranks orders the others, even if a rank has no element of it.
     x, y = ([4, 0], [], {}), ([4, 2], t, {})
     halves = [{"step 0 input a": ([2, 0], [], {}), "step 0 input b": ([2, 2], t[4 * r:4 * r + 4], {})} for r in range(2)]

@@ -39,13 +39,13 @@ def placements(check):
         check.one(whole, [{"t": ([8, 5], wrong, about)}, {"t": ([0], [], about)}], *verdict, *row)
     # A copy in no mesh, and ranks that contradict each other.
     check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], [99.0] * 40, lies_as("R", [1], [8, 5]))}],
-              1, "wrong", "rank 1 has it, and is not in its mesh")
+              1, "wrong", "rank 1 has it, but is not in its mesh")
     check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], t, {})}],
-              1, "wrong", "rank 1 has it, and is not in its mesh")
+              1, "wrong", "rank 1 has it, but is not in its mesh")
     for other in (lies_as("P(sum)", [2], [8, 5]), lies_as("R", [1], [8, 5]), lies_as("R", [2], [40]),
                   lies_as("R", [2], [8, 5], mesh_ranks=[1, 0]), {"shape": [8, 5]}):
         check.one(whole, [{"t": ([8, 5], t, lies_as("R", [2], [8, 5]))}, {"t": ([8, 5], t, other)}], 1, "wrong",
-                  "rank 1 says otherwise how it lies")
+                  "ranks 1 and 0 give it different layouts")
     # Parts that cannot be assembled give the reason: sizes and dimensions that contradict the placements, parts outside of the whole, too
     # few elements.
     about = lies_as("S(0)", [2], [8, 5])
@@ -129,8 +129,8 @@ def dealt(check):
     turns = [list(range(r, 12, 3)) for r in range(3)]
     mixed = [[7, 1, 0, 11], [3, 2], [4, 5, 6, 8, 9, 10]]
     shared = [order for order in turns for _ in range(2)]  # two tensor-parallel ranks have each part
-    for orders, said in ((turns, "rows dealt in turns"), (mixed, "rows in another order"), (shared, "rows dealt in turns"),
-                         (turns + turns, "rows dealt in turns")):
+    for orders, said in ((turns, "rows dealt round-robin"), (mixed, "rows in another order"), (shared, "rows dealt round-robin"),
+                         (turns + turns, "rows dealt round-robin")):
         a, b = check.written([ref]), check.written(ranks(orders))
         code, stages, text = diff(a, b)
         assert code == 0 and {s["class"] for s in stages.values()} == {"bit_exact"}, (stages, text)

@@ -222,9 +222,9 @@ static void spoil_weights(embedding_case *c) {
 // Each unusable argument is refused with a message that names it.
 Test(broken, bad_arguments_are_refused) {
     static const bad_argument all[] = {
-        {spoil_weighted_max, LS_ERR_UNSUPPORTED, "weights per id are for sum and mean"},
+        {spoil_weighted_max, LS_ERR_UNSUPPORTED, "weights per id require sum or mean"},
         {spoil_dtype, LS_ERR_UNSUPPORTED, "table table: dtype i32"},
-        {spoil_padding, LS_ERR_INVALID, "padding id 8, and rows are 0 to 7"},
+        {spoil_padding, LS_ERR_INVALID, "padding id 8 is not a row from 0 to 7"},
         {spoil_rows, LS_ERR_INVALID, "table table is 9 x 4, in the plan 8 x 4"},
         {spoil_name, LS_ERR_INVALID, "the plan has no table other"},
         {spoil_feature, LS_ERR_NOT_FOUND, "rank 0 has no feature aa"},

@@ -235,7 +235,7 @@ Test(jagged, split_and_concat) {
     other = make_three(NULL);
     const ls_keyed_jagged *mixed[] = {parts[0], other};
     cr_expect(ls_keyed_jagged_concat(&whole, mixed, 2) == LS_ERR_INVALID);
-    cr_expect(strstr(ls_error_last()->text, "number 1 of rank 4, batch 2, without weights"));
+    cr_expect(strstr(ls_error_last()->text, "number 1 has rank 4, batch 2, without weights"));
     cr_expect(ls_keyed_jagged_concat(&whole, mixed, 0) == LS_ERR_INVALID);
     for (int i = 0; i < 3; i++) {
         ls_keyed_jagged_free(parts[i]);

@@ -246,9 +246,9 @@ Test(quantised, refuses) {
     expect_refused(&changed, NULL, "max_norm changes rows");
     changed = table;
     changed.row_format = &bad;
-    expect_refused(&changed, NULL, "an f32 scale is of int8 alone");
+    expect_refused(&changed, NULL, "only int8 has an f32 scale");
     changed = table;
     changed.has_output_dtype = true;
     changed.output_dtype = LS_F8E4M3;
-    expect_refused(&changed, NULL, "outputs are of f32, f16, bf16 or f64");
+    expect_refused(&changed, NULL, "outputs must be f32, f16, bf16 or f64");
 }

@@ -145,7 +145,7 @@ def main():
     if case == "session" and ended != [True, True]:
         wrong.append(f"the findings of the session's runs: {ended}")
     if case == "python_op" and any(
-            len(re.findall(rf"^rank {rank} came to .*:{mark_line(source, mark)} by:", found["text"],
+            len(re.findall(rf"^rank {rank} reached .*:{mark_line(source, mark)} through:", found["text"],
                            re.MULTILINE)) != 1 for rank in ranks):
         wrong.append("not one stack of the rank at fault")
     if WORDS.get(case, "") not in found.get("text", ""):

@@ -53,14 +53,14 @@ def check_unusable(lockstep, kept, what):
         expect(kind, f", {file}: tensor recv/1 is missing", ["recv/1", "0", "rename", "recv/1x"])
         expect(kind, f", {file}: tensor send is missing", ["send", "0", "drop"])
     file = next(call["file"] for call in calls if call["call"] == "broadcast")
-    expect("broadcast", f", {file}: tensor recv/4 is none of this call's",
+    expect("broadcast", f", {file}: tensor recv/4 does not belong to this call",
            ["recv/3", "0", "copy", "recv/4"])
     root = next(call for call in calls if call["call"] == "reduce")
     other = (root["root"] + 1) % 4
-    expect("reduce", f", {root['file']}: tensor recv/{other} is there, though the call gives that "
-           "member nothing", [f"recv/{root['root']}", "0", "copy", f"recv/{other}"])
-    expect("all_reduce", ": it reduces, and names no op", op=None)
-    expect("all_reduce", ": its ranks are not different ones", ranks=[0, 1, 2, 1])
+    expect("reduce", f", {root['file']}: tensor recv/{other} is present, but the call gives that "
+           "member no elements", [f"recv/{root['root']}", "0", "copy", f"recv/{other}"])
+    expect("all_reduce", ": it reduces, but has no op", op=None)
+    expect("all_reduce", ": its ranks are not distinct", ranks=[0, 1, 2, 1])
     expect("all_reduce", ": its ranks are not all in the world", ranks=[0, 1, 2, 4])
     expect("all_reduce", ": its ranks are not all in the world", ranks=[0, 1, 2, -1], world=None)
     expect("all_gather", ": hashed is neither true nor false", hashed="no")

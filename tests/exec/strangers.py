@@ -135,15 +135,15 @@ def staging(memory=1, slot=1):
 
 
 # The rank's message, and the error about it; None: it is accepted, and the run checks nothing.
-TYPE, CALLED = "it sends a malformed message: ", "a call of no known kind"
+TYPE, CALLED = "it sends a malformed message: ", "a call of an unknown kind"
 CUT, NO_NOTE, NO_HEAD, NO_ITEM, NO_SITE = (TYPE + what for what in (
-    "a message cut short", "a note's texts or members", "a note's head", "a note's item", "a site out of order"))
+    "a truncated message", "a note's texts or members", "a note's head", "a note's item", "a site out of order"))
 NO_COMM, MANY, ITEMS = "process N has no communicator 7", list(range(RANKS_MAX)), [item()]
 OWN = {
-    "type": (lambda: struct.pack("=II", 99, 8), TYPE + "a message of no known type"),
+    "type": (lambda: struct.pack("=II", 99, 8), TYPE + "a message of an unknown type"),
     "head": (lambda: b"x" * 7, CUT), "length": (lambda: struct.pack("=III", BYE, 16, 0), CUT),
     **{f"least {kind}": (lambda kind=kind: struct.pack("=II", kind, LEAST[kind] - 4) + bytes(LEAST[kind] - 12), CUT) for kind in LEAST},
-    "twice": (lambda: struct.pack("=IIIiiiIiiI", HELLO, 40, VERSION, 1, 0, 1, 0, 0, 0, 0), TYPE + "another version's greeting"),
+    "twice": (lambda: struct.pack("=IIIiiiIiiI", HELLO, 40, VERSION, 1, 0, 1, 0, 0, 0, 0), TYPE + "a greeting of another lockstep version"),
     # Calls: the last of each enumeration is valid, the next is not.
     **{f"{name} {value}": (lambda name=name, value=value: call(**{name: value}), CALLED) for name, value in (
         ("kind", KINDS), ("kind", 200), ("dtype", DTYPES + 1), ("dtype", 200), ("op", OPS), ("op", 200), ("slot", SLOTS), ("slot", NONE))},
@@ -170,10 +170,10 @@ OWN = {
     "long key": (lambda: note(said={"key": 99}), NO_NOTE), "long about": (lambda: note(said={"about": 99}), NO_NOTE),
     "finding": (lambda: note(finding=FINDINGS), NO_HEAD), "too many members": (lambda: note(MANY + [RANKS_MAX]), NO_HEAD),
     "members cut": (lambda: note(said={"members": 3}), NO_HEAD), "items cut": (lambda: note(said={"items": 1}), NO_HEAD),
-    "item behind": (lambda: note(items=[item(), bytes(159)], said={"items": 2}), TYPE + "a note's item is cut short"),
+    "item behind": (lambda: note(items=[item(), bytes(159)], said={"items": 2}), TYPE + "a note's item is truncated"),
     "item lengths": (lambda: note(items=[item(sizes=(2, 3))]), NO_ITEM),
     "item type": (lambda: note(items=[item(dtype=DTYPES)]), NO_ITEM), "item name": (lambda: note(items=[item(name=b"n")]), NO_ITEM),
-    "item shown": (lambda: note(items=[item(shown=b"t")]), NO_ITEM), "behind": (lambda: note(items=ITEMS, more=b"\0"), TYPE + "bytes behind a note"),
+    "item shown": (lambda: note(items=[item(shown=b"t")]), NO_ITEM), "behind": (lambda: note(items=ITEMS, more=b"\0"), TYPE + "trailing bytes after a note"),
     "note": (lambda: note(items=ITEMS), None), "tensor": (lambda: note(items=[item(dtype=DTYPES - 1, shown=b"[1]\0")]), None),
     "last finding": (lambda: note(finding=FINDINGS - 1, items=ITEMS), None), "most members": (lambda: note(MANY, items=ITEMS), None),
 }

@@ -20,7 +20,7 @@ controller () at comms.c:36
 next-collective on #0
 next-collective on #1
 (gdb) ranks
-a controller makes 2 calls for its ranks; 2 sets of calls met
+a controller makes 2 calls for its ranks; 2 sets of calls matched
    rank  state  call                     communicator  seq  where
    2     calls  all_reduce sum of 1 i32  pair          0    comms.c:101
    3     calls  all_reduce sum of 1 i32  pair          0    comms.c:101
@@ -86,25 +86,25 @@ Breakpoint 5 at 0x...: file collectives/hooks.c, line ....
 'on' needs the name of a communicator
 (gdb) catch collective barrier if nonsense
 Breakpoint 6 at 0x...: file ranks/hooks.c, line ....
-no breakpoint was made: No symbol "nonsense" in current context.
+cannot set a breakpoint: No symbol "nonsense" in current context.
 (gdb) info breakpoints
 Num     Type           Disp Enb Address            What
 4       breakpoint     keep y   0x... in ls_gdb_hook_caught at ranks/hooks.c: ...
 5       breakpoint     keep y   0x... in ls_gdb_hook_group_caught at collectives/hooks.c: ...
 (gdb) delete
 (gdb) until-collective on world
-'on world' is no number of a call
+'on world' is not the number of a call
 (gdb) until-collective 2 on
 'on' needs the name of a communicator
 (gdb) until-collective -1 on world
--1 is no number of a call
+-1 is not the number of a call
 (gdb) until-collective 0 on a name of a communicator that is longer than any can be
 'a name of a communicator that is longer than any can be' is too long for the name of a communicator
 (gdb) next-collective sideways on world
-'sideways' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
+'sideways' is not a kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
 (gdb) until-collective 9 on wolrd
 no communicator wolrd exists yet; there is world, gpu[0], gpu[1], world/0 #3, world/1 #4
-the run ended before call 9 on wolrd met; its ranks are still here
+the run ended before call 9 on wolrd matched; its ranks are still here
 # Catches set before the program runs hold in each of its runs; a deleted one frees its place.
 $ lockstep gdb -- comms
 (gdb) catch collective on pair if $rank() == 3
@@ -161,7 +161,7 @@ Thread 4 "rank 2" hit Breakpoint 1, ls_gdb_hook_caught ...
 (gdb) print *request
 $3 = barrier on world (rank 2, call 2, many.c:22), posted
 (gdb) ranks
-4 ranks, 2 sets of calls met
+4 ranks, 2 sets of calls matched
    rank  state    call           communicator  seq  where
    0     ready    barrier        world         1    many.c:22
    1     ready    barrier        world         1    many.c:22

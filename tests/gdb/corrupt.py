@@ -80,7 +80,7 @@ def main():
             need("Traceback" not in out and "Python Exception" not in out, f"{name}:\n{out}")
             need(f"@@{COMMANDS[-1]}" in out, f"{name}: gdb ended early\n{out}")
             if name == "as it is":
-                need("circle: 1 -> 2 -> 1" in out and "a core file cannot go on" in out, out)
+                need("circle: 1 -> 2 -> 1" in out and "a core file cannot continue" in out, out)
             print(f"{name}: {len(out)} characters")
 
 

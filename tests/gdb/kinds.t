@@ -40,7 +40,7 @@ rank 0: waits in barrier at kinds.c:36
 rank 1: program () at kinds.c:31
 rank 2: program () at kinds.c:31
 (gdb) ranks
-3 ranks, 0 sets of calls met
+3 ranks, 0 sets of calls matched
    rank  state    call     communicator  seq  where
 *  0     blocked  barrier  world         0    kinds.c:36
    1     ready                                program () at kinds.c:31
@@ -104,7 +104,7 @@ rank 0: program () at kinds.c:39
 rank 1: program () at kinds.c:39
 rank 2: program () at kinds.c:39
 (gdb) ranks
-3 ranks, 2 sets of calls met
+3 ranks, 2 sets of calls matched
    rank  state    call           communicator  seq  where
    0     ready    after 2 calls                     program () at kinds.c:39
    1     ready    after 2 calls                     program () at kinds.c:39
@@ -120,7 +120,7 @@ Temporary breakpoint 1 at 0x...: file tests/gdb/kinds.c, line 37.
 Thread 2 "rank 0" hit Temporary breakpoint 1, program (self=0x... rank 0, running, 1 call, last at kinds.c:36, arg=0x...) at tests/gdb/kinds.c:37
 37          ls_request *request = NULL;
 (gdb) ranks
-3 ranks, 1 set of calls met
+3 ranks, 1 set of calls matched
    rank  state    call                                                  communicator  seq  where
 *  0     running  after 1 call                                                             program () at kinds.c:37
    1     ready    barrier                                               world         0    kinds.c:36
@@ -131,13 +131,13 @@ Temporary breakpoint 2 at 0x...: file tests/gdb/kinds.c, line 46.
 Thread 4 "rank 2" hit Temporary breakpoint 2, program (self=0x... rank 2, running, 3 calls, last at kinds.c:45, arg=0x...) at tests/gdb/kinds.c:46
 46          LS_TRY(ls_group_start(self));
 (gdb) ranks
-3 ranks, 4 sets of calls met
+3 ranks, 4 sets of calls matched
    rank  state    call                                                         communicator  seq  where
    0     blocked  end of group: recv of 2 f32 from rank 2, made at kinds.c:48  world         4    kinds.c:49
    1     blocked  end of group: send of 2 f32 to rank 2, made at kinds.c:47    world         3    kinds.c:49
 *  2     running  after 3 calls                                                                   program () at kinds.c:46
 (gdb) diff-ranks rank 0 2
-these ranks stand at different steps: rank 2 after 3 calls, rank 0 after 4 calls
+these ranks are at different steps: rank 2 after 3 calls, rank 0 after 4 calls
 rank 0 at kinds.c:49, rank 2 at kinds.c:46
 1 of 1 i32 differ
   first at [0]: 0 on rank 0, 2 on rank 2 (2 apart)
@@ -154,7 +154,7 @@ Temporary breakpoint 3 at 0x...: file tests/gdb/kinds.c, line 48.
 Thread 4 "rank 2" hit Temporary breakpoint 3, program (self=0x... rank 2, running, 4 calls, last at kinds.c:47, arg=0x...) at tests/gdb/kinds.c:48
 48          LS_TRY(ls_recv(out, 2, LS_F32, (rank + ranks - 1) % ranks, world));
 (gdb) ranks
-3 ranks, 4 sets of calls met
+3 ranks, 4 sets of calls matched
    rank  state    call                                                         communicator  seq  where
    0     blocked  end of group: recv of 2 f32 from rank 2, made at kinds.c:48  world         4    kinds.c:49
    1     blocked  end of group: send of 2 f32 to rank 2, made at kinds.c:47    world         3    kinds.c:49
@@ -203,15 +203,15 @@ rank 1: program () at kinds.c:56
 [rank 1, returned] its program is over, its last call at kinds.c:49
 rank 1: returned
 (gdb) next-all
-no rank's program runs any more
+the program of every rank has ended
 (gdb) ranks
-3 ranks, 6 sets of calls met
+3 ranks, 6 sets of calls matched
    rank  state     call    communicator  seq  where
    0     returned  with 0                     kinds.c:49
 *  1     returned  with 0                     kinds.c:49
    2     returned  with 0                     kinds.c:49
 (gdb) next-all
-no rank's program runs any more
+the program of every rank has ended
 # The end: the ranks are still there when something is found.
 $ lockstep gdb -- kinds
 (gdb) catch finding
@@ -224,7 +224,7 @@ rank 1 never freed the 24 bytes that it allocated at tests/gdb/kinds.c:30
 Thread 1 "kinds" hit Breakpoint 2, ls_gdb_hook_finding ...
 [rank 1, returned] its program is over, its last call at kinds.c:49
 (gdb) ranks
-3 ranks, 6 sets of calls met
+3 ranks, 6 sets of calls matched
    rank  state     call    communicator  seq  where
    0     returned  with 0                     kinds.c:49
 *  1     returned  with 0                     kinds.c:49
@@ -239,7 +239,7 @@ rank 1: 5 calls
 rank 2: 5 calls
   4  recv of 2 f32 from rank 1  world  kinds.c:48
 (gdb) next-all
-no rank's program runs any more
+the program of every rank has ended
 (gdb) diff-ranks m 0 1
 rank 0 has returned: its program holds nothing any more
 (gdb) continue

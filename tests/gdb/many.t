@@ -6,13 +6,13 @@ Breakpoint 2 at 0x...: file collectives/hooks.c, line ....
 (gdb) run
 Thread 4 "rank 2" hit Breakpoint 1, ls_gdb_hook_caught ...
 (gdb) ranks
-1024 ranks, 3 sets of calls met
+1024 ranks, 3 sets of calls matched
    rank             state    call                      communicator  seq  where
    0, 1, 1021-1023  blocked  all_reduce avg of 64 f32  world         3    many.c:25
 *  2                running  after 4 calls                                program () at many.c:25
    3-1020           ready    barrier                   world         2    many.c:22
 (gdb) ranks 0-2
-1024 ranks, 3 sets of calls met
+1024 ranks, 3 sets of calls matched
    rank  state    call                      communicator  seq  where
    0     blocked  all_reduce avg of 64 f32  world         3    many.c:25
    1     blocked  all_reduce avg of 64 f32  world         3    many.c:25
@@ -56,7 +56,7 @@ $1026 = rank 700, ready, 3 calls, last at many.c:22
 Program terminated with signal SIGTRAP, Trace/breakpoint trap.
 #0  ls_gdb_hook_reached ...
 (gdb) ranks
-1024 ranks, 2 sets of calls met
+1024 ranks, 2 sets of calls matched
    rank          state    call     communicator  seq  where
    0-1021, 1023  blocked  barrier  world         1    many.c:22
 *  1022          running  barrier  world         1    many.c:22

@@ -1,7 +1,7 @@
 # A program for MPI: its frames, its names, its globals; back and forth; the finding stops every way on.
 $ lockstep mpi --break-on-finding -n 4 ring -- wrong
 (gdb) ranks
-4 ranks, 2 sets of calls met
+4 ranks, 2 sets of calls matched
    rank  state    call                                         communicator    seq  where
    0     blocked  MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM  MPI_COMM_WORLD  1    ring.c:22
    1     blocked  MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM  MPI_COMM_WORLD  1    ring.c:22
@@ -55,9 +55,9 @@ last calls of rank 0, newest last:
   MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM on MPI_COMM_WORLD at tests/gdb/ring.c:22
   MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM on MPI_COMM_WORLD (not complete) at tests/gdb/ring.c:22
 [rank 2, running] main () at ring.c:22
-the program stopped at the finding, before call 7 on world met
+the program stopped at the finding, before call 7 on world matched
 (gdb) ranks
-4 ranks, 2 sets of calls met
+4 ranks, 2 sets of calls matched
    rank  state    call                                         communicator    seq  where
    0     blocked  MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM  MPI_COMM_WORLD  1    ring.c:22
    1     blocked  MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM  MPI_COMM_WORLD  1    ring.c:22
@@ -67,7 +67,7 @@ the program stopped at the finding, before call 7 on world met
 #0: MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM on MPI_COMM_WORLD, ranks 0-3 at ring.c:22
 [rank 3] main () at ring.c:22
 (gdb) reverse-next-collective
-no such set has met before this one
+no such set has matched before this one
 (gdb) kill
 # Breakpoints in a program that the run loads, and the end of a run that has nothing wrong.
 $ lockstep gdb -- lockstep mpi -n 4 ring
@@ -96,9 +96,9 @@ Thread 3 "rank 1" hit Breakpoint 2, ls_gdb_hook_caught ...
 #2: MPI_Allreduce, count 4, MPI_DOUBLE, MPI_SUM on MPI_COMM_WORLD, ranks 0-3 at ring.c:22
 [rank 1] main () at ring.c:22
 (gdb) goto-collective 99
-the run ended before call 99 on world met; its ranks are still here
+the run ended before call 99 on world matched; its ranks are still here
 (gdb) ranks
-4 ranks, 3 sets of calls met
+4 ranks, 3 sets of calls matched
    rank  state     call    communicator  seq  where
    0     returned  with 0                     ring.c:22
    1     returned  with 0                     ring.c:22

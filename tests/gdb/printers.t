@@ -86,7 +86,7 @@ Program terminated with signal SIGTRAP, Trace/breakpoint trap.
 #0  forward (self=0x... rank 1, running, 1 call, last at tensor_parallel_mlp.c:53, arg=0x...) at examples/tensor_parallel_mlp.c:54
 54	    for (int b = 0; b < BATCH && rank == 0; b++) {
 (gdb) ranks
-4 ranks, 1 set of calls met
+4 ranks, 1 set of calls matched
    rank  state     call                      communicator  seq  where
    0     returned  with 0                                       tensor_parallel_mlp.c:53
 *  1     running   after 1 call                                 forward () at tensor_parallel_mlp.c:54
@@ -106,4 +106,4 @@ ranks 0-3: 1 call
 (gdb) diff-ranks hidden 0 3
 rank 0 has returned: its program holds nothing any more
 (gdb) next-collective
-a core file cannot go on
+a core file cannot continue

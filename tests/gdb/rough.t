@@ -18,13 +18,13 @@ Breakpoint 1 at 0x...: file tests/gdb/rough.c, line 40.
 Breakpoint 1, stop_here (tensor=0x... f32 [4], S(0), on ranks 0, 1) at tests/gdb/rough.c:40
 40          printf("%s", tensor == NULL ? "none\n" : "");
 (gdb) ranks
-no SPMD run and no group of calls is going on; 0 sets of calls met
+no SPMD run and no group of calls is active; 0 sets of calls matched
 (gdb) rank 0
 no call of rank 0 is being made here
 (gdb) calls
-no SPMD run is going on (between ls_spmd_run's begin and end)
+no SPMD run is active (between ls_spmd_run's begin and end)
 (gdb) rank apply all print 1
-no SPMD run is going on (between ls_spmd_run's begin and end)
+no SPMD run is active (between ls_spmd_run's begin and end)
 (gdb) shard tensor 0
 rank 0 [0:2]: 2 f32 = {1, 2}
 (gdb) shard tensor 99
@@ -40,12 +40,12 @@ usage: shard TENSOR RANK
 2 of 2 f32 differ (block [0:2] against [2:4])
   first at [0]: 1 on rank 0, 3 on rank 1 (12582912 ulps)
 (gdb) continue
-Breakpoint 1, stop_here (tensor=0x... <at 0x... there is no tensor (any more)>) at tests/gdb/rough.c:40
+Breakpoint 1, stop_here (tensor=0x... <there is no tensor at 0x..., or it was freed>) at tests/gdb/rough.c:40
 40          printf("%s", tensor == NULL ? "none\n" : "");
 (gdb) shard tensor 0
-at 0x... there is no tensor (any more)
+there is no tensor at 0x..., or it was freed
 (gdb) print *tensor
-$2 = <at 0x... there is no tensor (any more)>
+$2 = <there is no tensor at 0x..., or it was freed>
 (gdb) delete
 (gdb) break program if $rank() == 0 && self->run->rank_count == 4
 Breakpoint 2 at 0x...: file tests/gdb/rough.c, line 14.
@@ -57,7 +57,7 @@ Thread ... "rank 0" hit Breakpoint 2, program (self=0x... rank 0, running, 0 cal
 #...: all_reduce max of 4 f32 on world..., ranks 0-3 at rough.c:21
 [rank 3] program () at rough.c:21
 (gdb) ranks
-4 ranks, ... of calls met
+4 ranks, ... of calls matched
    rank  state    call                     communicator  seq  where
    0     blocked  all_reduce max of 4 f32  world         0    rough.c:21
    1     blocked  all_reduce max of 4 f32  world         0    rough.c:21
@@ -66,11 +66,11 @@ Thread ... "rank 0" hit Breakpoint 2, program (self=0x... rank 0, running, 0 cal
 (gdb) rank 4
 there is no rank 4; the run has ranks 0-3
 (gdb) rank -1
-'-1' is no rank: ranks are numbers from 0 on
+'-1' is not a rank: ranks are numbers from 0 on
 (gdb) ranks 2-9
 there is no rank 4; there are ranks 0-3
 (gdb) ranks 3-1
-'3-1' is no list of ranks; write all, or for example 0-3,7
+'3-1' is not a list of ranks; write all, or for example 0-3,7
 (gdb) rank apply 0,9 print 1
 rank 0: $3 = 1
 rank 9: there is no rank 9; the run has ranks 0-3
@@ -99,14 +99,14 @@ the program is not running; start it with 'run', or open a core file
 the program is not running; start it with 'run' or 'start'
 (gdb) goto-collective 99
 ...
-the ... ended before call 99 on world met...
+the ... ended before call 99 on world matched...
 # All ranks at once: they are many threads that run, and every command still reads them.
 $ lockstep gdb -- rough parallel
 (gdb) goto-collective 2
 #2: all_reduce max of 4 f32 on world..., ranks ... at rough.c:21
 [rank ...] program () at rough.c:21
 (gdb) ranks 0
-... ranks, ... sets of calls met
+... ranks, ... sets of calls matched
    rank  state...
 ...0...
 (gdb) rank 1

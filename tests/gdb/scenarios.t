@@ -16,7 +16,7 @@ last calls of rank 0, newest last:
 Thread 5 "rank 3" hit Breakpoint 1, ls_gdb_hook_mismatch ...
 [rank 2, blocked] step gradients at gradients.yaml:6
 (gdb) ranks
-4 ranks, 0 sets of calls met
+4 ranks, 0 sets of calls matched
    rank  state    call                        communicator  seq  where
    0     blocked  all_reduce sum of 1024 f32  world         0    gradients.yaml:6
    1     blocked  all_reduce sum of 1024 f32  world         0    gradients.yaml:6
@@ -57,12 +57,12 @@ Breakpoint 1 at 0x...: file runner/hooks.c, line ....
 stage 0_mean is wrong: 0_mean/mean/-/shard, rank 0, element 0
 stage 0_mean, table mean, shard, rank 0, element 0 [0]
   expected 1.33333337 (0x...), simulated 1 (0x...): 2796203 ulps apart; exactly 1.33333333, allowed difference 1.59e-07
-  likely: it is 0.75 times the expected one (a mean over another number of things)
+  likely: it is 0.75 times the expected one (a mean over another number of elements)
   ours: 1
   theirs: 1.3333334
 Thread 1 "lockstep" hit Breakpoint 1, ls_gdb_hook_divergence ...
 (gdb) ranks
-2 ranks have returned; 2 sets of calls met
+2 ranks have returned; 2 sets of calls matched
    rank  state     call                    communicator  seq  where
 *  0     returned  stage 0_mean is judged                     mean_of_own_rows.yaml:12
    1     returned  stage 0_mean is judged                     mean_of_own_rows.yaml:12
@@ -82,8 +82,8 @@ Breakpoint 3 at 0x...: file collectives/hooks.c, line ....
 (gdb) run
 finding rank.exited_early of rank 0 at embedding_sizes_flipped.yaml:8
 rank 0 returned (status -2) while others wait for it in a call on world
-rank 0: input_dist: rank 1 tells rank 0 sizes that do not fit: batch 3, 68719476739 ids
-rank 0 made 1 call on world, rank 1 is in its 2nd: one step short (a step is 1 call there)
+rank 0: input_dist: rank 1 sends rank 0 sizes that do not match: batch 3, 68719476739 ids
+rank 0 made 1 call on world, rank 1 is in its 2nd call: one step short (a step is 1 call there)
   ranks 1-3: all_to_all of i64 for input_dist lengths on world at scenarios/bugs/embedding_sizes_flipped.yaml:8
   splits of rank 1, sends {3, 3, 3, 3}, receives {3, 3, 3, 3}
   splits of rank 2, sends {3, 3, 3, 3}, receives {3, 3, 3, 3}
@@ -109,7 +109,7 @@ Breakpoint 2 at 0x...: file ranks/hooks.c, line ....
 Breakpoint 3 at 0x...: file collectives/hooks.c, line ....
 (gdb) run
 finding collective.order_mismatch of rank 3 at equal_buckets_swapped_in_flight.yaml:16
-the ranks make the same calls in different orders: calls that say the same, all_reduce sum of 8 f32 on world, meet from different lines, so each gets the data of another
+the ranks make the same calls in different orders: equal calls, all_reduce sum of 8 f32 on world, match from different lines, so each gets the data of another
   ranks 0-2 (the majority): scenarios/bugs/equal_buckets_swapped_in_flight.yaml:11, then scenarios/bugs/equal_buckets_swapped_in_flight.yaml:16
   rank 3: scenarios/bugs/equal_buckets_swapped_in_flight.yaml:16, then scenarios/bugs/equal_buckets_swapped_in_flight.yaml:11
 calls of rank 3 on world, in its order:
@@ -136,7 +136,7 @@ finding input.id_out_of_range of rank 1 at id_out_of_range.yaml:15
 table user, feature user: rank 1, sample 1, position 0: id 10 is not among the table's 10 rows (set inputs.ids_out_of_range to clamp or wrap to let such ids pass)
 Breakpoint 2, ls_gdb_hook_finding ...
 (gdb) ranks
-2 ranks are in a controller; 0 sets of calls met
+2 ranks are in a controller; 0 sets of calls matched
    rank  state  call         communicator  seq  where
    0     calls  the finding                     id_out_of_range.yaml:15
 *  1     calls  the finding                     id_out_of_range.yaml:15
@@ -164,13 +164,13 @@ Thread 4 "rank 2" hit Breakpoint 1, ls_gdb_hook_mismatch ...
 (gdb) print $finding_name
 $1 = "collective.kind_mismatch"
 (gdb) ranks
-3 ranks, 0 sets of calls met
+3 ranks, 0 sets of calls matched
    rank  state    call                        communicator  seq  where
    0     blocked  all_reduce sum of 8 f32     world         0    broadcast_and_reduce_swapped.yaml:10
    1     blocked  all_reduce sum of 8 f32     world         0    broadcast_and_reduce_swapped.yaml:10
 *  2     running  broadcast of 8 f32, root 0  world         0    broadcast_and_reduce_swapped.yaml:13
 (gdb) continue
-by the calls that came next the finding is collective.order_mismatch
+after the calls that followed, the finding is collective.order_mismatch
 all_reduce on world, call 0: kind differs: rank 2 says broadcast (scenarios/bugs/broadcast_and_reduce_swapped.yaml:13), rank 0 says all_reduce (scenarios/bugs/broadcast_and_reduce_swapped.yaml:10); 1 of 3 ranks differ
 the ranks make the same calls in different orders
   ranks 0, 1 (the majority): all_reduce sum of 8 f32 on world at scenarios/bugs/broadcast_and_reduce_swapped.yaml:10
@@ -235,12 +235,12 @@ Thread 1 "lockstep" hit Breakpoint 2, ls_gdb_hook_finding ...
 $ lockstep gdb scenarios/bugs/gradients_reduced_twice.yaml
 (gdb) goto-collective 9
 finding collective.redundant_reduce of ranks 0-3 at gradients_reduced_twice.yaml:16
-all_reduce sum of 64 f32 on world at scenarios/bugs/gradients_reduced_twice.yaml:16 reduces what is reduced already: all ranks bring the same bits, which the all_reduce at scenarios/bugs/gradients_reduced_twice.yaml:16 gave them
+all_reduce sum of 64 f32 on world at scenarios/bugs/gradients_reduced_twice.yaml:16 reduces data that is already reduced: all ranks send the same bits, the result of the all_reduce at scenarios/bugs/gradients_reduced_twice.yaml:16
 last calls of rank 0, newest last:
   all_reduce sum of 64 f32 on world at scenarios/bugs/gradients_reduced_twice.yaml:16
   all_reduce sum of 64 f32 on world (not complete) at scenarios/bugs/gradients_reduced_twice.yaml:16
 [rank 0, blocked] step gradients at gradients_reduced_twice.yaml:16
-the program stopped at the finding, before call 9 on world met
+the program stopped at the finding, before call 9 on world matched
 (gdb) goto-collective 0
 #0: all_reduce sum of 64 f32 on world, ranks 0-3 at gradients_reduced_twice.yaml:16
 [rank 3] at gradients_reduced_twice.yaml:16
@@ -250,9 +250,9 @@ the program stopped at the finding, before call 9 on world met
 (gdb) kill
 $ lockstep gdb scenarios/bugs/ring_of_sends_clean.yaml
 (gdb) goto-collective 99
-the run ended before call 99 on world met; its ranks are still here
+the run ended before call 99 on world matched; its ranks are still here
 (gdb) ranks
-4 ranks, 4 sets of calls met
+4 ranks, 4 sets of calls matched
    rank  state     call    communicator  seq  where
    0     returned  with 0                     ring_of_sends_clean.yaml:10
    1     returned  with 0                     ring_of_sends_clean.yaml:10

@@ -4,7 +4,7 @@ A session, in a file of its own or in a fenced block of a Markdown page:
 
     $ lockstep gdb -- data_parallel --bug
     (gdb) ranks
-    4 ranks, 0 sets of calls met
+    4 ranks, 0 sets of calls matched
     ...
 
 The program is one of BUILD/examples or BUILD/tests/gdb; or `$ lockstep gdb FILE`, a scenario below

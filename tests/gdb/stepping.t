@@ -6,7 +6,7 @@ Temporary breakpoint 1 at 0x...: file examples/data_parallel.c, line 31.
 Thread 4 "rank 2" hit Temporary breakpoint 1, train (self=0x... rank 2, running, 1 call, last at data_parallel.c:30, arg=0x...) at examples/data_parallel.c:31
 31	        for (int i = 0; i < 2; i++) {
 (gdb) ranks
-4 ranks, 1 set of calls met
+4 ranks, 1 set of calls matched
    rank  state    call                     communicator  seq  where
    0     blocked  all_reduce avg of 2 f32  world         1    data_parallel.c:30
    1     blocked  all_reduce avg of 2 f32  world         1    data_parallel.c:30
@@ -31,7 +31,7 @@ $2 = 1
 Value returned is $3 = 0
 31	        for (int i = 0; i < 2; i++) {
 (gdb) ranks
-4 ranks, 2 sets of calls met
+4 ranks, 2 sets of calls matched
    rank  state    call                     communicator  seq  where
    0     blocked  all_reduce avg of 2 f32  world         2    data_parallel.c:30
 *  1     running  after 2 calls                               train () at data_parallel.c:31

@@ -51,9 +51,9 @@ Thread 3 "rank 1" hit Breakpoint 2, ls_gdb_hook_caught ...
 (gdb) print *request
 $12 = all_reduce avg of 2 f32 on world (rank 1, call 2, data_parallel.c:30), posted
 (gdb) catch collective nonsense
-'nonsense' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
+'nonsense' is not a kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
 (gdb) goto-collective 99
-the run ended before call 99 on world met; its ranks are still here
+the run ended before call 99 on world matched; its ranks are still here
 # A message, and a finding of an SPMD program.
 $ lockstep gdb -- pipeline --bug
 (gdb) catch finding deadlock.*
@@ -81,7 +81,7 @@ $1 = "deadlock.cycle"
 (gdb) print $finding_rank
 $2 = 1
 (gdb) ranks
-3 ranks, 1 set of calls met
+3 ranks, 1 set of calls matched
    rank  state    call                       communicator  seq  where
    0     blocked  recv of 4 f32 from rank 1  world         1    pipeline.c:29
 *  1     blocked  recv of 4 f32 from rank 2  world         1    pipeline.c:29
@@ -116,11 +116,11 @@ Temporary breakpoint 1, main (argc=1, argv=0x...) at examples/moe.c:70
 #3: reduce sum of 1 f64, root 0 on world, ranks 0-3 at moe.c:62
 [rank 0] layer () at moe.c:62
 (gdb) ranks
-4 ranks, 4 sets of calls met
+4 ranks, 4 sets of calls matched
    rank  state    call                         communicator  seq  where
 *  0     running  reduce sum of 1 f64, root 0  world         3    moe.c:62
    1     blocked  reduce sum of 1 f64, root 0  world         3    moe.c:62
    2     blocked  reduce sum of 1 f64, root 0  world         3    moe.c:62
    3     blocked  reduce sum of 1 f64, root 0  world         3    moe.c:62
 (gdb) next-collective
-the run ended before another call met; its ranks are still here
+the run ended before another call matched; its ranks are still here

@@ -95,14 +95,14 @@ Test(ops, elementwise_refusals) {
     cr_assert(ls_local_tensor_from_shards(&d, world, LS_F32, (const int[]){1}, 1, &LS_SHAPE(2),
                                           NULL) == LS_OK);
     cr_expect(ls_local_tensor_elementwise(&z, a, d, LS_SUM) == LS_ERR_MISMATCH);
-    cr_expect_str_eq(ls_error_last()->text, "rank 0 has a shard of the first operand alone");
+    cr_expect_str_eq(ls_error_last()->text, "rank 0 has a shard of the first operand only");
     ls_local_tensor *e = cut(world, full, LS_SHAPE(2), LS_PLACE(LS_REPLICATE));
     ls_local_tensor *f = cut(world, full, LS_SHAPE(2), LS_PLACE(LS_SHARD_SIZES(0, late)));
     ls_local_tensor *g = cut(world, full, LS_SHAPE(2), LS_PLACE(LS_SHARD(0)));
     cr_expect(ls_local_tensor_elementwise(&z, g, f, LS_SUM) == LS_ERR_MISMATCH);
     cr_expect(ls_local_tensor_elementwise(&z, a, e, LS_SUM) == LS_ERR_MISMATCH);
     cr_expect_str_eq(ls_error_last()->text,
-                     "rank 1: the operands lie at [2] and [0] of their logical tensors");
+                     "rank 1: the operands are at [2] and [0] of their logical tensors");
     ls_local_tensor *p = cut(world, full, LS_SHAPE(4), LS_PLACE(LS_PARTIAL(LS_SUM)));
     cr_assert(ls_local_tensor_elementwise(&z, p, p, LS_PROD) == LS_OK);
     cr_expect(ls_local_tensor_placements(z) == NULL);
@@ -194,7 +194,7 @@ Test(ops, matmul_by_rows_and_columns) {
     ls_local_tensor_free(z);
     cr_expect(ls_local_tensor_matmul(&z, x, x) == LS_ERR_MISMATCH);
     cr_expect_str_eq(ls_error_last()->text,
-                     "rank 0: no matrix product of the shapes [5, 2] and [5, 2]");
+                     "rank 0: shapes [5, 2] and [5, 2] have no matrix product");
     ls_local_tensor_free(x);
     ls_local_tensor_free(y);
     ls_world_free(world);

@@ -43,7 +43,7 @@ Test(tensor, distribute_in_three_dimensions) {
     for (int i = 0; i < 140; i++) {
         full[i] = (int16_t)(i * 3);
     }
-    // I16 is no element type; f16 has as many bits to move.
+    // I16 is not an element type; f16 has as many bits to move.
     ls_local_tensor *tensor = NULL;
     cr_assert(ls_local_tensor_distribute(&tensor, world, full, &LS_SHAPE(5, 4, 7), LS_F16,
                                          &LS_PLACE(LS_SHARD(2), LS_SHARD(0))) == LS_OK);

@@ -40,7 +40,7 @@ UNSEEN |= {"inf_enters_at_one_rank": "value.inf_first", "nan_enters_at_one_rank"
           "nan_enters_a_scan": "value.nan_first",
           "gradients_reduced_twice": "collective.redundant_reduce",
           # Sums of four f8 in MPI's own order: their bound cannot separate wrong sums from right ones.
-          "program": "bounds so wide that they prove nothing"}
+          "program": "bounds too wide to prove anything"}
 
 
 def check(report, command, real, cases, unseen=()):

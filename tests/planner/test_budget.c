@@ -116,7 +116,7 @@ Test(budget, what_the_clock_cut_is_told) {
     ls_planner_problem *problem = hard_solve(&result, &of);
     cr_assert(result.timed_out && result.stop == LS_PLANNER_STOP_TIME && !result.proven);
     cr_expect(result.lower_bound_ms > 0.0);
-    cr_expect(says(ls_planner_write_text, problem, &result, "another run may end with another"));
+    cr_expect(says(ls_planner_write_text, problem, &result, "another run may find another"));
     cr_expect(says(write_json, problem, &result, "\"stop\": \"time\""));
     cr_expect(says(write_json, problem, &result, "\"repeatable\": false"));
     ls_planner_problem_free(problem);
@@ -263,8 +263,8 @@ Test(budget, listing_looks_at_the_clock) {
               LS_ERR_TIMEOUT);
     cr_expect(problem == NULL);
     cr_expect_str_eq(ls_error_last()->text,
-                     "plan: the time was over when the options of 0 of 80 tables on 32 ranks were "
-                     "listed, before there was a plan");
+                     "plan: the time limit passed after listing the options of 0 of 80 tables "
+                     "on 32 ranks, before there was a plan");
     ls_arena_free(of.arena);
 }
 

@@ -108,7 +108,7 @@ Test(limits, constraints_that_exclude_one_another) {
     tables[0].together = tables[1].together = "pair";
     tables[0].apart = tables[1].apart = "far";
     refused(&topology, tables, 2, LS_ERR_INVALID,
-            "table b is to lie both with and apart from another one (pair, far)");
+            "table b must be both with and apart from another one (pair, far)");
 }
 
 // Tables that must be together are placed where all of them may be; two groups that are kept apart
@@ -188,8 +188,7 @@ Test(limits, ranks_that_are_none) {
     table.ranks = one;
     table.forbidden = one;
     table.forbidden_count = 1;
-    refused(&topology, &table, 1, LS_ERR_NOT_FOUND,
-            "table a: no way to cut it satisfies its ranks");
+    refused(&topology, &table, 1, LS_ERR_NOT_FOUND, "table a: no sharding satisfies its ranks");
 }
 
 // Sizes and numbers outside of their range are refused with the table and the field.

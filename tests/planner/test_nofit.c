@@ -94,9 +94,9 @@ Test(nofit, constraints_are_named) {
         bool ranks, forbidden, large;
         const char *told;
     } cases[] = {
-        {"big", false, false, false, "'apart: big' with a, b leaves no place for table c"},
-        {NULL, true, false, true, "'only_ranks' leaves no place for table c"},
-        {NULL, false, true, true, "'not_ranks' leaves no place for table c"},
+        {"big", false, false, false, "'apart: big' with a, b leaves no rank for table c"},
+        {NULL, true, false, true, "'only_ranks' leaves no rank for table c"},
+        {NULL, false, true, true, "'not_ranks' leaves no rank for table c"},
     };
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
@@ -143,7 +143,7 @@ Test(report, explanation_names_the_constraint) {
         cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
         ls_text text = {0};
         cr_assert(ls_planner_explain(&text, problem, &result, "b") == LS_OK);
-        bool named = strstr(text.data, "'apart: far' with a leaves no place for it") != NULL;
+        bool named = strstr(text.data, "'apart: far' with a leaves no rank for it") != NULL;
         cr_expect(named == (apart == 1), "%s", text.data);
         cr_expect(!strstr(text.data, "the other tables leave is too small"), "%s", text.data);
         ls_text_free(&text);

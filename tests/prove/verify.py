@@ -28,7 +28,7 @@ def right():
         assert of <= ({"proved", "bit_exact"} if "exact" in name else {"bit_exact", "within_bound", "unjudged"}), (name, of)
     losses = [stage["order"] for case in cases for stage in case["stages"] if stage["name"] == "step 0 forward model" and stage.get("order")]
     assert "the mean of the ranks' losses" in losses, cases
-    assert sum("calls are of other parts of the batch" in json.dumps(case.get("not_compared")) for case in cases) == 2, cases
+    assert sum("calls take other parts of the batch" in json.dumps(case.get("not_compared")) for case in cases) == 2, cases
     assert said.count("rank 1 of 2 ran no model of this number") == 2, said
     names = [{stage["name"] for stage in case["stages"]} for case in cases]
     assert "step 3 gradient 0.weight" in names[0] and "step 4 gradient 0.weight" not in names[0] and "end parameter 0.weight" in names[0]

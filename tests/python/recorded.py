@@ -204,8 +204,8 @@ def refusals():
     fresh()
     for word, call in (
             ("non-empty tensor list", lambda: made.allreduce([])), ("non-empty tensor list", lambda: made.allreduce_coalesced([])),
-            ("is not reduced", lambda: made.allreduce([torch.zeros(2, dtype=torch.int16)])),
-            ("takes the sum of COO tensors", lambda: made.allreduce([t.to_sparse()], dist.ReduceOp.MAX)),
+            ("cannot reduce", lambda: made.allreduce([torch.zeros(2, dtype=torch.int16)])),
+            ("supports only the sum of COO tensors", lambda: made.allreduce([t.to_sparse()], dist.ReduceOp.MAX)),
             ("invalid root rank: 3", lambda: made.reduce([t], opts(rootRank=3, rootTensor=0))),
             ("invalid root rank: -1", lambda: made.broadcast([t], opts(rootRank=-1, rootTensor=0))),
             ("invalid root rank: 3", lambda: made.gather([], [t], opts(rootRank=3))), ("invalid root rank: 3", lambda: made.scatter([t], [], opts(rootRank=3))),

@@ -328,7 +328,7 @@ def captures():
         values = tensor_files.read_raw(os.path.join(folder, "rank_00000.safetensors"))
     entries = {entry["name"]: entry for entry in index["tensors"]}
     assert (index["rank"], index["ranks"], index["format"]) == (0, 1, 1)
-    assert index["not_kept"] == [{"name": "text", "why": "str is no tensor"}]
+    assert index["not_kept"] == [{"name": "text", "why": "str is not a tensor"}]
     of = ["0.weight", "1.weight", "1.bias", "2.weight"]
     assert list(entries)[:4] == [f"parameter {name}" for name in of]
     assert all(f"step {step} {what} {name}" in entries for step in (0, 1) for what in ("gradient", "parameter") for name in of)

@@ -36,7 +36,7 @@ FINDINGS = {  # finding, ranks, words of its text
     "loss": ("value.nan_first", [], r"the loss of rank 1 is NaN in the backward for step 3; the first NaN is in an input of Addmm of 4$"),
     "weight": ("value.nan_first", [], r"1.bias has NaN on rank 1 after step 2$"),
     "early": ("gradient.unreduced", [], r"SGD steps without a gradient: in step 2, .* none of its 4 parameters .* they are in no wrapped model"),
-    "unreduced": ("gradient.unreduced", [], r"Adam steps without a gradient: in step 2, .* set_requires_gradient_sync\(False\) is on"),
+    "unreduced": ("gradient.unreduced", [], r"Adam steps without a gradient: in step 2, .* set_requires_gradient_sync\(False\) is set"),
     "shards": ("model.differs", [1], r"model 1 of fully_shard: the initial 0.weight differs on rank 1 before the first step\n(.*\n)*.*each rank shards its own"),
     "sharded_rate": ("optimizer.differs", [1], r"sharded DTensors: settings of Adam for 0.weight differs on rank 1 before the first step"),
     "strict": ("data.repeated", [0, 1], r"^DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps"),
@@ -50,7 +50,7 @@ NOTES = [  # of the case "notes", which passes
     r"^data.differs: DTensor.from_local with Replicate, call \d+ of a step: the tensor differs on rank 1",
     r"^data.differs: DistributedSampler of 8 samples: the order differs on rank 1 .*rank 1: epoch 1",
     r"^data.repeated: DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps",
-    r"^data.repeated: DistributedSampler gives each epoch the order of epoch 0",
+    r"^data.repeated: DistributedSampler uses the order of epoch 0",
     r"^gradient.unreduced: gradients are clipped before they are reduced",
 ]
 

@@ -97,7 +97,7 @@ const bug bugs[] = {
      .contains = "-0 (bits 80000000) on rank 3, 0 (bits 00000000) on rank 0",
      .checks = "replica.*"},
     {"replica_asked", bug_replica_asked, 5, LS_FINDING_REPLICA_DIVERGED, FAULT(0, 4),
-     .contains = "ranks 0, 4 hold other bits than the majority, such as rank "},
+     .contains = "ranks 0, 4 hold different bits than the majority, such as rank "},
     {"replica_freed", bug_replica_freed, 3, LS_FINDING_REPLICA_DIVERGED, FAULT(1),
      .contains = "when they are freed: rank 1 holds"},
     {"replica_other_count", bug_replica_other_count, 3, LS_FINDING_COUNT_MISMATCH, FAULT(0),
@@ -105,7 +105,7 @@ const bug bugs[] = {
     {"nan_first", bug_nan_first, 2, LS_FINDING_VALUE_NAN_FIRST, FAULT(1),
      .contains = "rank 1 sent"},
     {"inf_first", bug_inf_first, 2, LS_FINDING_VALUE_INF_FIRST, FAULT(0, 1),
-     .contains = "the reduction made it"},
+     .contains = "the reduction produced it"},
     {"nan_sent", bug_nan_sent, 2, LS_FINDING_VALUE_NAN_FIRST, FAULT(1), .contains = "rank 1 sent",
      .checks = "value.*"},
 };

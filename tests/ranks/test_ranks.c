@@ -199,7 +199,8 @@ Test(ranks, faults_are_found) {
     expect_fault((ls_fault){LS_FAULT_STALL, 1, 2, 0}, LS_FINDING_MISSING_RANK,
                  "others wait for it");
     expect_fault((ls_fault){LS_FAULT_SKIP_CALL, 3, 2, 0}, LS_FINDING_MISSING_RANK, "left out");
-    expect_fault((ls_fault){LS_FAULT_DOUBLE_CALL, 3, 2, 0}, LS_FINDING_EXTRA_CALL, "one call more");
+    expect_fault((ls_fault){LS_FAULT_DOUBLE_CALL, 3, 2, 0}, LS_FINDING_EXTRA_CALL,
+                 "one extra call");
     expect_fault((ls_fault){LS_FAULT_WRONG_COUNT, 0, 2, -1}, LS_FINDING_COUNT_MISMATCH,
                  "count differs");
     expect_fault((ls_fault){LS_FAULT_ALLOCATION, 1, 0, 1}, LS_FINDING_RANK_EXITED_EARLY,
@@ -381,9 +382,9 @@ static int sends_little(ls_rank *self, void *arg) {
 
 Test(ranks, bits_that_are_not_sent_do_not_flip) {
     static const char *const why[] = {
-        "call 0 of rank 1, barrier, sends no data of which a bit could flip",
-        "call 1 of rank 1, all_reduce, sends no data of which a bit could flip",
-        "call 2 of rank 1, broadcast, sends no data of which a bit could flip", NULL};
+        "call 0 of rank 1, barrier, sends no data, so no bit can flip",
+        "call 1 of rank 1, all_reduce, sends no data, so no bit can flip",
+        "call 2 of rank 1, broadcast, sends no data, so no bit can flip", NULL};
     for (uint64_t call = 0; call < 4; call++) {
         float got[8] = {0};
         ls_spmd_result *result = NULL;
@@ -408,7 +409,7 @@ Test(ranks, faults_that_are_not_reached_are_told) {
     const ls_spmd_options options = {.ranks = 2, .faults = faults, .fault_count = 2};
     cr_assert_eq(ls_spmd_run(&result, all_reduces, &calls, &options), LS_OK);
     cr_assert_null(ls_spmd_fault_missed(result, 0));
-    cr_assert_str_eq(ls_spmd_fault_missed(result, 1), "rank 1 does not come to it");
+    cr_assert_str_eq(ls_spmd_fault_missed(result, 1), "rank 1 does not reach it");
     ls_spmd_result_free(result);
 }
 
@@ -431,11 +432,10 @@ Test(ranks, faults_that_change_nothing_are_told) {
     const ls_spmd_options options = {.ranks = 2, .faults = faults, .fault_count = 4};
     cr_assert_eq(ls_spmd_run(&result, without_a_count, NULL, &options), LS_ERR_FINDING);
     const char *barrier = ls_spmd_fault_missed(result, 0), *moves = ls_spmd_fault_missed(result, 2);
-    cr_expect_str_eq(barrier,
-                     "call 0 of rank 1, barrier, has no count that says how much it moves");
+    cr_expect_str_eq(barrier, "call 0 of rank 1, barrier, has no count");
     cr_expect_str_eq(ls_spmd_fault_missed(result, 1), barrier);
-    cr_expect_str_eq(moves, "call 1 of rank 1, all_to_all, has no count that says how much it "
-                            "moves; wrong_split changes its counts");
+    cr_expect_str_eq(moves, "call 1 of rank 1, all_to_all, has no single count; "
+                            "wrong_split changes its counts");
     cr_expect_null(ls_spmd_fault_missed(result, 3));
     ls_spmd_result_free(result);
     const ls_fault others[] = {{LS_FAULT_WRONG_SPLIT, 1, 1, 1}, {LS_FAULT_WRONG_COUNT, 1, 2, 1}};

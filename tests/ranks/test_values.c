@@ -103,7 +103,7 @@ static const chain chains[] = {
      LS_FINDING_VALUE_INF_FIRST,
      {0, 1, 2, 3},
      4,
-     "the reduction made it"},
+     "the reduction produced it"},
     {"inf that a smaller one hides",
      true,
      false,

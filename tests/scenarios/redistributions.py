@@ -74,7 +74,7 @@ def refuse():
                    "    - redistribute: {tensor: t, to: P(sum), path: dtensor}\n")
     done = subprocess.run([LOCKSTEP, "run", "refused.yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode != 0 and "refused.yaml:8" in done.stdout, done.stdout
-    assert "DTensor makes no partial values of a" in done.stdout, done.stdout
+    assert "DTensor cannot make a shard partial" in done.stdout, done.stdout
 
 
 with tempfile.TemporaryDirectory() as folder:

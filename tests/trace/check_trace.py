@@ -37,7 +37,7 @@ def whole_ns(event, key):
 
 def check(trace, ranks):
     """The events of a trace of cases with these numbers of ranks, checked; its slices by (pid, tid)."""
-    need(isinstance(trace.get("traceEvents"), list), "traceEvents is no list")
+    need(isinstance(trace.get("traceEvents"), list), "traceEvents is not a list")
     tracks, names, flows, processes = {}, {}, {}, {}
     for event in trace["traceEvents"]:
         phase = event.get("ph")
@@ -147,7 +147,7 @@ def check_replay(run, source, folder):
         copy = damage(every, folder, rank, change)
         os.remove(out) if os.path.exists(out) else None
         run("replay", "--quiet", "--trace", out, copy, code=2)
-        need(not os.path.exists(out), "a trace of calls that do not meet")
+        need(not os.path.exists(out), "a trace of calls that do not match")
     run("replay", "--quiet", "--trace", out, os.path.join(source, "tests/data/nccl_truth"))
     with open(out, encoding="utf-8") as stream:
         check(json.load(stream), {3, 4})

@@ -28,9 +28,9 @@ def main():
         try:
             return Prompt(PostMortem(words[0])).run()
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            print(f"lockstep gdb: {words[0]} is no post-mortem: {error}", file=sys.stderr)
+            print(f"lockstep gdb: {words[0]} is not a post-mortem: {error}", file=sys.stderr)
             return 2
-    raise SystemExit(f"lockstep: no debugger has the face {face}")
+    raise SystemExit(f"lockstep: there is no debugger frontend {face}")
 
 
 sys.exit(main())

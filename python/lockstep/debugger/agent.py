@@ -70,7 +70,7 @@ class Agent:
         sys.settrace(None)
         threading.settrace(None)
         self.socket.close()
-        sys.breakpointhook = lambda *_, **__: sys.stderr.write("lockstep: a breakpoint in a child process of a rank is passed\n")
+        sys.breakpointhook = lambda *_, **__: sys.stderr.write("lockstep: a breakpoint in a child process of a rank is ignored\n")
 
     # ---- The hub's requests ----
     def _send(self, message):

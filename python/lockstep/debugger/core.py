@@ -32,7 +32,7 @@ class Core:
         dumps = hub.ask(hub.living(), "dump", DUMP_SECONDS)
         files = {f"rank{number}.json": dump for number, dump in dumps.items() if "error" not in dump}
         if not files:
-            print("lockstep exec: no post-mortem is kept: no rank that runs is a Python program", file=sys.stderr)
+            print("lockstep exec: no post-mortem is saved: no running rank is a Python program", file=sys.stderr)
             return
         files["core.json"] = {"format": 1, "time": int(time.time()), "folder": os.getcwd(), "command": self.command,
                               "ranks": max(hub.expected, len(hub.ranks)), "finding": hub.found,
@@ -47,7 +47,7 @@ class Core:
             os.rename(made, self.folder)
         except OSError as error:
             shutil.rmtree(made, ignore_errors=True)
-            print(f"lockstep exec: no post-mortem is kept in {self.folder}: {error.strerror}", file=sys.stderr)
+            print(f"lockstep exec: cannot save a post-mortem in {self.folder}: {error.strerror}", file=sys.stderr)
         else:
-            print(f"lockstep exec: kept a post-mortem of {len(files) - 1} ranks in {self.folder}; "
+            print(f"lockstep exec: saved a post-mortem of {len(files) - 1} ranks in {self.folder}; "
                   f"lockstep gdb --core {self.folder} opens it", file=sys.stderr)

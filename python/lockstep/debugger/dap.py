@@ -125,7 +125,7 @@ class Adapter:
 
     def do_configurationDone(self, _arguments):
         if self.launch is None:
-            raise Refused("launch comes first")
+            raise Refused("launch must come first")
         arguments, command = self.launch
         environment = {name: str(value) for name, value in (arguments.get("env") or {}).items()}
         self.hub = Hub(command, entry=bool(arguments.get("stopOnEntry")), output=self._output,
@@ -246,7 +246,7 @@ class Adapter:
 
     def _of(self, reference):
         if not 0 < reference <= len(self._references):
-            raise Refused("the frame is gone: its rank has moved")
+            raise Refused("the frame no longer exists: its rank has moved")
         return self._references[reference - 1]
 
     def do_scopes(self, arguments):

@@ -28,7 +28,7 @@ def compare(hub, frames, expression):
     lines += [f"rank{'s' if len(of) > 1 else ''} {tables.listed(of)}: {text[:200]}" for text, of in failed.items()]
     good = {number: one for number, one in answers.items() if "error" not in one}
     if len(good) < 2:
-        return lines or [f"one rank alone has {expression}"]
+        return lines or [f"only one rank has {expression}"]
     kinds = _groups(good, lambda one: one.get("text") or f"{one['dtype']} {one['shape']}")
     if len(kinds) > 1 or any("text" in one for one in good.values()):
         if len(kinds) == 1:

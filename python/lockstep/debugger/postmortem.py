@@ -23,7 +23,7 @@ def _read(path):
     with open(path, encoding="utf-8") as file:
         found = json.load(file)
     if not isinstance(found, dict):
-        raise ValueError(f"{path} is no post-mortem")
+        raise ValueError(f"{path} is not a post-mortem")
     return found
 
 
@@ -36,20 +36,20 @@ class _Entry:
     def part(self, name):
         parts = self.kept.get("parts", {})
         if name not in parts:
-            raise Unknown(f"no {name} is kept; there are {', '.join(list(parts)[:20]) or 'no parts'}")
+            raise Unknown(f"{name} was not saved; there are {', '.join(list(parts)[:20]) or 'no parts'}")
         return _plain(parts[name])
 
     def element(self, indices):
         shape, elements = self.kept.get("shape"), self.kept.get("elements")
         if len(indices) != len(shape):
-            raise Unknown("an index for each dimension of a kept tensor is needed")
+            raise Unknown("a saved tensor needs an index for each dimension")
         at = 0
         for index, size in zip(indices, shape):
             if not -size <= index < size:
                 raise Unknown(f"index {index} of {size}")
             at = at * size + index % size
         if at >= len(elements):
-            raise Unknown(f"element {at} is not kept: the first {len(elements)} are")
+            raise Unknown(f"element {at} was not saved: only the first {len(elements)} were")
         return elements[at]
 
 
@@ -62,7 +62,7 @@ def _evaluate(node, names):
         return node.value
     if isinstance(node, ast.Name):
         if node.id not in names:
-            raise Unknown(f"no {node.id} is kept in this frame")
+            raise Unknown(f"{node.id} was not saved in this frame")
         return _plain(names[node.id])
     if isinstance(node, ast.Attribute):
         of = _evaluate(node.value, names)
@@ -88,7 +88,7 @@ def _evaluate(node, names):
 def _number(value):
     if isinstance(value, (int, float)):
         return value
-    raise Unknown("no number is kept")
+    raise Unknown("its value was not saved")
 
 
 class PostMortem:

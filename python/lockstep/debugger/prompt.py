@@ -142,7 +142,7 @@ class Prompt:
     def show_place(self):
         rank = self.rank()
         if rank is None or not rank.frames:
-            self.say("no Python frame of a rank is known" if rank is None or rank.state != ENDED else
+            self.say("no rank has a known Python frame" if rank is None or rank.state != ENDED else
                      f"rank {rank.number} has ended")
             return
         frame, inside = rank.place(), ""
@@ -267,18 +267,18 @@ class Prompt:
     # ---- Going on ----
     def _go(self, how, rest, **options):
         if not self._runs:
-            self.say("the run is over: a post-mortem has its variables alone")
+            self.say("the run is over: a post-mortem has only variables")
             return
         words = rest.split()
         ranks = tables.parse(words[-1], self.hub.expected) if words else None
         if words and ranks is None:
-            self.say(f"{words[-1]} is no list of ranks; 1, 0-2 and all are")
+            self.say(f"{words[-1]} is not a list of ranks such as 1, 0-2 or all")
             return
         chosen = None
         if ranks is not None and words[-1] != "all":
             chosen = [self.hub.ranks[number] for number in ranks if number in self.hub.ranks and self.hub.ranks[number].state != ENDED]
             if not chosen:
-                self.say(f"no rank of {words[-1]} is there")
+                self.say(f"no rank of {words[-1]} exists")
                 return
             self.selected = chosen[0].number if self.selected not in ranks else self.selected
         if how != "cont" and not any(rank.state in (STOPPED, WAITS) for rank in self.hub.living()):
@@ -314,7 +314,7 @@ class Prompt:
     # ---- Breakpoints ----
     def do_break(self, rest):
         if not self._runs:
-            self.say("the run is over: a post-mortem has its variables alone")
+            self.say("the run is over: a post-mortem has only variables")
             return
         place, _, condition = rest.partition(" if ")
         file, colon, line = place.strip().rpartition(":")
@@ -344,7 +344,7 @@ class Prompt:
 
     def do_finding(self, _rest):
         if self.hub.found is None:
-            self.say("nothing was found")
+            self.say("there is no finding")
         else:
             self.show_finding()
 

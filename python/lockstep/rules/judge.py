@@ -122,7 +122,7 @@ def _difference(got, want):
             return "value", f"{_show(got)}, not {_show(want)}"
         return None
     if not isinstance(got, torch.Tensor):
-        return "kind", f"{_show(got)} is no tensor"
+        return "kind", f"{_show(got)} is not a tensor"
     if got.dtype != want.dtype:
         return "dtype", f"{got.dtype}, not {want.dtype}"
     if got.shape != want.shape:
@@ -236,11 +236,11 @@ def together(outcomes):
     """The verdict of all ranks' outcomes: (verdict, kind, sentence, placements)."""
     errors = [(rank, ADDRESS.sub("0x...", text)) for rank, (kind, text) in enumerate(outcomes) if kind == "error"]
     if errors:
-        some = "" if len(errors) == len(outcomes) else f"on rank {errors[0][0]} alone: "
+        some = "" if len(errors) == len(outcomes) else f"only on rank {errors[0][0]}: "
         return "refused", "", some + errors[0][1].split("\n")[0][:300], ""
     hung = [(rank, text) for rank, (kind, text) in enumerate(outcomes) if kind == "hung"]
     if hung:
-        said = next((text for _, text in hung if text), "no rank makes the call that it waits for")
+        said = next((text for _, text in hung if text), "no rank makes the call that this rank waits for")
         return "hung", "hung", f"rank {hung[0][0]}: {said}"[:300], ""
     wrong = [(rank, value) for rank, (_, value) in enumerate(outcomes) if value[0] == "wrong"]
     if wrong:

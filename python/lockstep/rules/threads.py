@@ -107,7 +107,7 @@ def _joined(kind, collective, group):
         under_way = kind._cur_coll_on_pgs[group.pg_name] = _Call(group.size(), collective, kind)
     ours, other = type(collective).__name__, type(under_way.collective).__name__
     if ours != other:
-        raise Mismatch(f"a rank calls {ours}, another {other}")
+        raise Mismatch(f"one rank calls {ours}, another calls {other}")
     return under_way
 
 

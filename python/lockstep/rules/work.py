@@ -216,7 +216,7 @@ def table(units, settings, done, workers):
         if row is None:
             row = {"name": call.name, "call": call.key(), "verdict": "skipped", "text": "the unsharded call fails: the process crashes"}
             if asked is not None:
-                row = {**asked, "verdict": "hung", "kind": "crash", "text": "the process ends by a signal, or runs without end"}
+                row = {**asked, "verdict": "hung", "kind": "crash", "text": "the process ends by a signal, or does not end"}
         elif row["verdict"] == "begins":
             begun[call.key(), shape] = row
             continue
@@ -281,7 +281,7 @@ def _gloo_start(job, items):
         os.unlink(path)
     if met == count and outcomes:
         at, mine = next(iter(outcomes.items()))
-        yield at, [mine.get(rank, ("hung", "a rank ended, or waits")) for rank in range(count)]
+        yield at, [mine.get(rank, ("hung", "a rank ended or hangs")) for rank in range(count)]
 
 
 def gloo(run, count, items):

@@ -14,7 +14,7 @@ static MPI_Request to_myself(void) {
 static void no_status_of_recv(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : STATUS;
-    // wrong: call.invalid, MPI_Recv: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Recv: MPI_ERR_ARG: the status argument is NULL
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, status);
     MPI_Wait(&request, STATUS);
 }
@@ -23,7 +23,7 @@ static void no_status_of_sendrecv(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : STATUS;
     int to = MPI_PROC_NULL;
-    // wrong: call.invalid, MPI_Sendrecv: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Sendrecv: MPI_ERR_ARG: the status argument is NULL
     MPI_Sendrecv(&rank, 1, MPI_INT, to, 0, values, 1, MPI_INT, rank, 0, WORLD, status);
     MPI_Wait(&request, STATUS);
 }
@@ -31,7 +31,7 @@ static void no_status_of_sendrecv(void) {
 static void no_status_of_replace(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : STATUS;
-    // wrong: call.invalid, MPI_Sendrecv_replace: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Sendrecv_replace: MPI_ERR_ARG: the status argument is NULL
     MPI_Sendrecv_replace(values, 1, MPI_INT, MPI_PROC_NULL, 0, rank, 0, WORLD, status);
     MPI_Wait(&request, STATUS);
 }
@@ -39,7 +39,7 @@ static void no_status_of_replace(void) {
 static void no_status_of_probe(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : STATUS;
-    // wrong: call.invalid, MPI_Probe: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Probe: MPI_ERR_ARG: the status argument is NULL
     MPI_Probe(rank, 0, WORLD, status);
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     MPI_Wait(&request, STATUS);
@@ -49,7 +49,7 @@ static void no_status_of_iprobe(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : STATUS;
     int flag;
-    // wrong: call.invalid, MPI_Iprobe: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Iprobe: MPI_ERR_ARG: the status argument is NULL
     MPI_Iprobe(rank, 0, WORLD, &flag, status);
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     MPI_Wait(&request, STATUS);
@@ -59,7 +59,7 @@ static void no_status_of_mprobe(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Message message;
-    // wrong: call.invalid, MPI_Mprobe: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Mprobe: MPI_ERR_ARG: the status argument is NULL
     MPI_Mprobe(rank, 0, WORLD, &message, status);
     MPI_Mrecv(values, 1, MPI_INT, &message, STATUS);
     MPI_Wait(&request, STATUS);
@@ -70,7 +70,7 @@ static void no_status_of_improbe(void) {
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Message message;
     int flag;
-    // wrong: call.invalid, MPI_Improbe: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Improbe: MPI_ERR_ARG: the status argument is NULL
     MPI_Improbe(rank, 0, WORLD, &flag, &message, status);
     MPI_Mrecv(values, 1, MPI_INT, &message, STATUS);
     MPI_Wait(&request, STATUS);
@@ -81,7 +81,7 @@ static void no_status_of_mrecv(void) {
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Message message;
     MPI_Mprobe(rank, 0, WORLD, &message, STATUS);
-    // wrong: call.invalid, MPI_Mrecv: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Mrecv: MPI_ERR_ARG: the status argument is NULL
     MPI_Mrecv(values, 1, MPI_INT, &message, status);
     MPI_Wait(&request, STATUS);
 }
@@ -90,7 +90,7 @@ static void no_status_of_wait(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
-    // wrong: call.invalid, MPI_Wait: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Wait: MPI_ERR_ARG: the status argument is NULL
     MPI_Wait(&request, status);
     MPI_Wait(&request, STATUS);
 }
@@ -100,7 +100,7 @@ static void no_status_of_test(void) {
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     int flag;
-    // wrong: call.invalid, MPI_Test: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Test: MPI_ERR_ARG: the status argument is NULL
     MPI_Test(&request, &flag, status);
     MPI_Wait(&request, STATUS);
 }
@@ -110,7 +110,7 @@ static void no_status_of_get_status(void) {
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     int flag;
-    // wrong: call.invalid, MPI_Request_get_status: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Request_get_status: MPI_ERR_ARG: the status argument is NULL
     MPI_Request_get_status(request, &flag, status);
     MPI_Wait(&request, STATUS);
 }
@@ -119,7 +119,7 @@ static void no_status_of_waitall(void) {
     MPI_Request request = to_myself();
     MPI_Status *status = wrong ? NULL : MPI_STATUSES_IGNORE;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
-    // wrong: call.invalid, MPI_Waitall: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Waitall: MPI_ERR_ARG: the status argument is NULL
     MPI_Waitall(1, &request, status);
     MPI_Waitall(0, NULL, NULL);
     MPI_Wait(&request, STATUS);
@@ -130,7 +130,7 @@ static void no_status_of_waitany(void) {
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     int index;
-    // wrong: call.invalid, MPI_Waitany: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Waitany: MPI_ERR_ARG: the status argument is NULL
     MPI_Waitany(1, &request, &index, status);
     MPI_Wait(&request, STATUS);
 }
@@ -140,7 +140,7 @@ static void no_status_of_waitsome(void) {
     MPI_Status *status = wrong ? NULL : MPI_STATUSES_IGNORE;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     int index, count;
-    // wrong: call.invalid, MPI_Waitsome: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Waitsome: MPI_ERR_ARG: the status argument is NULL
     MPI_Waitsome(1, &request, &count, &index, status);
     MPI_Wait(&request, STATUS);
 }
@@ -150,7 +150,7 @@ static void no_status_of_testall(void) {
     MPI_Status *status = wrong ? NULL : MPI_STATUSES_IGNORE;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     int flag;
-    // wrong: call.invalid, MPI_Testall: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Testall: MPI_ERR_ARG: the status argument is NULL
     MPI_Testall(1, &request, &flag, status);
     MPI_Wait(&request, STATUS);
 }
@@ -160,7 +160,7 @@ static void no_status_of_testany(void) {
     MPI_Status *status = wrong ? NULL : STATUS;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     int flag, index;
-    // wrong: call.invalid, MPI_Testany: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Testany: MPI_ERR_ARG: the status argument is NULL
     MPI_Testany(1, &request, &index, &flag, status);
     MPI_Wait(&request, STATUS);
 }
@@ -170,7 +170,7 @@ static void no_status_of_testsome(void) {
     MPI_Status *status = wrong ? NULL : MPI_STATUSES_IGNORE;
     MPI_Recv(values, 1, MPI_INT, rank, 0, WORLD, STATUS);
     int index, count;
-    // wrong: call.invalid, MPI_Testsome: MPI_ERR_ARG: the place for the status is NULL
+    // wrong: call.invalid, MPI_Testsome: MPI_ERR_ARG: the status argument is NULL
     MPI_Testsome(1, &request, &count, &index, status);
     MPI_Wait(&request, STATUS);
 }
@@ -312,7 +312,7 @@ static void no_op_of_an_accumulate(void) {
     MPI_Win_fence(0, window);
     MPI_Fetch_and_op(NULL, &got, MPI_INT, rank, 0, MPI_NO_OP, window);
     MPI_Op op = wrong ? MPI_NO_OP : MPI_REPLACE;
-    // wrong: call.invalid, MPI_Accumulate: MPI_ERR_OP: MPI_NO_OP is for accumulates that fetch only
+    // wrong: call.invalid, MPI_Accumulate: MPI_ERR_OP: only accumulates that fetch accept MPI_NO_OP
     MPI_Accumulate(&rank, 1, MPI_INT, rank, 1, 1, MPI_INT, op, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);
@@ -383,7 +383,7 @@ static void overlap_in_a_get(void) {
 
 static void overlap_of_gathered_blocks(void) {
     const int counts[3] = {2, 0, 2}, places[3] = {0, 1, wrong ? 1 : 2};
-    // wrong: call.invalid, MPI_Gatherv: MPI_ERR_BUFFER: places overlap that it receives into
+    // wrong: call.invalid, MPI_Gatherv: MPI_ERR_BUFFER: the blocks that it receives overlap
     MPI_Gatherv(&values[8], rank == 1 ? 0 : 2, MPI_INT, values, counts, places, MPI_INT, 0, WORLD);
 }
 
@@ -395,7 +395,7 @@ static void overlap_of_exchanged_blocks(void) {
     for (int i = 0; i < 3; i++) {
         columns[i] = column;
     }
-    // wrong: call.invalid, MPI_Alltoallw: MPI_ERR_BUFFER: places overlap that it receives into
+    // wrong: call.invalid, MPI_Alltoallw: MPI_ERR_BUFFER: the blocks that it receives overlap
     MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, values, ones, places, columns, WORLD);
     MPI_Type_free(&column);
 }

@@ -75,14 +75,14 @@ static void types_freed_in_flight(void) {
 
 static void no_places(void) {
     const int places[3] = {0, 1, 2};
-    // wrong: call.invalid, MPI_Alltoallv: MPI_ERR_ARG: the list of places is NULL
+    // wrong: call.invalid, MPI_Alltoallv: MPI_ERR_ARG: the list of displacements is NULL
     MPI_Alltoallv(sent, ones, wrong ? NULL : places, MPI_INT, values, ones, places, MPI_INT, WORLD);
 }
 
 static void no_places_of_several_types(void) {
     const int places[3] = {0, 4, 8};
     const MPI_Datatype types[3] = {MPI_INT, MPI_INT, MPI_INT};
-    // wrong: call.invalid, MPI_Alltoallw: MPI_ERR_ARG: the list of places is NULL
+    // wrong: call.invalid, MPI_Alltoallw: MPI_ERR_ARG: the list of displacements is NULL
     MPI_Alltoallw(sent, ones, places, types, values, ones, wrong ? NULL : places, types, WORLD);
 }
 

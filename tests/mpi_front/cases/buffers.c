@@ -276,7 +276,7 @@ static void column(void) {
 static void past_the_end(void) {
     int *values = malloc(4 * sizeof(int));
     memset(values, 0, 4 * sizeof(int));
-    // wrong: buffer.too_small, MPI_Bcast: its buffer is said to have 20 bytes, and was allocated
+    // wrong: buffer.too_small, MPI_Bcast: its arguments describe a buffer of 20 bytes, but
     MPI_Bcast(values, wrong ? 5 : 4, MPI_INT, 0, WORLD);
     free(values);
 }
@@ -458,7 +458,7 @@ static void blocks_of_neighbors(void) {
     MPI_Dist_graph_create_adjacent(WORLD, n, both, MPI_UNWEIGHTED, n, both, MPI_UNWEIGHTED,
                                    MPI_INFO_NULL, 0, &graph);
     int *got = malloc((size_t)(wrong && n > 0 ? 1 : n) * sizeof *got);
-    // wrong: buffer.too_small, MPI_Neighbor_allgather: its buffer is said to have 8 bytes
+    // wrong: buffer.too_small, MPI_Neighbor_allgather: its arguments describe a buffer of 8
     MPI_Neighbor_allgather(&rank, 1, MPI_INT, got, 1, MPI_INT, graph);
     free(got);
     MPI_Comm_free(&graph);

@@ -137,7 +137,7 @@ static void request_in_a_fence_epoch(void) {
     } else {
         MPI_Win_lock_all(0, window);
     }
-    // wrong: call.invalid, MPI_Rput: MPI_ERR_RMA_SYNC: requests are for epochs of locks
+    // wrong: call.invalid, MPI_Rput: MPI_ERR_RMA_SYNC: requests are allowed only in epochs of locks
     MPI_Rput(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window, &request);
     MPI_Wait(&request, STATUS);
     MPI_Win_unlock_all(window);
@@ -269,7 +269,7 @@ static void other_types_at_the_target(void) {
     open_window();
     MPI_Win_fence(0, window);
     MPI_Datatype there = wrong ? MPI_FLOAT : MPI_INT;
-    // wrong: call.invalid, MPI_Put: MPI_ERR_TYPE: the origin is of MPI_INT, the target of MPI_FLOAT
+    // wrong: call.invalid, MPI_Put: MPI_ERR_TYPE: the origin has type MPI_INT
     MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, there, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);

@@ -147,7 +147,7 @@ static void edge_of_one_end(void) {
     int got;
     MPI_Dist_graph_create_adjacent(WORLD, wrong && rank == 0 ? 0 : 1, &from, MPI_UNWEIGHTED, 1, &to,
                                    MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &ring);
-    // wrong: collective.count_mismatch, as a destination 1 times, which names it 0 times
+    // wrong: collective.count_mismatch, as a destination 1 times, but that
     MPI_Neighbor_allgather(&rank, 1, MPI_INT, &got, 1, MPI_INT, ring);
     MPI_Comm_free(&ring);
 }
@@ -201,7 +201,7 @@ static void edge_of_one_direction(void) {
     const int both[3] = {2, 4, 6};
     int got[2];
     MPI_Graph_create(WORLD, 3, wrong ? ends : both, wrong ? next : all, 0, &ring);
-    // wrong: collective.count_mismatch, as a source 1 times, which names it 0 times
+    // wrong: collective.count_mismatch, as a source 1 times, but that
     MPI_Neighbor_allgather(&rank, 1, MPI_INT, got, 1, MPI_INT, ring);
     MPI_Comm_free(&ring);
 }

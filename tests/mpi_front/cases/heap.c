@@ -10,7 +10,7 @@ static int sum, *volatile hidden;
 static void store_behind(void) {
     int *values = malloc(4 * sizeof *values);
     for (int i = 0; i < 4 + (wrong && rank == 1 ? 1 : 0); i++) {
-        values[i] = i;  // wrong: buffer.too_small, up to 4 bytes behind the 16 bytes
+        values[i] = i;  // wrong: buffer.too_small, up to 4 bytes past the 16 bytes
     }
     MPI_Bcast(values, 4, MPI_INT, 0, WORLD);
     free(values);
@@ -21,7 +21,7 @@ static void string_without_its_end(void) {
     const char *text = "thirteen char";
     char *copy = malloc(strlen(text) + (wrong ? 0 : 1));
     (void)snprintf(copy, strlen(text) + 1, "%s", text);
-    // wrong: buffer.too_small, the program has written up to 1 bytes behind the 13 bytes
+    // wrong: buffer.too_small, the program wrote up to 1 bytes past the end of the 13 bytes
     free(copy);
 }
 
@@ -34,7 +34,7 @@ static void copied_behind(void) {
 
 static void cleared_behind(void) {
     double *values = realloc(malloc(2), 100 * sizeof *values);
-    // wrong: buffer.too_small, up to 800 bytes behind the 800 bytes
+    // wrong: buffer.too_small, up to 800 bytes past the 800 bytes
     memset(values, 0, (wrong ? 200 : 100) * sizeof *values);
     free(values);
 }
@@ -65,7 +65,7 @@ static void freed_twice(void) {
 static void freed_from_its_middle(void) {
     int *values = malloc(4 * sizeof *values);
     hidden = wrong ? values + 2 : values;
-    free(hidden);  // wrong: handle.use_after_free, 8 bytes behind the start of the 16 bytes
+    free(hidden);  // wrong: handle.use_after_free, 8 bytes after the start of the 16 bytes
 }
 
 static void freed_variable(void) {
@@ -119,7 +119,7 @@ static void sent_after_free(void) {
 
 static void from_the_middle_of_a_block(void) {
     int *values = calloc(8, sizeof *values);
-    // wrong: buffer.too_small, said to have 16 bytes, and was allocated with 32 at
+    // wrong: buffer.too_small, a buffer of 16 bytes, but it was allocated with 32
     MPI_Bcast(values + 5, wrong ? 4 : 3, MPI_INT, 0, WORLD);
     free(values);
 }
@@ -127,7 +127,7 @@ static void from_the_middle_of_a_block(void) {
 static void memory_of_mpi(void) {
     int *values;
     MPI_Alloc_mem(16, MPI_INFO_NULL, &values);
-    // wrong: buffer.too_small, said to have 20 bytes, and was allocated with 16
+    // wrong: buffer.too_small, a buffer of 20 bytes, but it was allocated with 16
     MPI_Bcast(values, wrong ? 5 : 4, MPI_INT, 0, WORLD);
     MPI_Free_mem(values);
 }

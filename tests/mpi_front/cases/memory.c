@@ -237,7 +237,7 @@ static void __attribute__((noinline)) open_window(int *memory) {
 static void window_of_a_frame_that_is_left(void) {
     int memory[8] = {0};
     open_window(memory);
-    // wrong: buffer.use_before_wait, exposes a variable of it until MPI_Win_free
+    // wrong: buffer.use_before_wait, exposes one of its variables until MPI_Win_free
     MPI_Win_fence(0, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);

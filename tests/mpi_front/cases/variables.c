@@ -20,7 +20,7 @@ static void pass(int *to, int count) {
     if (rank == 0) {
         MPI_Send(from, count, MPI_INT, 1, 0, WORLD);
     } else if (rank == 1) {
-        // wrong: buffer.too_small, MPI_Recv: its buffer is said to have 20 bytes; it is in here (
+        // wrong: buffer.too_small, its arguments describe a buffer of 20 bytes; it is in here (
         MPI_Recv(to, count, MPI_INT, 0, 0, WORLD, STATUS);
     }
 }
@@ -35,7 +35,7 @@ static void on_the_stack(void) {
     if (rank == 0) {
         MPI_Send(large, wrong ? 8 : 4, MPI_INT, 1, 0, WORLD);
     } else if (rank == 1) {
-        // wrong: buffer.too_small, is said to have 32 bytes; it is in small (
+        // wrong: buffer.too_small, describe a buffer of 32 bytes; it is in small (
         MPI_Recv(small, wrong ? 8 : 4, MPI_INT, 0, 0, WORLD, STATUS);
     }
 }
@@ -67,7 +67,7 @@ static void array_of_the_thread(void) {
 }
 
 static void from_the_middle(void) {
-    // wrong: buffer.too_small, which has 32 bytes, and begins 24 bytes behind its start
+    // wrong: buffer.too_small, which has 32 bytes, and begins 24 bytes after its start
     MPI_Bcast(&common[6], wrong ? 3 : 2, MPI_INT, 0, WORLD);
 }
 
@@ -214,7 +214,7 @@ static void exchanged(void) {
     const int left = rank > 0 ? rank - 1 : MPI_PROC_NULL;
     const int right = rank + 1 < size ? rank + 1 : MPI_PROC_NULL;
     int n = wrong || rank == 0 ? 3 : 2;
-    // wrong: buffer.too_small, MPI_Sendrecv: its buffer is said to have 12 bytes; it is in to (
+    // wrong: buffer.too_small, its arguments describe a buffer of 12 bytes; it is in to (
     MPI_Sendrecv(from, 2, MPI_INT, right, 0, to, n, MPI_INT, left, 0, WORLD, STATUS);
 }
 
@@ -255,7 +255,7 @@ static void put_from_the_stack(void) {
 
 static void window_over_a_variable(void) {
     MPI_Win window;
-    // wrong: buffer.too_small, MPI_Win_create: its buffer is said to have 20 bytes
+    // wrong: buffer.too_small, MPI_Win_create: its arguments describe a buffer of 20 bytes
     MPI_Win_create(global, wrong ? 20 : 16, 4, MPI_INFO_NULL, WORLD, &window);
     MPI_Win_free(&window);
 }
@@ -264,7 +264,7 @@ static void room_to_send_from(void) {
     static char room[64];
     void *had;
     int bytes;
-    // wrong: buffer.too_small, MPI_Buffer_attach: its buffer is said to have 65 bytes
+    // wrong: buffer.too_small, MPI_Buffer_attach: its arguments describe a buffer of 65
     MPI_Buffer_attach(room, wrong ? 65 : 64);
     MPI_Buffer_detach(&had, &bytes);
 }

@@ -162,11 +162,11 @@ def check_malformed(program, source):
         struct.pack_into("<f", case.tensors["step0.rank0.grad_output"][2], 0, math.nan)
 
     for spoil, told in ((lengths, "do not add up"), (missing, "step2.rank3.grad_output is missing"),
-                        (outside, "no shard of its table"), (shape, "another type or shape"),
-                        (turned, "another type or shape"), (mistyped("eps", "x"), "eps is missing, or not what"),
-                        (mistyped("lr", None), "lr is missing, or not what"),
-                        (mistyped("weighted", 1), "weighted is missing, or not what"),
-                        (keys, "keys is missing, or not what it should be"), (nan, "not a number")):
+                        (outside, "not a shard of its table"), (shape, "wrong type or shape"),
+                        (turned, "wrong type or shape"), (mistyped("eps", "x"), "eps is missing or invalid"),
+                        (mistyped("lr", None), "lr is missing or invalid"),
+                        (mistyped("weighted", 1), "weighted is missing or invalid"),
+                        (keys, "keys is missing or invalid"), (nan, "not a number")):
         with tempfile.TemporaryDirectory() as folder:
             case = Folder(source, "by_rows", folder)
             spoil(case)

@@ -131,12 +131,13 @@ Test(exec_runs, finds_the_first_input_that_differs) {
     const char *inputs = "runs.inputs_differ";
 #define THEN(sent) "," CALL(SUM("f32", "9"), "world", "0", MEMBER("1", "4", SIDES(sent, "d")))
     const given tries[] = {
-        {ONE_SUM("f32", "4", "a"), ONE_SUM("f32", "4", "c"), inputs, "its call 0;", 0, false},
+        {ONE_SUM("f32", "4", "a"), ONE_SUM("f32", "4", "c"), inputs, "its call 0, although", 0,
+         false},
         {ONE_SUM("f32", "4", "a") THEN("a"), ONE_SUM("f32", "4", "a") THEN("c"), inputs,
-         "its call 1;", 1, false},
+         "its call 1, although", 1, false},
         {ONE_SUM("f32", "4", "a") THEN("a"),
          CALL(SUM("f32", "4"), "world", "0", MEMBER("0", "3", SIDES("a", "z"))) THEN("c"), NULL,
-         "what ranks sent to 1 calls", 1, false},
+         "the data sent in 1 calls", 1, false},
         {MESSAGE("0", "", "a", "a"), MESSAGE("0", "", "a", "a"), NULL, NULL, 2, false},
         {MESSAGE("0", "", "a", "a"), MESSAGE("0", "", "a", "b"), NULL, NULL, 2, true},
         {MESSAGE("0", "", "a", "a"), MESSAGE("0", "", "b", "b"), inputs,

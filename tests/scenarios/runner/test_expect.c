@@ -52,11 +52,10 @@ Test(expect, one_finding) {
     const ls_scenario_expect expect = finding(LS_FINDING_OP_MISMATCH);
     FINDS(one, expect, NULL);
     check_finding(__LINE__, NULL, 0, &expect, "collective.op_mismatch did not appear");
-    FINDS(
-        other, expect,
-        "value.nan_first at dir/file.yaml:7, which was not expected, appeared beside or instead of "
-        "collective.op_mismatch");
-    FINDS(both, expect, "value.nan_first at dir/file.yaml:7, which was not expected");
+    FINDS(other, expect,
+          "unexpected value.nan_first at dir/file.yaml:7, in addition to or instead of "
+          "collective.op_mismatch");
+    FINDS(both, expect, "unexpected value.nan_first at dir/file.yaml:7");
 }
 
 // Accompanying findings must be listed, may be absent, and do not replace the expected one.
@@ -69,7 +68,7 @@ Test(expect, findings_that_come_along) {
     FINDS(one, expect, NULL);
     FINDS(other, expect, "the expected collective.op_mismatch did not appear as expected");
     expect.also.count = 1;
-    FINDS(both, expect, "value.nan_first at dir/file.yaml:7, which was not expected");
+    FINDS(both, expect, "unexpected value.nan_first at dir/file.yaml:7");
 }
 
 // Ranks: exactly these are at fault, and what comes along has none but these.
@@ -81,13 +80,13 @@ Test(expect, ranks_at_fault) {
     ls_scenario_expect expect = finding(LS_FINDING_OP_MISMATCH);
     expect.ranks = (ls_int_list){.at = exact, .count = 2};
     FINDS(one, expect, NULL);
-    FINDS(twice, expect, "which was not expected");
+    FINDS(twice, expect, "unexpected collective.op_mismatch");
     expect.also = (ls_string_list){.at = names, .count = 1};
     FINDS(both, expect, NULL);
     expect.ranks = (ls_int_list){.at = fewer, .count = 1};
-    FINDS(one, expect, "which was not expected");
+    FINDS(one, expect, "unexpected collective.op_mismatch");
     expect.ranks = (ls_int_list){.at = others, .count = 2};
-    FINDS(one, expect, "which was not expected");
+    FINDS(one, expect, "unexpected collective.op_mismatch");
     expect.ranks = (ls_int_list){.at = more, .count = 3};
     FINDS(one, expect, "did not appear as expected");
     expect.ranks = (ls_int_list){.at = behind, .count = 3};

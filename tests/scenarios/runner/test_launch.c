@@ -318,7 +318,7 @@ Test(launch, many_ranks_elsewhere_are_counted) {
         cr_expect_not_null(strstr(ls_text_string(&text), "rank 7 "));
         cr_expect_null(strstr(ls_text_string(&text), "rank 8 "));
         if (count > 8) {
-            (void)snprintf(more, sizeof more, "; %d more ranks are not where", count - 8);
+            (void)snprintf(more, sizeof more, "; %d more ranks differ", count - 8);
         }
         cr_expect((strstr(ls_text_string(&text), " more ranks") != NULL) == (count > 8));
         cr_expect_not_null(strstr(ls_text_string(&text), more), "%s", ls_text_string(&text));

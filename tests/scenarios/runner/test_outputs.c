@@ -178,8 +178,8 @@ Test(outputs, what_is_missing_is_told) {
         const ls_stage_result *stage = judge(&f, &gone, false, "output_dist", &place);
         cr_expect(stage->class_ == LS_CLASS_WRONG, "rank %d: %s", rank,
                   ls_class_name(stage->class_));
-        cr_expect(strstr(stage->divergence, " gives no output_dist/sums/y/values") != NULL, "%s",
-                  stage->divergence);
+        cr_expect(strstr(stage->divergence, " has no output output_dist/sums/y/values") != NULL,
+                  "%s", stage->divergence);
         cr_expect_str_eq(place->table, "sums");
         cr_expect_str_eq(place->feature, "y");
         cr_expect(place->rank == (rank < 0 ? 0 : rank));

@@ -71,14 +71,14 @@ Test(reason, factors_are_named) {
         int ranks;
         const char *told;  // NULL: no reason
     } cases[] = {
-        {-1, 4, "it is -1 times the reference (its sign is turned)"},
+        {-1, 4, "it is -1 times the reference (wrong sign)"},
         {4, 4, "(world: summed where"},
         {2, 4, "(a group of the mesh: summed where"},
         {0.25, 4, "(1/world: divided"},
         {0.5, 4, "(1/a group of the mesh: divided"},
-        {3, 4, "(a mean over another number of things)"},
+        {3, 4, "(a mean over another number of elements)"},
         {3, 3, "(world: summed where"},
-        {2, 1, "(a mean over another number of things)"},
+        {2, 1, "(a mean over another number of elements)"},
         {1, 4, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -203,9 +203,9 @@ Test(reason, exchanged_outputs_are_found) {
         output other;
         const char *told;
     } cases[] = {
-        {{"s", "a", "f", "v", 1, LS_F32, {0}, 2, 2}, "belongs to table a, feature f, rank 1"},
-        {{"s", "b", "g", "v", 0, LS_F32, {0}, 2, 2}, "belongs to table b, feature g, rank 0"},
-        {{"s", NULL, NULL, "v", 1, LS_F32, {0}, 2, 2}, "belongs to rank 1"},
+        {{"s", "a", "f", "v", 1, LS_F32, {0}, 2, 2}, "the data of table a, feature f, rank 1"},
+        {{"s", "b", "g", "v", 0, LS_F32, {0}, 2, 2}, "the data of table b, feature g, rank 0"},
+        {{"s", NULL, NULL, "v", 1, LS_F32, {0}, 2, 2}, "the data of rank 1"},
         {{"t", "a", "f", "v", 1, LS_F32, {0}, 2, 2}, NULL},
         {{"s", "a", "f", "w", 1, LS_F32, {0}, 2, 2}, NULL},
         {{"s", "a", "f", NULL, 1, LS_F32, {0}, 2, 2}, NULL},
