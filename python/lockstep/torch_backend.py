@@ -530,3 +530,5 @@ def create(options, _backend_options=None):
 def register():
     if "LOCKSTEP" not in dist.Backend._plugins:
         dist.Backend.register_backend("lockstep", create, extended_api=True, devices=["cpu"])
+        # Since torch 2.15 it attaches its flight recorder to the groups of other backends.
+        getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("lockstep")
