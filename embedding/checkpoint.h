@@ -58,7 +58,7 @@ int ls_checkpoint_each_file(const char *dir, ls_checkpoint_visit visit, void *ar
 // LS_ERR_IO. Reads only headers. Not thread-safe.
 int ls_checkpoint_check_tensors(ls_checkpoint *checkpoint);
 
-// Where a checkpoint has a table: its index, and those of the arrays that a module of it holds.
+// The place of a table in a checkpoint: its index, and the indices of the arrays of its module.
 typedef struct ls_checkpoint_place {
     int table;
     int arrays[LS_CHECKPOINT_ARRAYS_MAX];  // weights, then the optimizer's states in their order

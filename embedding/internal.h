@@ -366,7 +366,7 @@ int ls_embedding__transits_create(embedding_transit **out, const ls_embedding_pa
 // partial -> reduced, over each node; backward: gathers them again.
 int ls_embedding__transit_reduce(const ls_embedding_pass *pass, const embedding_group *group,
                                  embedding_transit *ways, bool backward, embedding_pool *scratch);
-// reduced -> received, among the ranks with equal place; backward: the other way.
+// Exchanges reduced -> received among the ranks of equal place; backward: the reverse.
 int ls_embedding__transit_exchange(const ls_embedding_pass *pass, const embedding_group *group,
                                    embedding_transit *ways, bool backward, embedding_pool *scratch);
 // received -> outputs [pairs] of the rank (of those that are the group's); backward: the other way.

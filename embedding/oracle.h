@@ -98,7 +98,7 @@ typedef struct ls_judgement {
     uint64_t elements;
     uint64_t unknown;        // of these, where no value would be wrong: rounding decides whether it
                              // overflows, or whether 0 is divided by 0; and the vacuous ones
-    uint64_t vacuous;        // of these, not the exact value, within a bound that proves nothing
+    uint64_t vacuous;        // of these, inexact values within a bound that proves nothing
     uint64_t differing;      // elements whose value is not the unsharded one, rounded to dtype
     uint64_t by_design;      // of these, elements that only the documented meaning explains
     uint64_t wrong;          // elements outside every bound; shape or dtype wrong: all

@@ -373,7 +373,7 @@ bool ls_exec__explain_joining(ls_exec *exec) {
     ls_remote_waiting(exec->run, &text);
     bool died = false;
     int ended = ls_exec__ended_child(exec, &text, &died);
-    // Which rank of the world a member of a part is, is not known before it has come.
+    // Before a member of a part joins, its rank in the world is unknown.
     bool known = ended >= 0 || (of->ranks == exec->rank_count && missing >= 0);
     missing = ended >= 0 ? ended : missing;
     ls_finding_id id = ended >= 0 ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK;

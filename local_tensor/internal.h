@@ -91,7 +91,7 @@ int ls_local_tensor__allocate(ls_local_tensor *tensor);
 // Gives the tensor a logical shape and normalized placements, whose sizes it copies.
 int ls_local_tensor__set_placements(ls_local_tensor *tensor, const ls_shape *shape,
                                     const ls_placements *normalized);
-// That every rank has exactly one shard; names the first that has not.
+// Checks that each rank has exactly one shard; the error names the first other rank.
 int ls_local_tensor__check_single(const ls_local_tensor *tensor);
 // The index of `rank` in tensor->ranks, or -1.
 int ls_local_tensor__rank_index(const ls_local_tensor *tensor, int rank);

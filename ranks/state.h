@@ -185,7 +185,7 @@ typedef struct ls_thread {
     int number;              // in that order; 0: the rank's main thread
     atomic_int tid;          // 0: it has not started yet
     ls_thread_state state;
-    int depth;                  // functions of the library that it is in
+    int depth;                  // how many functions of the library it is in
     uint64_t cpu_ns;            // that it had used when its rank first waited for it; 0: it has not
     uint64_t times;             // that it had begun to run by then
     bool spins;                 // it computes for long: its rank waits for it no more

@@ -15,7 +15,7 @@
 
 #define LARGE_BYTES ((size_t)1 << 20)
 
-// An output in the file.
+// A stage output that is mapped from the file.
 typedef struct mapped {
     void *data;
     size_t bytes;

@@ -39,7 +39,7 @@ static const ls_schema_record length_record = {
 static const ls_schema_field id_fields[] = {
     {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_INTEGERS | LS_FIELD_BARE,
      .tag = LS_GENERATOR_UNIFORM, MEMBER(a), AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .doc = "Uniform from the first to the second, both included; the word alone: over all rows.",
+     .doc = "Uniform from the first to the second, both included. The word alone: over all rows.",
      .example = "uniform: [0, 99]"},
     {.key = "zipf", .type = LS_FIELD_REAL, .tag = LS_GENERATOR_ZIPF, MEMBER(a), .min = 0,
      .max = 64, .doc = "Zipf: id k is drawn with probability proportional to 1 / (k + 1)^s.",

@@ -34,7 +34,7 @@ static const ls_schema_field fields[] = {
      .example = "padding_id: 0"},
     {.key = "max_norm", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE,
      LS_MEMBER(embedding.max_norm), .min = 0, .max = 1000000, .otherwise = "none",
-     .doc = "Rows that are looked up and longer are scaled down first, in the weight itself.",
+     .doc = "A looked-up row of larger norm is scaled to this norm first, in the weight itself.",
      .example = "max_norm: 1"},
     {.key = "norm_type", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE,
      LS_MEMBER(embedding.norm_type), .min = 0, .max = 1000, .fallback = "2",
