@@ -51,7 +51,7 @@ static int hello(ls_exec *exec, ls_exec_process *process, const ls_wire_hello *m
         return ls_exec__malformed("a greeting of another lockstep version");
     }
     if (message->ranks > LS_WIRE_RANKS_MAX || message->rank >= LS_WIRE_RANKS_MAX) {
-        return ls_exec__malformed("there are more processes than ranks");
+        return ls_exec__malformed("more ranks than lockstep supports");
     }
     void *at = NULL;
     LS_TRY(process->host != NULL ? map_own(&at, sizeof(ls_wire_control))

@@ -314,11 +314,10 @@ int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim
 // placements where these are not implied by the operands'; errors name the rank. Operands must have
 // the same world, dtype and ranks.
 
-// a op b, all ops but premul_sum. Shapes broadcast as torch's do, and a replicated operand is cut
-// as the other lies: S + R is S, of any strided shard and any sizes; P(sum) * R and P(max) + R stay
-// partial. Nothing is sent, so two shards of different
-// dimensions are refused, and the error names a rank. Partial operands that do not combine give a
-// result without placements.
+// a op b, all ops but premul_sum. Shapes broadcast as torch's do, and a replicated operand is
+// sharded as the other one: S + R is S, of any strided shard and any sizes; P(sum) * R and
+// P(max) + R stay partial. Nothing is sent, so two shards of different dimensions are refused, and
+// the error names a rank. Partial operands that do not combine give a result without placements.
 LS_API int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
                                        const ls_local_tensor *b, ls_op op);
 // Where placed operands that do not meet like that go first, as DTensor sends them: to the shards

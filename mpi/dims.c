@@ -57,8 +57,8 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
     for (int d = 0; d < ndims; d++) {
         if (dims[d] < 0 || (dims[d] > 0 && left % dims[d] != 0)) {
             return ls_mpi__error(at.me, NULL, MPI_ERR_DIMS, __func__,
-                                 "dimension %d is %d, which does not divide %d nodes", d, dims[d],
-                                 nnodes);
+                                 "dimension %d is %d; it must be 0 or a divisor of %d nodes", d,
+                                 dims[d], nnodes);
         }
         left /= dims[d] > 0 ? dims[d] : 1;
         open += dims[d] == 0 ? 1 : 0;

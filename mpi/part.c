@@ -186,7 +186,8 @@ static int make(mpi_where at, const partitioned *p, MPI_Request *out) {
     if (!p->send && (p->peer == MPI_ANY_SOURCE || p->tag == MPI_ANY_TAG)) {
         return ls_mpi__error(at.me, NULL, p->tag == MPI_ANY_TAG ? MPI_ERR_TAG : MPI_ERR_RANK,
                              at.function,
-                             "partitioned receives need a source and a tag, not MPI_ANY");
+                             "partitioned receives need a source and a tag, not MPI_ANY_SOURCE "
+                             "or MPI_ANY_TAG");
     }
     MPI_TRY(ls_mpi__message_read(&record, at, &message));
     mpi_request *made = ls_mpi__message_request(at, &message, &record, true);

@@ -3,7 +3,8 @@
 
 #define PROGRAM "the program"
 
-// The window of the rank's that holds the address; *target: whose memory it is.
+// Returns the rank's first window from `from` on that overlaps [low, high), or NULL. *target: the
+// member that owns the memory.
 static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const char *high,
                           int *target) {
     for (mpi_win *win = from; win != NULL; win = win->next) {

@@ -15,12 +15,13 @@ from lockstep.debugger import frames
 FINDING = "buffer.use_before_wait"
 _ISSUERS = ("torch.distributed.distributed_c10d", "torch.distributed.c10d_logger")
 _READS = {"item", "tolist", "equal", "allclose", "is_nonzero", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
-          "__repr__", "__str__", "__format__", "__reduce_ex__", "__deepcopy__", "__array__", "__iter__"}
-_OF_NO_VALUES = {"__get__", "__set__", "__delete__", "requires_grad_", "detach_", "share_memory_", "set_", "as_subclass"}
+          "__repr__", "__str__", "__format__", "__reduce_ex__", "__deepcopy__", "__array__"}
+_OF_NO_VALUES = {"__get__", "__set__", "__delete__", "requires_grad_", "detach_", "share_memory_", "set_", "as_subclass",
+                 "squeeze_", "unsqueeze_", "transpose_", "t_", "swapaxes_", "swapdims_", "as_strided_"}
 
 
 class Call:
-    """An asynchronous call of a group: what its tensors and its work know of it."""
+    """An asynchronous call of a group. Its tensors and its work refer to it."""
 
     def __init__(self, group, title):
         self._group, self.title, self._waited = weakref.ref(group), title, False
@@ -29,7 +30,7 @@ class Call:
 
     def own(self, tensors, is_result):
         for tensor in tensors:
-            if type(tensor) is torch.Tensor and tensor.device.type == "cpu":
+            if type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.numel():
                 tensor.__class__ = Owned
                 tensor._lockstep_owner = (self, is_result)
                 self._tensors.append(tensor)
@@ -70,6 +71,8 @@ def is_owned(tensor):
 
 
 class Owned(torch.Tensor):
+    """A tensor of a Call that the program has not waited for."""
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}

@@ -376,7 +376,7 @@ static int report(ls_results *results, ls_text *summary, const comparison *c) {
     if (is_any(&c->wrong)) {
         ls_text text = {0};
         ls_text_printf(&text,
-                       "rank %lld received different data of the same: ", rank_of(&c->wrong));
+                       "rank %lld received different data in the same call: ", rank_of(&c->wrong));
         describe(&text, c->wrong.second);
         row.stages[row.stage_count - 1].divergence = ls_result_text(arena, &text);
     }

@@ -43,8 +43,8 @@ const ls_schema_name *ls_read__name(ls_reader *reader, const ls_schema_field *fi
 void ls_read__list(ls_reader *reader, void *base, const ls_schema_field *field,
                    const ls_yaml_node *node);
 
-// Reports an invalid value `node` of `field`: "KEY: WHAT: what was found", with the schema's
-// expectation. nearest may be NULL.
+// Reports that `node`, the value of `field`, is invalid. The message has the key, `what`, the value
+// and what the schema expects. nearest: the closest valid word, or NULL.
 void ls_read__complain(ls_reader *reader, const ls_yaml_node *node, const ls_schema_field *field,
                        const char *what, const char *nearest);
 // Whether to continue: false after too many errors or out of memory.

@@ -22,7 +22,8 @@ READS = {"sum": torch.sum, "truth": lambda t: bool(t.any()), "print": repr, "for
 WRITES = {"zero": torch.Tensor.zero_, "iadd": _iadd, "setitem": lambda t: t.__setitem__((0, 0), 1.0), "out": lambda t: torch.add(OTHER, 1, out=t),
           "copy": lambda t: t.copy_(OTHER), "fill": lambda t: t.fill_diagonal_(2.0)}
 ALLOWED = {"shape": lambda t: (t.shape, t.size(0), t.numel(), t.dtype, t.device, t.dim(), len(t), t.stride(), t.is_contiguous()), "view": lambda t: t.view(4),
-           "parts": lambda t: (t[0], t.split(1), t.chunk(2), t.T, t.detach(), t.unbind()), "like": lambda t: (torch.zeros_like(t), t.new_empty(3)),
+           "parts": lambda t: (t[0], t.split(1), t.chunk(2), t.T, t.detach(), t.unbind(), list(t)),
+           "axes": lambda t: (t.unsqueeze_(0), t.squeeze_(0), t.transpose_(0, 1), t.t_()), "like": lambda t: (torch.zeros_like(t), t.new_empty(3)),
            "hash": lambda t: {t: 1}, "same": lambda t: (t.contiguous(), t.to(torch.float32), t.cpu()), "memory": lambda t: (t.data_ptr(), t.untyped_storage()),
            "gradient": lambda t: (t.grad, t.requires_grad, t.is_leaf), "instance": lambda t: isinstance(t, torch.Tensor)}
 
@@ -62,7 +63,7 @@ def owned(client, fresh, group):
     made.asked = "cpu:gloo,cuda:nccl"
     assert judged(torch.sum, wait=later) == ""
     made.asked = "gloo"
-    for kept in (torch.nn.Parameter(torch.ones(2)), torch.ones(2, device="meta")):  # another type, another device
+    for kept in (torch.nn.Parameter(torch.ones(2)), torch.ones(2, device="meta"), torch.ones(0, 2)):  # another type or device, no elements
         before = type(kept)
         buffers.Call(made, "").own([kept], True)
         assert type(kept) is before

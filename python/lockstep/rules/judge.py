@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from lockstep.rules import inputs
 
 TOLERANCE = 1e-9  # relative; of functions that round, in float64
-SMALLEST = 1e-3  # a largest element below this counts as this: what remains where exact terms cancel is rounding
+SMALLEST = 1e-3  # the least scale of a comparison: terms that cancel leave rounding, which is not a difference
 ADDRESS = re.compile(r"\b0x[0-9a-f]+")  # of an object that an error names; another in each run
 IN_PLACE = re.compile(r"[a-z0-9]_\(|\[.*\] *=[^=]")
 
