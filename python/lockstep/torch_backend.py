@@ -6,7 +6,6 @@ it, or when its future completes.
 """
 
 import collections
-import ctypes
 import functools
 import hashlib
 import os
@@ -19,6 +18,7 @@ import torch.distributed as dist
 from lockstep import names, watch
 from lockstep import torch_client as client
 from lockstep.torch_arguments import Refused, as_list, blocks_of, gaps, only, reducible, same_type, sharing
+from lockstep.torch_data import Collected, Issued, Staged
 from lockstep.torch_work import Profiled, Work
 
 # The names of kinds, and the numbers of operations (base/dtype.h).
@@ -69,84 +69,6 @@ APART = 1 << 61  # base of an address: the coordinator cannot compare blocks tha
 
 def address(tensors):
     return next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
-
-
-class Staged:
-    """Blocks of tensors, one after another, in shared memory."""
-
-    def __init__(self, tensors):
-        self.tensors = tensors
-        self.region = client.get().take(sum(tensor.nbytes for tensor in tensors))
-
-    def fill(self):
-        at = self.region.at
-        for tensor in self.tensors:
-            if tensor.nbytes:
-                whole = tensor.contiguous()
-                ctypes.memmove(at, whole.data_ptr(), whole.nbytes)
-                at += tensor.nbytes
-
-    def give(self):
-        client.get().give(self.region)
-
-
-class Named:
-    """Tensors whose data nobody keeps."""
-
-    def __init__(self, tensors):
-        self.tensors, self.region = tensors, client.Region(memory=client.NONE)
-
-    def fill(self):
-        pass
-
-    give = fill
-
-
-class Collected:
-    """Tensors that receive data, one after another, from any source."""
-
-    def __init__(self, tensors, members):
-        self.tensors = tensors
-        self.region = client.get().take(members * client.PIECE_BYTES if any(tensor.nbytes for tensor in tensors) else 0)
-
-    def read(self, slot):
-        if self.region.memory == client.NONE:
-            return
-        whole = [tensor if tensor.is_contiguous() else torch.empty_like(tensor, memory_format=torch.contiguous_format)
-                 for tensor in self.tensors]
-        client.get().collect(slot, self.region, whole)
-        with torch.no_grad():
-            for tensor, read in zip(self.tensors, whole):
-                if read is not tensor:
-                    tensor.copy_(read)
-
-    def give(self):
-        client.get().give(self.region)
-
-
-class Issued:
-    """A call that was issued: the slot that answers it, and its sent and received tensors."""
-
-    def __init__(self, slot, sent, got, title):
-        self.slot, self.sent, self.got, self.title = slot, sent, got, title
-        self.beside = self.then = None  # an accompanying call; an action at its end
-
-    def slots(self):
-        return [self.slot] if self.beside is None else [self.slot, *self.beside.slots()]
-
-    def end(self, done):
-        if done and self.got is not None:
-            self.got.read(self.slot)
-        self.give()
-        if self.beside is not None:
-            self.beside.end(done)
-        if self.then is not None:
-            self.then(done)
-
-    def give(self):
-        for buffer in (self.sent, self.got):
-            if buffer is not None:
-                buffer.give()
 
 
 def identity_of(name, store):

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from lockstep import torch_backend
 from lockstep import torch_client as client
+from lockstep.torch_data import Named
 from lockstep.torch_work import Waiter
 
 METHODS = ("allreduce", "allreduce_coalesced", "reduce", "broadcast", "allgather", "_allgather_base", "all_gather_single",
@@ -127,7 +128,7 @@ class ProcessGroup(torch_backend.ProcessGroup):
 
     def __init__(self, *arguments):
         if os.environ.get("LOCKSTEP_EXEC_PAYLOAD") != "1":
-            self.staged = torch_backend.Named
+            self.staged = Named
         try:
             super().__init__(*arguments)
         except client.Error:
