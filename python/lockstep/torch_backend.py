@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from lockstep import names, watch
 from lockstep import torch_client as client
-from lockstep.torch_arguments import Refused, as_list, blocks_of, gaps, only, reducible, same_type, sharing
+from lockstep.torch_arguments import Refused, as_list, blocks_of, gaps, only, same_type, sharing
 from lockstep.torch_data import Collected, Issued, Staged
 from lockstep.torch_work import Profiled, Work
 
