@@ -97,7 +97,7 @@ static void tell_counts(const ls_fuzz_counts *counts) {
     cli_note("%llu cases, %llu runs; %llu injected: %llu found, %llu change no bit, %llu within "
              "rounding, %llu without effect",
              (unsigned long long)counts->cases, (unsigned long long)counts->trials,
-             (unsigned long long)counts->planted, (unsigned long long)counts->found,
+             (unsigned long long)counts->injected, (unsigned long long)counts->found,
              (unsigned long long)counts->harmless, (unsigned long long)counts->rounding,
              (unsigned long long)counts->missed);
     cli_note("%.1f MiB after the first cases, %.1f MiB after the last",

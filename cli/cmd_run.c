@@ -118,7 +118,7 @@ static int check_checkpoint(const cli_scenarios *scenarios) {
         cli_error("--checkpoint takes one scenario, not %d", scenarios->count);
     } else if (ls_backend_kinds[given.backend] != &ls_backend_kind_sim) {
         cli_error("--checkpoint requires the simulator, not %s", ls_backend_names[given.backend]);
-    } else if (scenario->is_program || ls_scenario_plants(scenario)) {
+    } else if (scenario->is_program || ls_scenario_injects(scenario)) {
         cli_error("%s: --checkpoint needs tables without injected defects", scenario->file);
     } else if (ls_scenario_quantises(scenario)) {
         cli_error("%s: --checkpoint cannot save quantised rows", scenario->file);

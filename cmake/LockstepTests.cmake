@@ -50,7 +50,7 @@ function(lockstep_memcheck_test name)
         ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()
 
-# lockstep_memcheck_must_fail(NAME SOURCE): a program with a planted mistake, under the same command,
+# lockstep_memcheck_must_fail(NAME SOURCE): a program with an injected mistake, under the same command,
 # CTest entry memcheck/NAME. It passes only when valgrind names the leak and exits with its own code.
 function(lockstep_memcheck_must_fail name source)
     if(LOCKSTEP_SANITIZE OR NOT LOCKSTEP_VALGRIND)

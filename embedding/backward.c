@@ -48,7 +48,7 @@ static int take_gradient(embedding_backward *b, int held, int pair, const void *
                                          .shape = LS_SHAPE(rows, dim),
                                          .data = gradient};
     LS_TRY(ls_embedding__emit(module, sink, &emission));
-    if (ls_embedding__planted(module, LS_FAULT_DIVIDED_TWICE, rank)) {
+    if (ls_embedding__injected(module, LS_FAULT_DIVIDED_TWICE, rank)) {
         LS_TRY(ls_embedding__scale(module, gradient, 1.0 / module->size, group->dtype, rows, dim));
     }
     if (module->division == LS_GRADIENTS_SUMMED || module->size == 1) {

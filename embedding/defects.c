@@ -1,8 +1,8 @@
 // The effects of training faults in a module: nothing that a run without them comes through.
 #include "embedding/internal.h"
 
-bool ls_embedding__planted(const ls_embedding *module, ls_fault_type fault, int rank) {
-    return module->planted && module->planted(module->planted_arg, fault, rank);
+bool ls_embedding__injected(const ls_embedding *module, ls_fault_type fault, int rank) {
+    return module->injected && module->injected(module->injected_arg, fault, rank);
 }
 
 int ls_embedding__count_once(embedding_occurrences *of, embedding_pool *pool) {

@@ -274,7 +274,7 @@ int ls_embedding__shards_emit_arrivals(embedding_backward *b, const ls_stage_sin
         if (shard->group->local) {
             continue;
         }
-        if (ls_embedding__planted(module, LS_FAULT_EARLY_UPDATE, shard->rank)) {
+        if (ls_embedding__injected(module, LS_FAULT_EARLY_UPDATE, shard->rank)) {
             LS_TRY(ls_embedding__shard_own_arrivals(b, shard, &shard->arrived));
             shard->stride = shard->block.columns;
             LS_TRY(ls_embedding__scale(module, shard->arrived, 0, shard->group->dtype,
@@ -310,7 +310,7 @@ static int sum_rows(embedding_backward *b, embedding_shard *shard) {
     embedding_occurrences *of = &shard->of;
     size_t columns = (size_t)shard->block.columns, count;
     void *rows, *gradients;
-    if (ls_embedding__planted(b->pass->module, LS_FAULT_DUPLICATE_ONCE, shard->rank)) {
+    if (ls_embedding__injected(b->pass->module, LS_FAULT_DUPLICATE_ONCE, shard->rank)) {
         LS_TRY(ls_embedding__count_once(of, &b->scratch));
     }
     embedding_pool *memory = &b->pass->pool;  // input of the update

@@ -89,9 +89,9 @@ struct ls_embedding {
     bool trains;  // training is prepared: the tables have optimizers
     ls_gradient_division division;
     double clip_norm;
-    int64_t step;                                               // updates made
-    bool (*planted)(void *arg, ls_fault_type fault, int rank);  // NULL: nothing is
-    void *planted_arg;
+    int64_t step;                                                // updates made
+    bool (*injected)(void *arg, ls_fault_type fault, int rank);  // NULL: nothing is
+    void *injected_arg;
 };
 
 // One held rank's part of one group in one pass. (device): memory of the module's device.
@@ -335,7 +335,7 @@ typedef struct embedding_occurrences {
     const int64_t *order;   // (device)
 } embedding_occurrences;
 // defects.c: what faults of training do. Whether one is injected in a held rank.
-bool ls_embedding__planted(const ls_embedding *module, ls_fault_type fault, int rank);
+bool ls_embedding__injected(const ls_embedding *module, ls_fault_type fault, int rank);
 // Leaves the first of the ids of every row.
 int ls_embedding__count_once(embedding_occurrences *of, embedding_pool *pool);
 int ls_embedding__occurrences(embedding_occurrences *out, const ls_embedding_pass *pass, int held,

@@ -111,8 +111,8 @@ typedef struct ls_embedding_options {
                                 // are lost, those that several own count double (for experiments
                                 // and for tests of the checks)
     // Makes a held rank apply the fault from now on; NULL: none.
-    bool (*planted)(void *arg, ls_fault_type fault, int rank);
-    void *planted_arg;
+    bool (*injected)(void *arg, ls_fault_type fault, int rank);
+    void *injected_arg;
 } ls_embedding_options;
 
 // The first id outside its table, in order of rank, table, feature, sample, position.

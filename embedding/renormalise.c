@@ -183,7 +183,7 @@ static int renormalise(renorm *r) {
     }
     for (int i = 0; i < r->count; i++) {
         const embedding_occurrences *of = &r->needed[i];
-        if (ls_embedding__planted(r->pass->module, LS_FAULT_STALE_ROWS, of->rank)) {
+        if (ls_embedding__injected(r->pass->module, LS_FAULT_STALE_ROWS, of->rank)) {
             continue;
         }
         LS_TRY(device->ops->renormalise_rows(

@@ -127,8 +127,8 @@ static const embedding_touched *state_owner(const ls_embedding_pass *pass, int h
         const ls_plan_shard *its = &of->plan->shards[other->shard];
         if (of->optimizer.kind == table->optimizer.kind && its->rows == block->rows &&
             its->columns == block->columns && of->config->dtype == table->config->dtype) {
-            bool planted = ls_embedding__planted(module, LS_FAULT_OTHER_STATE, block->rank);
-            return planted ? other : own;
+            bool injected = ls_embedding__injected(module, LS_FAULT_OTHER_STATE, block->rank);
+            return injected ? other : own;
         }
     }
     return own;

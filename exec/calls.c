@@ -313,7 +313,7 @@ static void post_one(ls_exec *exec, ls_exec_op *op) {
     }
     if (ls_remote_dead(op->rank->rank)) {
         op->process->killed = true;
-        exec->planted = true;
+        exec->injected = true;
         (void)kill(op->process->pid, SIGKILL);
         return;
     }

@@ -251,7 +251,7 @@ void ls_exec__reap(ls_exec *exec, ls_exec_child *child, bool block) {
         exec->failed_rank = rank;
         exec->failed_code = WEXITSTATUS(status);
     }
-    exec->died = exec->died || (WIFSIGNALED(status) && !exec->planted);
+    exec->died = exec->died || (WIFSIGNALED(status) && !exec->injected);
 }
 
 bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status) {

@@ -215,7 +215,7 @@ struct ls_exec {
     bool unrecorded;  // a call could not be kept
     bool unmoved;     // a GPU's data could not be reached any more
     bool died;
-    bool planted;  // a process was killed by an injected fault
+    bool injected;  // a process was killed by an injected fault
     int failed_rank, failed_code;
     int debugger;          // its socket; -1: none
     bool held;             // ranks are stopped: no time passes for the run

@@ -74,9 +74,9 @@ static int make_case(json_t **out, uint64_t seed, uint32_t number) {
     ls_fuzz_set_int(&draw, scenario, "seed", ls_fuzz_below(&draw, 1000));
     makers[number % 4](&draw, scenario);
     if (number % 8 >= 6) {  // a share of the kinds
-        ls_fuzz_plant(&draw, scenario);
+        ls_fuzz_inject(&draw, scenario);
     } else if (number % 16 == 0) {
-        ls_fuzz_plant(&draw, scenario);
+        ls_fuzz_inject(&draw, scenario);
     }
     *out = scenario;
     if (draw.failed) {
@@ -138,8 +138,8 @@ static void count_end(ls_fuzz_counts *counts, ls_fuzz_end end, int way) {
     counts->harmless += end == LS_FUZZ_HARMLESS;
     counts->rounding += end == LS_FUZZ_ROUNDING;
     counts->missed += end == LS_FUZZ_MISSED;
-    counts->planted += end == LS_FUZZ_FOUND || end == LS_FUZZ_HARMLESS || end == LS_FUZZ_ROUNDING ||
-                       end == LS_FUZZ_MISSED;
+    counts->injected += end == LS_FUZZ_FOUND || end == LS_FUZZ_HARMLESS ||
+                        end == LS_FUZZ_ROUNDING || end == LS_FUZZ_MISSED;
 }
 
 // Every way that fits; *failed: the board has the outcome.
@@ -168,7 +168,7 @@ static int run_case(fuzz_campaign *campaign, uint32_t number, bool *failed) {
                            ls_text_string(&errors));
             ls_scenario_free(parsed);
             ls_text_free(&errors);
-        } else if (status == LS_OK && end == LS_FUZZ_ENVIRONMENT && !board->outcome.planted) {
+        } else if (status == LS_OK && end == LS_FUZZ_ENVIRONMENT && !board->outcome.injected) {
             status = LS_FAIL(LS_ERR_BACKEND, "%s", board->outcome.text);
         }
         *failed = board->outcome.end == LS_FUZZ_FAILED;

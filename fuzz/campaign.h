@@ -26,7 +26,7 @@ typedef struct ls_fuzz_counts {
     uint64_t cases;                              // tried
     uint64_t trials;                             // runs of them, in one way each
     uint64_t nothing;                            // without an element to judge
-    uint64_t planted;                            // with a defect in them
+    uint64_t injected;                           // with a defect in them
     uint64_t found, harmless, rounding, missed;  // of those
     uint64_t memory_first, memory_last;  // bytes that the process had: early, and at the end
 } ls_fuzz_counts;

@@ -71,6 +71,6 @@ void ls_fuzz_make_tensors(ls_fuzz_draw *draw, json_t *scenario);
 // Has tables trained that scenario["tables"] describes.
 void ls_fuzz_make_training(ls_fuzz_draw *draw, json_t *scenario, json_t *tables);
 // Injects one defect.
-void ls_fuzz_plant(ls_fuzz_draw *draw, json_t *scenario);
+void ls_fuzz_inject(ls_fuzz_draw *draw, json_t *scenario);
 
 #endif

@@ -72,7 +72,7 @@ static const struct {
 #define FAULT_COUNT (sizeof faults / sizeof *faults)
 
 typedef struct row {
-    int planted, noticed, nothing, survived;
+    int injected, noticed, nothing, survived;
     const char *by[NOTICED_MAX];
     int times[NOTICED_MAX];
 } row;
@@ -140,19 +140,19 @@ static int end_remedied(ls_fuzz_end *end, const mutating *m, const json_t *scena
 }
 
 // The first remedy under which the scenario passes, and fails with the defect. NULL: none is.
-static int ask_remedies(const char **would, const mutating *m, const json_t *planted) {
+static int ask_remedies(const char **would, const mutating *m, const json_t *injected) {
     *would = NULL;
     for (int remedy = 0; remedy < REMEDY_COUNT && *would == NULL; remedy++) {
         ls_fuzz_end clean, found;
         LS_TRY(end_remedied(&clean, m, m->tree, remedy));
-        LS_TRY(end_remedied(&found, m, planted, remedy));
+        LS_TRY(end_remedied(&found, m, injected, remedy));
         *would = clean == LS_FUZZ_PASSED && found == LS_FUZZ_FOUND ? remedies[remedy] : NULL;
     }
     return LS_OK;
 }
 
 static int add_case(mutating *m, int kind, const char *what, const ls_fuzz_outcome *outcome,
-                    const json_t *planted) {
+                    const json_t *injected) {
     ls_arena *arena = m->results->arena;
     row *to = &m->rows[kind];
     const char *by = ls_arena_strdup(arena, outcome->sign), *would = NULL;
@@ -163,7 +163,7 @@ static int add_case(mutating *m, int kind, const char *what, const ls_fuzz_outco
         .class_ = outcome->class_,
         .reproduce = ls_result_command(arena, "lockstep mutate", m->file),
     };
-    to->planted += 1;
+    to->injected += 1;
     if (outcome->end == LS_FUZZ_FOUND) {
         to->noticed += 1;
         result.pass = true;
@@ -176,7 +176,7 @@ static int add_case(mutating *m, int kind, const char *what, const ls_fuzz_outco
     } else {
         to->survived += 1;
         result.class_ = LS_CLASS_ERROR;
-        LS_TRY(ask_remedies(&would, m, planted));
+        LS_TRY(ask_remedies(&would, m, injected));
         result.error =
             ls_arena_printf(arena, "outputs changed but no check noticed; %s",
                             would != NULL ? would : "the exact-arithmetic oracle would not either");
@@ -185,12 +185,12 @@ static int add_case(mutating *m, int kind, const char *what, const ls_fuzz_outco
 }
 
 // Tries a tree with a defect, which is taken. One that does not fit is none.
-static int try_defect(mutating *m, int kind, const char *what, json_t *planted, bool failed) {
+static int try_defect(mutating *m, int kind, const char *what, json_t *injected, bool failed) {
     ls_fuzz_outcome outcome = {.end = LS_FUZZ_UNFIT};
     int status =
-        planted == NULL || failed ? LS_FAIL(LS_ERR_MEMORY, "cannot inject a defect") : LS_OK;
+        injected == NULL || failed ? LS_FAIL(LS_ERR_MEMORY, "cannot inject a defect") : LS_OK;
     if (status == LS_OK && m->left > 0) {
-        status = ls_fuzz_try(&outcome, planted, m->file, 0, m->options);
+        status = ls_fuzz_try(&outcome, injected, m->file, 0, m->options);
     }
     m->last = outcome.end;
     // Shards that do not make up the table are no injected fault to the verdict.
@@ -205,9 +205,9 @@ static int try_defect(mutating *m, int kind, const char *what, json_t *planted, 
     }
     if (status == LS_OK && outcome.end != LS_FUZZ_UNFIT && outcome.end != LS_FUZZ_MISSED) {
         m->left -= 1;
-        status = add_case(m, kind, what, &outcome, planted);
+        status = add_case(m, kind, what, &outcome, injected);
     }
-    json_decref(planted);
+    json_decref(injected);
     return status;
 }
 
@@ -219,7 +219,7 @@ static int rank_tried(const mutating *m, int which) {
     return which == 1 ? m->ranks - 1 : m->ranks / 2;
 }
 
-static int plant_fault(mutating *m, size_t which, int rank, int call) {
+static int inject_fault(mutating *m, size_t which, int rank, int call) {
     char what[120];
     json_t *tree = json_deep_copy(m->tree);
     json_t *fault = json_pack("{s:s, s:i}", "type", faults[which].type, "rank", rank);
@@ -241,17 +241,17 @@ static int plant_fault(mutating *m, size_t which, int rank, int call) {
     return try_defect(m, faults[which].kind, what, tree, failed);
 }
 
-static int plant_faults(mutating *m) {
+static int inject_faults(mutating *m) {
     int tried = m->ranks < RANKS_TRIED ? m->ranks : RANKS_TRIED;
     for (int t = 0; t < tried; t++) {
         int rank = rank_tried(m, t), calls = 0;
         do {  // the first kind gives the number of calls
-            LS_TRY(plant_fault(m, 0, rank, calls++));
+            LS_TRY(inject_fault(m, 0, rank, calls++));
         } while (m->last != LS_FUZZ_MISSED && m->last != LS_FUZZ_UNFIT && calls < CALLS_MAX);
         for (size_t which = 1; which < FAULT_COUNT; which++) {
             int most = faults[which].of_training ? 1 : calls - 1;
             for (int call = 0; call < most; call++) {
-                LS_TRY(plant_fault(m, which, rank, call));
+                LS_TRY(inject_fault(m, which, rank, call));
             }
         }
     }
@@ -259,7 +259,7 @@ static int plant_faults(mutating *m) {
 }
 
 // One rank deviates from step `number`.
-static int plant_except(mutating *m, size_t number, int kind, const char *key, json_t *value) {
+static int inject_except(mutating *m, size_t number, int kind, const char *key, json_t *value) {
     json_t *tree = json_deep_copy(m->tree);
     json_t *steps = json_object_get(json_object_get(tree, "program"), "steps");
     json_t *step = json_array_get(steps, number);
@@ -281,7 +281,7 @@ static int plant_except(mutating *m, size_t number, int kind, const char *key, j
     return try_defect(m, kind, what, tree, failed);
 }
 
-static int plant_excepts(mutating *m) {
+static int inject_excepts(mutating *m) {
     const json_t *steps = json_object_get(json_object_get(m->tree, "program"), "steps");
     for (size_t i = 0; i < json_array_size(steps); i++) {
         json_t *step = json_array_get(steps, i);
@@ -293,28 +293,28 @@ static int plant_excepts(mutating *m) {
         const char *dtype = json_string_value(json_object_get(keys, "dtype"));
         bool sums = op == NULL || strcmp(op, "max") != 0;
         bool wide = dtype != NULL && strcmp(dtype, "f64") == 0;
-        LS_TRY(plant_except(m, i, OTHER_OPERATION, "op", json_string(sums ? "max" : "sum")));
-        LS_TRY(plant_except(m, i, WRONG_DIVISOR, "op",
-                            json_string(op != NULL && strcmp(op, "avg") == 0 ? "sum" : "avg")));
+        LS_TRY(inject_except(m, i, OTHER_OPERATION, "op", json_string(sums ? "max" : "sum")));
+        LS_TRY(inject_except(m, i, WRONG_DIVISOR, "op",
+                             json_string(op != NULL && strcmp(op, "avg") == 0 ? "sum" : "avg")));
         json_int_t root = json_integer_value(json_object_get(keys, "root"));
-        LS_TRY(plant_except(m, i, OTHER_ROOT, "root", json_integer(root == 0 ? 1 : 0)));
-        LS_TRY(plant_except(m, i, OTHER_TYPE, "dtype", json_string(wide ? "f32" : "f64")));
-        LS_TRY(plant_except(m, i, OTHER_ORDER, "swap", json_true()));
-        LS_TRY(plant_except(m, i, OTHER_ORDER, "reverse", json_true()));
+        LS_TRY(inject_except(m, i, OTHER_ROOT, "root", json_integer(root == 0 ? 1 : 0)));
+        LS_TRY(inject_except(m, i, OTHER_TYPE, "dtype", json_string(wide ? "f32" : "f64")));
+        LS_TRY(inject_except(m, i, OTHER_ORDER, "swap", json_true()));
+        LS_TRY(inject_except(m, i, OTHER_ORDER, "reverse", json_true()));
         json_t *group = json_copy(json_object_get(keys, "ranks"));
         if (json_array_size(group) >= 2) {
             (void)json_array_insert(group, 2, json_array_get(group, 0));
             (void)json_array_remove(group, 0);
-            LS_TRY(plant_except(m, i, RANKS_SWAPPED, "group", json_incref(group)));
+            LS_TRY(inject_except(m, i, RANKS_SWAPPED, "group", json_incref(group)));
         }
         json_decref(group);
-        LS_TRY(plant_except(m, i, STALE_BUFFER, "unwritten", json_true()));
+        LS_TRY(inject_except(m, i, STALE_BUFFER, "unwritten", json_true()));
     }
     return LS_OK;
 }
 
 // The sizes of a table's blocks, one of them a row or a column off.
-static int plant_shards(mutating *m) {
+static int inject_shards(mutating *m) {
     size_t count = json_array_size(json_object_get(m->tree, "tables"));
     for (size_t t = 0; t < count; t++) {
         for (int more = -1; more <= 1; more += 2) {
@@ -358,14 +358,14 @@ static int plant_shards(mutating *m) {
 
 // ---- The table ----------------------------------------------------------------------------------
 static void write_table(ls_text *out, const mutating *m) {
-    ls_text_printf(out, "%s\n%-22s%9s%9s%12s%10s  %s\n", m->file, "", "planted", "noticed",
+    ls_text_printf(out, "%s\n%-22s%9s%9s%12s%10s  %s\n", m->file, "", "injected", "noticed",
                    "no effect", "survived", "by");
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         const row *of = &m->rows[kind];
-        if (of->planted == 0) {
+        if (of->injected == 0) {
             continue;
         }
-        ls_text_printf(out, "%-22s%9d%9d%12d%10d  ", kind_names[kind], of->planted, of->noticed,
+        ls_text_printf(out, "%-22s%9d%9d%12d%10d  ", kind_names[kind], of->injected, of->noticed,
                        of->nothing, of->survived);
         for (int i = 0; i < NOTICED_MAX && of->by[i] != NULL; i++) {
             ls_text_printf(out, "%s%s %d", i > 0 ? ", " : "", of->by[i], of->times[i]);
@@ -379,9 +379,9 @@ static int check_clean(mutating *m) {
     ls_scenario *scenario = NULL;
     LS_TRY(ls_fuzz_parse(&scenario, m->tree, m->file, m->options->allow_outside, NULL));
     m->ranks = scenario->ranks;
-    bool plants = ls_scenario_plants(scenario) || json_object_get(m->tree, "expect") != NULL;
+    bool injects = ls_scenario_injects(scenario) || json_object_get(m->tree, "expect") != NULL;
     ls_scenario_free(scenario);
-    if (plants) {
+    if (injects) {
         return LS_FAIL(LS_ERR_INVALID, "%s: it has a defect or expects one already", m->file);
     }
     LS_TRY(ls_fuzz_try(&outcome, m->tree, m->file, 0, m->options));
@@ -398,9 +398,9 @@ int ls_fuzz_mutate(ls_results *results, ls_text *table, const char *file, int mo
     LS_TRY(ls_fuzz_read(&tree, file));
     mutating m = {.results = results, .file = file, .tree = tree, .options = options, .left = most};
     int status = check_clean(&m);
-    status = status == LS_OK ? plant_shards(&m) : status;
-    status = status == LS_OK ? plant_excepts(&m) : status;
-    status = status == LS_OK ? plant_faults(&m) : status;
+    status = status == LS_OK ? inject_shards(&m) : status;
+    status = status == LS_OK ? inject_excepts(&m) : status;
+    status = status == LS_OK ? inject_faults(&m) : status;
     if (status == LS_OK) {
         write_table(table, &m);
     }

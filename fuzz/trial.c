@@ -130,7 +130,7 @@ static void fail(ls_fuzz_outcome *out, const ls_case_result *result) {
 }
 
 // An injected defect must be found, or the verdict must state its effect.
-static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
+static void end_injected(ls_fuzz_outcome *out, const ls_case_result *result) {
     static const ls_fuzz_end ends[] = {
         [LS_UNNOTICED_MISSED] = LS_FUZZ_MISSED,
         [LS_UNNOTICED_HARMLESS] = LS_FUZZ_HARMLESS,
@@ -151,7 +151,7 @@ static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
         out->end = ends[result->unnoticed];
     } else {
         fail(out, result);
-        (void)snprintf(out->sign, sizeof out->sign, "planted, and %s",
+        (void)snprintf(out->sign, sizeof out->sign, "injected, and %s",
                        result->pass ? "passes" : ls_class_name(result->class_));
     }
 }
@@ -164,9 +164,9 @@ static void end_case(ls_fuzz_outcome *out, const ls_case_result *result,
     if (result->environment) {
         fail(out, result);
         out->end = LS_FUZZ_ENVIRONMENT;
-        out->planted = ls_scenario_plants(scenario);
-    } else if (ls_scenario_plants(scenario)) {
-        end_planted(out, result);
+        out->injected = ls_scenario_injects(scenario);
+    } else if (ls_scenario_injects(scenario)) {
+        end_injected(out, result);
     } else if (result->skipped) {
         out->end = LS_FUZZ_NOTHING;
         (void)snprintf(out->text, sizeof out->text, "%s", result->skip_reason);
@@ -180,9 +180,9 @@ static void end_case(ls_fuzz_outcome *out, const ls_case_result *result,
 
 // ---- One trial ----------------------------------------------------------------------------------
 static bool fits_way(const ls_scenario *scenario, int way) {
-    bool planted = ls_scenario_plants(scenario);
+    bool injected = ls_scenario_injects(scenario);
     return ways[way].kind == PLAIN ||
-           (!planted && (ways[way].kind != SCHEDULE || ls_program_has_ranks(scenario)));
+           (!injected && (ways[way].kind != SCHEDULE || ls_program_has_ranks(scenario)));
 }
 
 static int run_way(ls_results *results, bool *fits, const json_t *tree, ls_scenario *scenario,

@@ -25,7 +25,7 @@ typedef enum ls_fuzz_end {
 typedef struct ls_fuzz_outcome {
     ls_fuzz_end end;
     ls_class class_;
-    bool planted;    // LS_FUZZ_ENVIRONMENT: it has a defect, which may have asked for too much
+    bool injected;   // LS_FUZZ_ENVIRONMENT: it has a defect, which may have asked for too much
     char sign[160];  // failure that a smaller scenario must show
     char text[900];  // what is amiss
 } ls_fuzz_outcome;

@@ -92,7 +92,7 @@ static void fill(ls_request *request, ls_rank_comm *comm, const char *file, int 
 }
 
 // The effect of a fault on the call: true when the call is over with *status.
-static bool plant(int *status, bool *twice, ls_request *request) {
+static bool inject(int *status, bool *twice, ls_request *request) {
     ls_rank *rank = request->rank;
     ls_fault_do what = LS_FAULT_DO_CALL;
     *status = ls_fault__apply(&what, twice, request);
@@ -228,7 +228,7 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm, l
     fill(own, comm, file, line);
     bool twice = false;
     int status = LS_OK;
-    if (run->options.fault_count > 0 && plant(&status, &twice, own)) {
+    if (run->options.fault_count > 0 && inject(&status, &twice, own)) {
         return status;
     }
     if (run->direct && rank->slow) {  // where no schedule can hold it back

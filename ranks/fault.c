@@ -1,7 +1,7 @@
 // Injects faults into the calls of ranks.
 
 #include "ranks/internal.h"
-#include "ranks/planted.h"
+#include "ranks/injected.h"
 
 // The bytes of its own memory that a call sends: a bit flip affects those.
 static size_t sent_bytes(const ls_request *request) {
@@ -162,7 +162,7 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
     return LS_OK;
 }
 
-bool ls_rank_planted(ls_rank *self, ls_fault_type type, int64_t amount) {
+bool ls_rank_injected(ls_rank *self, ls_fault_type type, int64_t amount) {
     LS_ASSERT(ls_fault_of_training(type));
     const ls_spmd_options *options = &self->run->options;
     for (int i = 0; i < options->fault_count; i++) {

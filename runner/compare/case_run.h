@@ -6,7 +6,7 @@
 #include "runner/compare/compare.h"
 #include "runner/compare/order_search.h"
 #include "runner/program/execute.h"
-#include "runner/launch/planted.h"
+#include "runner/launch/injected.h"
 #include "runner/launch/real.h"
 #include "runner/compare/run.h"
 
@@ -34,7 +34,7 @@ typedef struct ls_case_run {
     double start_seconds;
     bool record_only;      // nothing is compared
     const char *unjudged;  // the reason why values are not judged; NULL: they are
-    ls_planted planted;    // the injected defects that a real run showed
+    ls_injected injected;  // the injected defects that a real run showed
     bool too_few_gpus;     // the real run needs more GPUs than this machine has
 } ls_case_run;
 

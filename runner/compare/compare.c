@@ -61,9 +61,9 @@ struct pair {
     int rank;
     const ls_expectation *expectation;
     const char *a_name, *b_name;
-    bool expected;             // a: expected, b: of the run
-    const ls_stages *planted;  // of a
-    int roundings;             // of b, see ls_stage_output
+    bool expected;              // a: expected, b: of the run
+    const ls_stages *injected;  // of a
+    int roundings;              // of b, see ls_stage_output
 };
 
 static void note_pair(ls_comparison *comparison, const ls_stage_result *stage,
@@ -226,7 +226,7 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
     ls_text text = {0};
     explain(&text, pair, allowed, difference);
     if (ls_comparison__explains(stage)) {
-        (void)ls_reason_tell(&text, &(ls_reason_output){.stages = pair->planted,
+        (void)ls_reason_tell(&text, &(ls_reason_output){.stages = pair->injected,
                                                         .entry = pair->entry,
                                                         .rank = pair->rank,
                                                         .due = due_of,
@@ -260,11 +260,11 @@ static ls_stage terms_of(int stage) {
 
 // The largest increase that injected defects can cause in the terms of an element: the largest
 // change of each array of the table's terms, summed.
-static double change_of_terms(const struct pair *pair, const ls_stages *planted) {
+static double change_of_terms(const struct pair *pair, const ls_stages *injected) {
     ls_stage terms = terms_of(pair->entry->stage_of_tables);
     double sum = 0;
-    for (int i = 0; i < ls_stages_count(planted) && terms != LS_STAGE_NONE; i++) {
-        const ls_stage_entry *entry = ls_stages_at(planted, i);
+    for (int i = 0; i < ls_stages_count(injected) && terms != LS_STAGE_NONE; i++) {
+        const ls_stage_entry *entry = ls_stages_at(injected, i);
         const ls_stage_entry *clean = ls_stages_find(pair->expectation->clean, entry->key);
         if (clean == NULL || entry->stage_of_tables != (int)terms ||
             entry->step_of_tables != pair->entry->step_of_tables ||
@@ -272,7 +272,7 @@ static double change_of_terms(const struct pair *pair, const ls_stages *planted)
             continue;
         }
         size_t bytes = ls_dtype_bytes(entry->dtype);
-        for (int rank = 0; rank < ls_stages_ranks(planted); rank++) {
+        for (int rank = 0; rank < ls_stages_ranks(injected); rank++) {
             const ls_stage_array *a = &entry->ranks[rank], *b = &clean->ranks[rank];
             double largest = 0;
             for (size_t k = 0; k < a->count && b->count == a->count; k++) {
@@ -291,7 +291,7 @@ static double change_of_terms(const struct pair *pair, const ls_stages *planted)
 
 // An element that an injected defect has changed: both runs sum the same terms, each in its order,
 // and the exact sum is unknown. Relative rounding grows with the new size.
-static int allow_planted(ls_allowance *allowed, const struct pair *pair, ls_arena *arena) {
+static int allow_injected(ls_allowance *allowed, const struct pair *pair, ls_arena *arena) {
     const ls_stage_entry *of = ls_stages_find(pair->expectation->clean, pair->entry->key);
     const ls_stage_array *clean = of != NULL ? &of->ranks[pair->rank] : NULL;
     size_t bytes = ls_dtype_bytes(pair->entry->dtype), count = pair->a->count;
@@ -303,8 +303,8 @@ static int allow_planted(ls_allowance *allowed, const struct pair *pair, ls_aren
     if (exact == NULL || bounds == NULL) {
         return LS_ERR_MEMORY;
     }
-    double more = ls_bound_sum(pair->entry->dtype, (size_t)ls_stages_ranks(pair->planted),
-                               change_of_terms(pair, pair->planted));
+    double more = ls_bound_sum(pair->entry->dtype, (size_t)ls_stages_ranks(pair->injected),
+                               change_of_terms(pair, pair->injected));
     for (size_t i = 0; i < count; i++) {
         const char *own = (const char *)pair->a->data + i * bytes;
         exact[i] = allowed->exact[i];
@@ -351,7 +351,7 @@ static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
         widen(expected.bounds, expected.values, pair);
     }
     if (sums && pair->expectation->clean != NULL && !pair->expected) {
-        status = allow_planted(&allowed, pair, comparison->arena);
+        status = allow_injected(&allowed, pair, comparison->arena);
         if (status != LS_OK) {
             ls_expected_free(&expected);
             return status;
@@ -398,7 +398,7 @@ static int compare_arrays(ls_comparison *comparison, ls_judge judge, const ls_st
                 .a_name = a_name,
                 .b_name = b_name,
                 .expected = a == expectation->expected,
-                .planted = a,
+                .injected = a,
                 .roundings = same_dtype ? other->roundings : 0,
             };
             bool some = judge == LS_JUDGE_REAL ? comparison->partial : comparison->found;

@@ -101,21 +101,21 @@ static bool asks_for_ranks(const ls_run_options *options) {
 
 // Fills run->simulated, and run->expected for programs.
 static int simulate(ls_case_run *run) {
-    bool plants = ls_scenario_plants(run->scenario);
+    bool injects = ls_scenario_injects(run->scenario);
     LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
-    LS_TRY(plants ? ls_stages_create(&run->clean, run->scenario->ranks) : LS_OK);
-    bool ranks = plants || ls_program_has_ranks(run->scenario);
-    LS_TRY(ls_gdb_keeps && !plants ? ls_stages_create(&run->by_ranks, run->scenario->ranks)
-                                   : LS_OK);
+    LS_TRY(injects ? ls_stages_create(&run->clean, run->scenario->ranks) : LS_OK);
+    bool ranks = injects || ls_program_has_ranks(run->scenario);
+    LS_TRY(ls_gdb_keeps && !injects ? ls_stages_create(&run->by_ranks, run->scenario->ranks)
+                                    : LS_OK);
     if (ranks) {
-        LS_TRY(run_ranks(run, plants ? run->simulated : run->by_ranks, NULL));
+        LS_TRY(run_ranks(run, injects ? run->simulated : run->by_ranks, NULL));
         if (!ls_case__values_stand(run)) {
             return LS_OK;
         }
     }
     ls_check_clear();
-    int status = ls_case__simulate_spread(run, plants ? run->clean : run->simulated);
+    int status = ls_case__simulate_spread(run, injects ? run->clean : run->simulated);
     if (status != LS_OK) {
         note_check(run);
     } else {
@@ -153,7 +153,7 @@ static int finish(ls_case_run *run, int status) {
     }
     ls_case_result *result = &run->result;
     ls_case__decide(run);
-    ls_planted_conclude(&run->planted, result);
+    ls_injected_conclude(&run->injected, result);
     if (run->too_few_gpus && run->options->skip_too_few_gpus) {
         result->skipped = true;
         result->skip_reason = result->error;
@@ -267,13 +267,13 @@ int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
 static bool is_about_defects(const ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {.source = *real, .options = run->options};
     return run->result.finding_count > 0 ||
-           (ls_scenario_plants(run->scenario) && real->backend != NULL &&
+           (ls_scenario_injects(run->scenario) && real->backend != NULL &&
             ls_real_one_process(&request));
 }
 
 // A finding of the simulation must also appear in the real run. Without a finding, values are
 // judged.
-static int plant(ls_case_run *run, const ls_real_source *real) {
+static int inject(ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {.scenario = run->scenario,
                                      .source = *real,
                                      .options = run->options,
@@ -282,10 +282,10 @@ static int plant(ls_case_run *run, const ls_real_source *real) {
         LS_TRY(make_oracle(run));
         LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
     }
-    int status = ls_planted_run(&run->planted, &request, run->result.findings,
-                                run->result.finding_count, run->arena);
+    int status = ls_injected_run(&run->injected, &request, run->result.findings,
+                                 run->result.finding_count, run->arena);
     if (status == LS_ERR_RANK_DIED) {
-        ls_case__add_finding(run, &run->planted.death);
+        ls_case__add_finding(run, &run->injected.death);
     }
     return status;
 }
@@ -295,7 +295,7 @@ static int run_real(ls_case_run *run, const ls_backend_kind *backend) {
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
     if (is_about_defects(run, &real)) {
-        return plant(run, &real);
+        return inject(run, &real);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, &real));
@@ -399,7 +399,7 @@ static int explain_sums(ls_case_run *run) {
 static int run_compared(ls_case_run *run, const ls_real_source *real) {
     LS_TRY(simulate(run));
     if (is_about_defects(run, real)) {
-        return plant(run, real);
+        return inject(run, real);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, real));

@@ -78,7 +78,7 @@ static const char *harm_of(ls_case_run *run) {
         run->result.unnoticed = LS_UNNOTICED_MISSED;
         return run->missed;
     }
-    if (ls_compare_runs(&changes, run->clean, run->simulated, &nothing, "clean", "planted") !=
+    if (ls_compare_runs(&changes, run->clean, run->simulated, &nothing, "clean", "injected") !=
         LS_OK) {
         return NULL;
     }
@@ -98,7 +98,7 @@ static const char *harm_of(ls_case_run *run) {
 static bool decide(const char **why, ls_case_run *run) {
     const ls_scenario_expect *expect = &run->scenario->expect;
     ls_case_result *result = &run->result;
-    bool failing = false, planted = ls_scenario_plants(run->scenario) && run->clean != NULL;
+    bool failing = false, injected = ls_scenario_injects(run->scenario) && run->clean != NULL;
     const bool *fails = find_failing(&failing, run);
     if (result->class_ == LS_CLASS_ERROR || fails == NULL) {
         return false;
@@ -119,7 +119,7 @@ static bool decide(const char **why, ls_case_run *run) {
         *why = expect->unnoticed ? "the injected defect was expected to go unnoticed" : NULL;
         return false;
     }
-    if (planted && (run->missed != NULL || !expect->unnoticed)) {
+    if (injected && (run->missed != NULL || !expect->unnoticed)) {
         *why = harm_of(run);
         return false;
     }

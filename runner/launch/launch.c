@@ -253,8 +253,8 @@ static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
         result->died_rank = LS_RANK_NONE;
         result->died_signal = 0;
     }
-    result->died_planted = result->died_rank != LS_RANK_NONE &&
-                           ls_launch__place(watch->dir, result->died_rank).state == LS_PLACE_DIED;
+    result->died_injected = result->died_rank != LS_RANK_NONE &&
+                            ls_launch__place(watch->dir, result->died_rank).state == LS_PLACE_DIED;
 }
 
 // Watches until the run is done or has failed; in that case ends everything. Returns whether it is

@@ -22,7 +22,7 @@ typedef struct ls_launch_result {
     int died_rank;       // the first rank that died before it was done, or LS_RANK_NONE
     int died_signal;     // the signal that ended it; 0: unknown or none
     struct timespec died_at;  // time of its reaper's report; 0: none
-    bool died_planted;        // that rank's program ended itself
+    bool died_injected;       // that rank's program ended itself
     double seconds;           // wall time
     ls_text output;  // stdout and stderr of all ranks, at most LS_LAUNCH_OUTPUT_MAX bytes; owned
     ls_text seen;    // timed_out: the observed state of the ranks, each with "; " after it; owned

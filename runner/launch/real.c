@@ -96,7 +96,7 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
     *finding = (ls_finding){
         .id = LS_FINDING_RANK_DIED, .ranks = ranks, .rank_count = 1, .where = "", .text = text};
     *found = true;
-    return LS_FAIL_RANK(launched->died_planted ? LS_ERR_FINDING : LS_ERR_RANK_DIED,
+    return LS_FAIL_RANK(launched->died_injected ? LS_ERR_FINDING : LS_ERR_RANK_DIED,
                         launched->died_rank, "%s", text);
 }
 

@@ -6,7 +6,7 @@
 int ls_real_spread(const ls_real_request *request) {
     int processes = request->options->spread;
     if (request->source.backend->open == NULL || processes == 0 ||
-        ls_scenario_plants(request->scenario)) {
+        ls_scenario_injects(request->scenario)) {
         return 0;
     }
     return processes < request->scenario->ranks ? processes : request->scenario->ranks;

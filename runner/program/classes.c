@@ -32,7 +32,7 @@ static bool is_waited_for_twice(const ls_scenario *scenario, int wait) {
 // Collectives that all ranks make in program order and wait for once: they can only be wrong in a
 // way that the check of a single matched call finds.
 bool ls_program__is_plain(const ls_scenario *scenario) {
-    bool plain = ls_tally_possible(scenario) && !ls_scenario_plants(scenario);
+    bool plain = ls_tally_possible(scenario) && !ls_scenario_injects(scenario);
     const ls_step_call *open = NULL;  // all incomplete calls are of its group
     int open_count = 0;
     for (int i = 0; i < scenario->step_count && plain; i++) {

@@ -7,7 +7,7 @@
 
 #include "embedding/checkpoint.h"
 #include "ranks/hooks.h"
-#include "ranks/planted.h"
+#include "ranks/injected.h"
 #include "runner/hooks.h"
 #include "runner/program/tables.h"
 #include "runner/scenario/inputs.h"
@@ -46,10 +46,10 @@ static int tell_place(const run *r, int status) {
 }
 
 // Faults of training belong to ranks, which then run as threads of a program.
-static bool is_planted(void *arg, ls_fault_type fault, int rank) {
+static bool is_injected(void *arg, ls_fault_type fault, int rank) {
     const run *r = arg;
     LS_ASSERT(rank == ls_rank_id(r->execution->self));
-    return ls_rank_planted(r->execution->self, fault, r->step);
+    return ls_rank_injected(r->execution->self, fault, r->step);
 }
 
 static int note_bad_id(run *r) {
@@ -243,8 +243,8 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
         .fill_arg = &r,
         // The comparison finds the effect of a broken plan.
         .allow_broken_plan = true,
-        .planted = execution->self != NULL ? is_planted : NULL,
-        .planted_arg = &r,
+        .injected = execution->self != NULL ? is_injected : NULL,
+        .injected_arg = &r,
     };
     int steps = is_one_step(execution) ? 1 : scenario->train.steps;
     int status = tell_place(&r, ls_embedding_create(&r.module, execution->backend, &options));

@@ -77,7 +77,7 @@ static bool by_plan(const ls_scenario *scenario, int status) {
     for (int i = 0; i < scenario->fault_count; i++) {
         missing_memory = missing_memory || scenario->faults[i].type == LS_FAULT_ALLOCATION;
     }
-    return ls_scenario_plants(scenario) && (status != LS_ERR_MEMORY || missing_memory);
+    return ls_scenario_injects(scenario) && (status != LS_ERR_MEMORY || missing_memory);
 }
 
 // The error of a rank without a finding.

@@ -11,7 +11,7 @@ static int execute(const ls_rank_run *run, ls_recording_writer *writer, ls_arena
     ls_stage_sink sink = ls_recording_writer_sink(writer);
     const ls_execution execution = {
         .scenario = run->scenario, .backend = run->backend, .sink = &sink};
-    if (!run->own_calls && !ls_scenario_plants(run->scenario)) {
+    if (!run->own_calls && !ls_scenario_injects(run->scenario)) {
         return ls_execute(&execution, arena, finding, found);
     }
     return ls_program_rank_real(run->scenario, run->backend, &sink, arena);

@@ -177,7 +177,7 @@ void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
         } else {
             check_expected_keys(reader, expect);
         }
-        if (expect->unnoticed && !ls_scenario_plants(scenario)) {
+        if (expect->unnoticed && !ls_scenario_injects(scenario)) {
             ls_check__error(reader, ls_node_mark(&expect->node, "unnoticed"), NULL, NULL,
                             "expect: no injected defect could go unnoticed");
         }

@@ -441,7 +441,7 @@ struct ls_scenario {
 };
 
 // Whether it injects defects: faults, or exceptions of ranks.
-bool ls_scenario_plants(const ls_scenario *scenario);
+bool ls_scenario_injects(const ls_scenario *scenario);
 // Whether it stores rows of a table quantised.
 bool ls_scenario_quantises(const ls_scenario *scenario);
 // The stage name of a program's initial tensors: "tensors", or, if a step has that name, "the

@@ -3,12 +3,12 @@
 #include "runner/scenario/memory_need.h"
 #include <stdio.h>
 
-bool ls_scenario_plants(const ls_scenario *scenario) {
-    bool plants = scenario->fault_count > 0;
+bool ls_scenario_injects(const ls_scenario *scenario) {
+    bool injects = scenario->fault_count > 0;
     for (int i = 0; i < scenario->step_count; i++) {
-        plants = plants || scenario->steps[i].except_count > 0;
+        injects = injects || scenario->steps[i].except_count > 0;
     }
-    return plants;
+    return injects;
 }
 
 double ls_memory_copies(const ls_scenario *scenario, const ls_placements *placements) {

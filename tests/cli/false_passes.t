@@ -44,7 +44,7 @@ $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False,
 > run: 1 passed, 0 failed, 0 skipped
 >   stage reference:output_dist is within_bound: 4 of 4 elements differ, by up to 1 ulps (0.625 of the bound)
 > run: 0 passed, 1 failed, 0 skipped
-# What is planted is judged, reached and noticed, or the scenario fails.
+# What is injected is judged, reached and noticed, or the scenario fails.
 $ for fault in 'bit_flip, rank: 1, call: 0, index: 30' 'die, rank: 1, call: 99' 'bit_flip, rank: 1, call: 7'; do printf "lockstep: 1\nname: f\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 8, values: normal}}]}\nfaults: [{type: $fault}]\n" > f.yaml; lockstep run --quiet f.yaml | grep 'is wrong:\|error:'; done
 >   stage w is wrong: 2 of 32 elements differ, by up to 1,073,741,824 ulps
 >   error: f.yaml:5: the fault is not injected: rank 1 does not reach it
@@ -130,8 +130,8 @@ $ for f in j e; do for o in json junit report trace; do lockstep run --quiet $f.
 > e report 3 lockstep: error: cannot write '/dev/full': No space left on device
 > e trace 3 lockstep: error: cannot write '/dev/full': No space left on device
 > e 3 lockstep: error: cannot write to stdout: No space left on device
-# The simulator records what is planted, and where something is found there is no recording.
-$ printf 'lockstep: 1\nname: flip\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 2}}]}\nfaults: [{type: bit_flip, rank: 1, call: 0, index: 30}]\nexpect: {class: wrong}\n' > flip.yaml; lockstep record --quiet --backend sim --out planted flip.yaml; grep -c all_gather planted/flip/rank_00001.calls.json; lockstep replay --quiet planted; lockstep compare flip.yaml --real planted | grep '^ '; lockstep record --quiet --backend sim --out none m.yaml | grep '^  [a-z.]*_'; test ! -e none
+# The simulator records what is injected, and where something is found there is no recording.
+$ printf 'lockstep: 1\nname: flip\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 2}}]}\nfaults: [{type: bit_flip, rank: 1, call: 0, index: 30}]\nexpect: {class: wrong}\n' > flip.yaml; lockstep record --quiet --backend sim --out injected flip.yaml; grep -c all_gather injected/flip/rank_00001.calls.json; lockstep replay --quiet injected; lockstep compare flip.yaml --real injected | grep '^ '; lockstep record --quiet --backend sim --out none m.yaml | grep '^  [a-z.]*_'; test ! -e none
 > record: 1 passed, 0 failed, 0 skipped
 > 1
 > replay: 1 passed, 0 failed, 0 skipped
@@ -199,15 +199,15 @@ $ printf 'lockstep: 1\nname: v\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, 
 # A tensor is equal to itself.
 $ printf 'lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {tensors: [{name: a, shape: [4], placements: S(0)}], steps: [{check_equal: {tensor: a, other: a}}]}\n' > c.yaml; lockstep run c.yaml 2>&1 | head -1
 > c.yaml:4:104: error: check_equal: a is compared with itself
-# What a planted split says of buffers is not looked for behind them: the members disagree, wherever their memory lies.
+# What an injected split says of buffers is not looked for behind them: the members disagree, wherever their memory lies.
 $ for call in 0 1 2 3; do for rank in 0 2 3; do sed "s/rank: 2, call: 3, index: 4/rank: $rank, call: $call, index: 1099511627776/; /^expect/d" "$SOURCE/scenarios/bugs/embedding_outputs_split.yaml" > s.yaml; lockstep run s.yaml | grep -o -m1 "[a-z]*[.][a-z]*_*[a-z]*, rank"; done; done | sort | uniq -c | sed 's/^ *//'
 > 12 collective.split_mismatch, rank
-# What a planted bit makes of a sum that was 0 rounds as the numbers that it is a sum of do, and no more.
+# What an injected bit makes of a sum that was 0 rounds as the numbers that it is a sum of do, and no more.
 $ printf 'lockstep: 1\nname: zero\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 1, weights: {values: [[1.1], [-1.1]]}, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {t: {lengths: {constant: 2}, ids: {values: [0, 1, 0, 1]}}}}\nfaults: [{type: bit_flip, rank: 1, call: 3, index: 20}]\nexpect: {class: wrong}\n' > zero.yaml; lockstep record --quiet zero.yaml --backend sim --out kept; for value in -0.1249998 -0.1249996; do python3 "$SOURCE/tests/cli/change_tensor.py" kept/zero/rank_00000.safetensors output_dist/t/t/values 0 f $value; lockstep compare zero.yaml --real kept | grep '^ *output_dist'; done
 > record: 1 passed, 0 failed, 0 skipped
 >         output_dist         within_bound             2           1             27     0.767
 >         output_dist         wrong                    2           1             54      1.53
-# Beside an expected finding that spares the values they are judged, and what is planted must be.
+# Beside an expected finding that spares the values they are judged, and what is injected must be.
 $ for call in 1 3; do printf "lockstep: 1\nname: leak\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 8, async: true}\n    - all_reduce: {name: b, count: 8}\nfaults: [{type: bit_flip, rank: 1, call: $call, index: 29}]\nexpect: {finding: handle.leak}\n" > leak.yaml; lockstep run --quiet leak.yaml | grep 'stage b is\|not injected\|run:'; done
 >   stage b is wrong: 4 of 32 elements differ, by up to 14,680,064 ulps (6.52e+06 of the bound)
 > run: 0 passed, 1 failed, 0 skipped

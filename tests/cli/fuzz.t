@@ -50,12 +50,12 @@ $ lockstep fuzz drift.yaml --count 3
 $ lockstep fuzz nowhere.yaml
 ! nowhere.yaml: error: cannot open 'nowhere.yaml': No such file or directory
 ? 2
-# How many are planted and what came of them, in all ways that are tried, and one of which nothing is known.
+# How many are injected and what came of them, in all ways that are tried, and one of which nothing is known.
 $ w() { printf "lockstep: 1\nname: x\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: $2}}]}\n$3" > $1.yaml; }; w other '4, except: [{ranks: [1], op: max}]'; w flipped 4 'faults: [{type: bit_flip, rank: 0, index: 30}]\n'; w never 4 'faults: [{type: die, rank: 0, call: 5}]\n'; w right 4; w empty 0; lockstep fuzz other.yaml flipped.yaml never.yaml right.yaml empty.yaml 2>&1
 > fuzz: 4 passed, 0 failed, 1 skipped
 > lockstep: note: 5 cases, ... runs; 3 injected: 2 found, 0 change no bit, 0 within rounding, 1 without effect
 > lockstep: note: ... MiB after the first cases, ... MiB after the last
-# A planted count that reaches beyond the buffer of a rank that is alone in its group: found by fuzz as a crash.
+# An injected count that reaches beyond the buffer of a rank that is alone in its group: found by fuzz as a crash.
 $ printf 'lockstep: 1\nname: alone\nmesh: {shape: [1]}\nprogram:\n  tensors: [{name: a, shape: [3, 5], dtype: i64, placements: R, source: 0}]\n  steps: [{full: {tensor: a}}]\nfaults: [{type: wrong_count, rank: 0, index: 7}]\n' > alone.yaml; lockstep run alone.yaml | grep buffer
 >   buffer.too_small, rank 0, at alone.yaml:5
 >     rank 0, broadcast of 22 i64 from rank 0 on world: it needs 176 bytes of send buffer, which has 120

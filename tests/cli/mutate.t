@@ -1,6 +1,6 @@
 # Every kind of defect, and what noticed it.
 $ lockstep mutate "$SOURCE/scenarios/sharded_embedding/row_wise.yaml" | tail -n +2
->                         planted  noticed   no effect  survived  by
+>                        injected  noticed   no effect  survived  by
 > a call left out              12       12           0         0  rank.exited_early 6, collective.purpose_mismatch 6
 > a call made twice            12       12           0         0  collective.extra_call 12
 > a bit flipped                24       24           0         0  rank.exited_early 16, oracle 8
@@ -11,7 +11,7 @@ $ lockstep mutate "$SOURCE/scenarios/sharded_embedding/row_wise.yaml" | tail -n 
 # A scenario whose checks are off lets defects survive: which, and what would notice them.
 $ printf 'lockstep: 1\nname: unchecked\nmesh: {shape: [2]}\ntables: [{name: t, rows: 6, dim: 2, sharding: {type: row_wise, sizes: [3, 3], ranks: [0, 1]}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nchecks: {oracle: "off"}\n' > off.yaml; lockstep mutate off.yaml > out; code=$?; head -n 8 out; grep -A 2 'index: 30} (failed)' out | head -n 3; (exit $code)
 > off.yaml
->                         planted  noticed   no effect  survived  by
+>                        injected  noticed   no effect  survived  by
 > a call left out               8        8           0         0  rank.exited_early 4, collective.purpose_mismatch 4
 > a call made twice             8        8           0         0  collective.purpose_mismatch 3, collective.missing_rank 2, collective.extra_call 3
 > a bit flipped                16       10           1         5  rank.exited_early 10
@@ -39,7 +39,7 @@ $ lockstep mutate
 ? 2
 $ lockstep mutate --count 3 --quiet sum.yaml
 > mutate: 3 passed, 0 failed, 0 skipped
-# What each step's ranks could do otherwise, and what training could: planted where it is something else.
+# What each step's ranks could do otherwise, and what training could: injected where it is something else.
 $ printf 'lockstep: 1\nname: group\nmesh: {shape: [3]}\nprogram: {steps: [{broadcast: {count: 2, root: 1, ranks: [2, 0, 1]}}, {all_reduce: {count: 2, op: avg, dtype: f64}}]}\n' > group.yaml; printf 'lockstep: 1\nname: trained\nmesh: {shape: [2]}\ntables: [{name: t, rows: 7, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nsteps: [forward, backward, update]\noptimizer: {type: adagrad}\ntrain: {steps: 2}\n' > trained.yaml; lockstep mutate --json - group.yaml trained.yaml | python3 -c 'import json, sys; [print(case["name"], "-", case.get("noticed_by")) for case in json.load(sys.stdin)["cases"] if "call" not in case["name"]]'
 > another root: step 0 (broadcast): ranks: [1], root: 0 - collective.root_mismatch
 > another type: step 0 (broadcast): ranks: [1], dtype: "f64" - collective.dtype_mismatch

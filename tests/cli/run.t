@@ -67,7 +67,7 @@ $ printf 'lockstep: 1\nname: calls\nmesh: {shape: [2]}\nprogram: {steps: [{all_r
 > run: 0 passed, 0 failed, 1 skipped
 ? 5
 # Training steps: each has its stages and its norms; the first that is wrong is told with its step and row.
-$ f=$SOURCE/scenarios/training/row_wise_rowwise_adagrad.yaml; lockstep run --color never $f | grep -E 'step2.update|norm'; lockstep run --json - $f | grep -c '"gradient_norm"'; sed 's/^train:.*/train: {steps: 3}\nfaults: [{type: duplicate_counted_once, rank: 2, index: 1}]/' $f > planted.yaml; lockstep run --color never planted.yaml | grep -E -A1 '^  stage step1.lookup_backward'
+$ f=$SOURCE/scenarios/training/row_wise_rowwise_adagrad.yaml; lockstep run --color never $f | grep -E 'step2.update|norm'; lockstep run --json - $f | grep -c '"gradient_norm"'; sed 's/^train:.*/train: {steps: 3}\nfaults: [{type: duplicate_counted_once, rank: 2, index: 1}]/' $f > injected.yaml; lockstep run --color never injected.yaml | grep -E -A1 '^  stage step1.lookup_backward'
 >         step2.update                            within_bound            90          27          33     0.256
 >         step 0: norm of the gradients 4.89528, of the weights after it 0.926495
 >         step 1: norm of the gradients 7.17246, of the weights after it 0.950486

@@ -249,7 +249,7 @@ static void test_file(ls_device *device, const char *path, bool hungry) {
         return;
     }
     size_t before = arrays;
-    if (!ls_scenario_plants(scenario)) {
+    if (!ls_scenario_injects(scenario)) {
         for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
             compare(device, scenario, orders[i]);
         }

@@ -249,7 +249,7 @@ Test(oracle, inputs_lack_nothing) {
 }
 
 // A value within rounding passes; one further away is wrong, with its place and owner.
-Test(oracle, planted_errors_are_seen) {
+Test(oracle, injected_errors_are_seen) {
     setting s;
     set_up(&s, LS_POOL_SUM, false);
     float values[2] = {9, -0.1f - 0.1f - 0.1f};

@@ -86,7 +86,7 @@ def judged(lockstep, source, folder):
     need("exited normally" in out and "$1 = void" in out, out)
 
 
-def planted(lockstep, source):
+def injected(lockstep, source):
     """The oracle finds gdb's own change of the run's outputs, and reports its place."""
     done = subprocess.run([lockstep, "gdb", os.path.join(source, "scenarios/sharded_embedding/row_wise.yaml"),
                            "--", "-nx", "-batch", "-ex", "catch divergence",
@@ -155,7 +155,7 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         judged(lockstep, source, folder)
-        planted(lockstep, source)
+        injected(lockstep, source)
         divergence(lockstep, source, folder)
         small(build, lockstep, folder)
     print("lockstep stops where it goes wrong")

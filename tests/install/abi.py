@@ -112,10 +112,10 @@ def main(prefix, cc, write=False):
             text = file.read()
         with open(header, "w", encoding="utf-8") as file:
             file.write(text.replace("typedef struct ls_world_options {",
-                                    "typedef struct ls_world_options {\n    int planted;"))
+                                    "typedef struct ls_world_options {\n    int injected;"))
         changed = [line for line in look(scratch, cc) if line not in now]
         if [line.split()[1] for line in changed] != ["ls_world_options"]:
-            raise SystemExit(f"a planted field shows as {changed}")
+            raise SystemExit(f"an injected field shows as {changed}")
     sizeless = [line.split()[1] for line in now if re.match(r"struct ls_\w+_options \d+;(?! 0\+8 size_t size;)", line)]
     if sizeless:
         raise SystemExit(f"option structs that do not begin with their size: {', '.join(sizeless)}")

@@ -25,7 +25,7 @@ KERNELS = ("unit/kernels_bags", "unit/kernels_convert", "unit/kernels_lookup",
            "unit/kernels_quantise", "unit/kernels_reduce", "unit/kernels_training")
 REPORTS = ("unit/reports", "unit/show", "scenario/report_xml", "cli/show", "cli/run", "cli/outputs")
 PROCESSES = ("mpi/collectives-3", "mpi/tensor-3", "mpi/embedding-3", "mpi/ranks-3", "mpi/reuse")
-LAUNCHED = ("mpi/reuse", "mpi/planted", "mpi/killed_rank", "mpi/interrupted", "mpi/extremes")
+LAUNCHED = ("mpi/reuse", "mpi/injected", "mpi/killed_rank", "mpi/interrupted", "mpi/extremes")
 ENDED = ("mpi/spread", "cli/recordings", "cli/false_passes", "mpi/hangs")
 EXEC = ("exec/none", "exec/op", "exec/count", "exec/p2p", "exec/groups", "exec/overlap", "exec/killed",
         "exec/fails", "exec/cycle", "exec/observe_none", "exec/observe_op", *REMOTE[:2])
@@ -35,14 +35,14 @@ CLI = ("unit/cli", "cli/usage", "cli/run", "cli/show", "cli/spmd", "cli/plan", "
 # The last tier of every room.
 ALL = ("unit/runner", "unit/ranks", "unit/collectives", "unit/reports", "unit/recording", "cli/usage",
        "cli/run", "cli/show", "cli/outputs", "cli/plan", "cli/recordings", "cli/false_passes",
-       "scenario/bugs", "scenario/models", "scenario/recordings", "mpi/planted", "mpi/training")
+       "scenario/bugs", "scenario/models", "scenario/recordings", "mpi/injected", "mpi/training")
 
 # The room, the files, the nearest tests, and those of rooms that use it.
 ROOMS = (
     ("judge", "runner/compare/order_search", (COMPARE, "cli/orders"), JUDGED),
     ("judge", "runner/compare/recorded", (COMPARE, "cli/recordings", "cli/false_passes"), JUDGED),
     ("judge", "runner/compare/(compare|run|verdict)\\.c", (COMPARE,),
-     (*JUDGED, "mpi/planted", "cli/fuzz")),
+     (*JUDGED, "mpi/injected", "cli/fuzz")),
     ("judge", "runner/compare/trained", (COMPARE, "scenario/replicas"), JUDGED),
     ("judge", "runner/compare/comparison", (COMPARE,), (*JUDGED, "gdb/stop_at")),
     ("judge", "runner/compare/reason", (COMPARE, "scenario/reasons"), JUDGED),
@@ -70,11 +70,11 @@ ROOMS = (
     ("collectives", "collectives/", ("unit/collectives", "unit/recording", "unit/tensor_collectives"),
      (*RANKS, "cli/run", "cli/recordings", "scenario/bugs", *PROCESSES[:2])),
     ("backends", "backends/calibrate", ("unit/calibrate",), ("unit/order_replay",)),
-    ("backends", "backends/mpi/", PROCESSES, ("mpi/planted", "mpi/training", "mpi/models",
+    ("backends", "backends/mpi/", PROCESSES, ("mpi/injected", "mpi/training", "mpi/models",
                                               "mpi/spread", "mpi/hangs")),
     ("backends", "backends/(sim/sim|backend|kinds|match)\\.c", ("unit/collectives", "unit/recording",
                                                                "unit/ranks_backend", "unit/runner"),
-     ("cli/run", "mpi/collectives-3", "mpi/reuse", "mpi/planted", "scenario/bugs")),
+     ("cli/run", "mpi/collectives-3", "mpi/reuse", "mpi/injected", "scenario/bugs")),
     ("ranks", "ranks/(direct|own_backend)", ("unit/ranks_backend", "mpi/ranks-3"),
      (*RANKS, "mpi/reuse", "scenario/bugs", "scenario/sweep", "spmd/mpi-3")),
     ("ranks", "ranks/remote", RANKS, (*EXEC, "exec/another", "exec/asleep")),
@@ -86,7 +86,7 @@ ROOMS = (
     ("embedding", "embedding/", EMBEDDING, EMBEDDED),
     ("runner", "runner/plan/", ("unit/runner: steps|plan",), ("cli/plan", "cli/plan_times")),
     ("process", "process/", ("unit/child", "unit/runner", *LAUNCHED), ENDED),
-    ("runner", "runner/launch/planted", ("unit/runner: planted",), ("mpi/planted",)),
+    ("runner", "runner/launch/injected", ("unit/runner: injected",), ("mpi/injected",)),
     ("runner", "runner/launch/", ("unit/runner", *LAUNCHED), ENDED),
     ("runner", "runner/scenario/", SCENARIO, ("unit/runner", "cli/run", "cli/show", "cli/recordings",
                                               "scenario/bugs", "scenario/models", "scenario/need")),
@@ -96,7 +96,7 @@ ROOMS = (
     ("runner", "runner/trace/", ("trace/format", "unit/runner"), ("cli/outputs",)),
     ("runner", "runner/(steps|program)/", ("unit/runner", "unit/scenario"),
      (*JUDGED, "scenario/models", "scenario/parallel", "scenario/fuzz", "docs/judges",
-      "mpi/planted")),
+      "mpi/injected")),
     ("runner", "runner/", ("unit/runner", "unit/scenario"), (*JUDGED, "scenario/models")),
     ("report", "report/", REPORTS, ("cli/recordings", "cli/false_passes", "unit/runner")),
     ("exec", "exec/", EXEC, ("exec/replay", "exec/ends_rank", "exec/flight", "exec/python_op",
@@ -111,7 +111,7 @@ ROOMS = (
     ("cli", "cli/mpi_compare", ("mpi_front/compare",), CLI),
     ("cli", "cli/cmd_mpi", ("mpi_front/cases", "mpi_front/mistakes"),
      ("mpi_front/explore", "mpi_front/compare", *CLI)),
-    ("cli", "cli/cmd_rank", ("mpi/killed_rank", "mpi/reuse"), ("mpi/planted", "mpi/spread", *CLI)),
+    ("cli", "cli/cmd_rank", ("mpi/killed_rank", "mpi/reuse"), ("mpi/injected", "mpi/spread", *CLI)),
     ("cli", "cli/(cmd_gdb|debugger)", ("unit/cli", "cli/gdb", "gdb/stop_at"), CLI),
     ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "exec/op")),

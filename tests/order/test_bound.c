@@ -145,8 +145,8 @@ typedef enum bug { OFF_BY_ONE, DROPPED, DOUBLED, SWAPPED, BUG_COUNT } bug;
 static const char *const bug_names[] = {"off by one", "dropped rank", "doubled rank",
                                         "swapped element"};
 
-static void plant(data *d, ls_dtype dtype, int victim, bug kind, uint64_t seed,
-                  const void **pointers, unsigned char *changed, int *ranks) {
+static void inject(data *d, ls_dtype dtype, int victim, bug kind, uint64_t seed,
+                   const void **pointers, unsigned char *changed, int *ranks) {
     size_t bytes = ls_dtype_bytes(dtype);
     memcpy(changed, d->in[victim], COUNT * bytes);
     if (kind == OFF_BY_ONE) {
@@ -186,8 +186,8 @@ Test(bound, bugs_exceed_it) {
                 unsigned char changed[COUNT * 8];
                 memcpy(pointers, d->pointers, RANKS * sizeof *pointers);
                 ls_reduction wrong = {pointers, RANKS, floats[t], LS_SUM, NULL, COUNT, NULL};
-                plant(d, floats[t], (int)(seed % RANKS), (bug)kind, seed, pointers, changed,
-                      &wrong.in_count);
+                inject(d, floats[t], (int)(seed % RANKS), (bug)kind, seed, pointers, changed,
+                       &wrong.in_count);
                 cr_assert(ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, d->out, &wrong, 0, 0, COUNT) ==
                           LS_OK);
                 caught[kind] += worst_ratio(d, floats[t]) > 1.0;

@@ -49,11 +49,11 @@ made_twins = [clean_twin(name, made.name) for name in bugs
 clean.update(made_twins)
 scenarios = sorted({*scenarios, *made_twins})
 
-planted, wrong = set(), set()
+injected, wrong = set(), set()
 for name in bugs:
     with open(name, encoding="utf-8") as file:
         text = file.read()
-    planted.update(re.findall(r"{type: (\w+), rank:", text))
+    injected.update(re.findall(r"{type: (\w+), rank:", text))
     expect = re.search(r"^expect: {finding: .*", text, re.M)
     asked = expect and all(re.search(f"[{{ ]{key}: ", expect[0]) for key in ("ranks", "where"))
     if re.search("^expect: {class: wrong", text, re.M):
@@ -62,8 +62,8 @@ for name in bugs:
         failures.append(f"{name} does not say which ranks and which line are at fault")
 with open("ranks/fault.h", encoding="utf-8") as header:
     faults = set(re.findall(r'X\(LS_FAULT_\w+, "(\w+)"\)', header.read()))
-if not faults or faults != planted:
-    failures.append(f"faults of the catalogue: {sorted(planted)}, not {sorted(faults)}")
+if not faults or faults != injected:
+    failures.append(f"faults of the catalogue: {sorted(injected)}, not {sorted(faults)}")
 
 seen = set()
 schedules = [[], ["--schedule", "delay"]]

@@ -393,7 +393,7 @@ Test(ranks, bits_that_are_not_sent_do_not_flip) {
         cr_assert_eq(ls_spmd_run(&result, sends_little, got, &options), LS_OK);
         const char *told = ls_spmd_fault_missed(result, 0);
         cr_expect(why[call] == NULL ? told == NULL : told != NULL && strcmp(told, why[call]) == 0,
-                  "call %d: %s", (int)call, told != NULL ? told : "planted");
+                  "call %d: %s", (int)call, told != NULL ? told : "injected");
         // The highest bit of the fraction adds half of 1; bit numbers wrap around the sent data.
         cr_expect(got[0] == (call < 3 ? 1.0F : 1.5F), "call %d: %g", (int)call, got[0]);
         cr_expect(got[1] == 2 && got[2] == 0, "call %d", (int)call);

@@ -22,7 +22,7 @@ static ls_spmd_options options_of(const trainer *t, int seed, const char *checks
     return options;
 }
 
-static void check_bug(const trainer *t, const planted_bug *bug, int seed) {
+static void check_bug(const trainer *t, const injected_bug *bug, int seed) {
     const ls_spmd_options options = options_of(t, seed, NULL);
     trainer_run run = {.bug = bug->name};
     ls_spmd_result *result = NULL;

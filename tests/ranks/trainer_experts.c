@@ -207,7 +207,7 @@ static int train(ls_rank *self, void *arg) {
     return BUG("comm_kept") && ls_rank_id(self) == 1 ? LS_OK : ls_comm_destroy(l.pair);
 }
 
-static const planted_bug bugs[] = {
+static const injected_bug bugs[] = {
     {"members_exchanged", LS_FINDING_GROUP_MISMATCH, 8, SUBSET},
     {"router_not_broadcast", LS_FINDING_REPLICA_DIVERGED, 0xe, DECLARE},
     {"lengths_skipped", LS_FINDING_DTYPE_MISMATCH, 4, DISPATCH},

@@ -170,7 +170,7 @@ static int train(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
-static const planted_bug bugs[] = {
+static const injected_bug bugs[] = {
     {"axes_exchanged", LS_FINDING_KIND_MISMATCH, 2, GATHER},
     {"scale_not_written", LS_FINDING_BUFFER_UNINITIALISED, 1, BROADCAST},
     {"own_draw", LS_FINDING_REPLICA_DIVERGED, 0xe, DECLARE},

@@ -17,18 +17,18 @@ typedef struct trainer_run {
 #define AT(site, call) (run->lines[site] = __LINE__, (call))
 #define BUG(name)      (strcmp(run->bug, name) == 0)
 
-typedef struct planted_bug {
+typedef struct injected_bug {
     const char *name;
     ls_finding_id finding;
     unsigned ranks;  // a bit each
     int site;
-} planted_bug;
+} injected_bug;
 
 typedef struct trainer {
     const char *name;
     ls_spmd_program program;  // arg: a trainer_run
     ls_mesh mesh;
-    const planted_bug *bugs;
+    const injected_bug *bugs;
     int bug_count;
 } trainer;
 

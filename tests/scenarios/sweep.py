@@ -45,7 +45,7 @@ KINDS = {"die": (None,), "stall": (None,), "slow": (None,), "skip_call": (None,)
 CALLS_MAX = 2000
 ALLOCATIONS_MAX = 4096
 BATCH = 64
-ENDS = ("found", "harmless", "rounding", "not planted")
+ENDS = ("found", "harmless", "rounding", "not injected")
 
 Fault = collections.namedtuple("Fault", "family name kind rank call index")
 
@@ -141,7 +141,7 @@ def classify(case, end):
     if case["findings"] or any(stage["class"] == "wrong" for stage in case["stages"]):
         return "found"
     for part, what in (("changes no bit of any output", "harmless"),
-                       ("the fault is not injected", "not planted")):
+                       ("the fault is not injected", "not injected")):
         if part in text:
             return what
     if re.search(r"changes \d+ elements of the outputs, all within rounding", text):
@@ -182,7 +182,7 @@ def count_allocations(runner, keys):
             return {which: low for which, (low, _) in bounds.items()}
         for path, case, end in runner.run(list(asked)):
             which, middle = asked[path]
-            bounds[which][classify(case, end) == "not planted"] = middle
+            bounds[which][classify(case, end) == "not injected"] = middle
 
 
 def faults_of(options, runner):
@@ -231,7 +231,7 @@ def expectation_of(case, what):
 def compare_real(runner, faults, cases, table, failures):
     """The sample again, compared with a real run."""
     kept = [(fault, cases[fault]) for fault in faults
-            if fault in cases and cases[fault][1] in ENDS and cases[fault][1] != "not planted"]
+            if fault in cases and cases[fault][1] in ENDS and cases[fault][1] != "not injected"]
     expects = [expectation_of(*told) for _, told in kept]
     paths = write_all(runner, [fault for fault, _ in kept], expects)
     for path, case, end in runner.run(list(paths), real=True):
@@ -256,8 +256,8 @@ def report(table, failures, options):
     print(f"{'all':<31}" + "".join(f"{total[name]:>14}" for name in columns))
     for fault, what in failures[:options.show]:
         print(f"{fault.family}/{fault.name}: {text_of(fault)}: {what}")
-    planted = sum(total[name] for name in (*ENDS, "OTHER"))
-    print(f"{planted} planted, {len(failures)} neither found nor explained")
+    injected = sum(total[name] for name in (*ENDS, "OTHER"))
+    print(f"{injected} injected, {len(failures)} neither found nor explained")
     if total["found"] == 0:
         sys.exit("none was found")
 

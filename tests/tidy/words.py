@@ -36,7 +36,7 @@ TERMS = {
     r"\bbeneath\b": "underlying",
     r"\binformed of\b": "reported, sent",
     r"\ba injected\b": "an injected",
-    r"\bplant(ed|s|ing)?\b(?!\.py)": "inject",
+    r"\bplant(ed|s|ing)?\b": "inject",
     r"\bcomes? to the same\b": "is equivalent",
 }
 TERM = [(re.compile(pattern, re.I), term) for pattern, term in TERMS.items()]

@@ -51,7 +51,7 @@ static void find(fixture *f) {
     f->run.result.class_ = LS_CLASS_FINDING;
 }
 
-static void plant(fixture *f) {
+static void inject(fixture *f) {
     f->scenario.faults = &fault;
     f->scenario.fault_count = 1;
     cr_assert(ls_stages_create(&f->run.clean, 1) == LS_OK);
@@ -167,25 +167,25 @@ Test(verdict, an_expectation_excuses_nothing_else) {
 
 // An injected defect must be reached and noticed. `unnoticed` excuses the second only, and itself
 // requires that nothing was noticed.
-Test(verdict, what_is_planted_is_noticed) {
+Test(verdict, what_is_injected_is_noticed) {
     for (int unnoticed = 0; unnoticed < 2; unnoticed++) {
         for (int missed = 0; missed < 2; missed++) {
             fixture f;
             begin(&f);
-            plant(&f);
+            inject(&f);
             f.scenario.expect.unnoticed = unnoticed;
-            f.run.missed = missed ? "not planted" : NULL;
+            f.run.missed = missed ? "not injected" : NULL;
             add(&f, LS_JUDGE_ORACLE, 0, LS_CLASS_BIT_EXACT);
             cr_expect(decide(&f)->pass == (unnoticed && !missed), "%d, %d", unnoticed, missed);
             const char *told = f.run.result.error;
-            cr_expect(!missed || (told != NULL && strcmp(told, "not planted") == 0));
+            cr_expect(!missed || (told != NULL && strcmp(told, "not injected") == 0));
             cr_expect(missed || unnoticed || strstr(told, "changes no bit") != NULL, "%s", told);
             end(&f);
         }
     }
     fixture f;
     begin(&f);
-    plant(&f);
+    inject(&f);
     f.scenario.expect.unnoticed = true;
     add(&f, LS_JUDGE_ORACLE, 0, LS_CLASS_WRONG);
     cr_expect(!decide(&f)->pass && strstr(f.run.result.error, "go unnoticed") != NULL);
@@ -196,7 +196,7 @@ Test(verdict, what_is_planted_is_noticed) {
 Test(verdict, harm_is_counted) {
     fixture f;
     begin(&f);
-    plant(&f);
+    inject(&f);
     put(f.run.clean, "a", 1, 2);
     put(f.run.simulated, "a", 1.5F, 2.5F);
     put(f.run.clean, "b", 1, 2);
@@ -285,7 +285,7 @@ Test(verdict, who_judges) {
     for (int off = 0; off < 2; off++) {
         fixture f;
         begin(&f);
-        plant(&f);
+        inject(&f);
         put(f.run.simulated, "a", 1, 2);
         put(f.run.clean, "a", 1, 3);
         f.run.expected = f.run.clean;
@@ -298,7 +298,7 @@ Test(verdict, who_judges) {
         cr_expect(stage->unjudged == (off ? 2 : 0));
         end(&f);
         begin(&f);
-        plant(&f);
+        inject(&f);
         put(f.run.simulated, "a", 1, 2);
         find(&f);
         cr_expect(judge(&f)->stage_count == 0);

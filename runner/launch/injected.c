@@ -1,5 +1,5 @@
 // Judges real runs of scenarios that inject defects.
-#include "runner/launch/planted.h"
+#include "runner/launch/injected.h"
 
 #include <string.h>
 
@@ -91,7 +91,7 @@ static bool seen_by_itself(const ls_finding *simulated, const ls_finding *real) 
     return among && real->rank_count > 0;
 }
 
-bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *real) {
+bool ls_injected_agrees(const ls_finding *findings, int count, const ls_finding *real) {
     for (int i = 0; i < count; i++) {
         bool same = same_ranks(&findings[i], real) &&
                     (findings[i].id == real->id || seen_from_first_call(findings[i].id, real->id));
@@ -141,8 +141,8 @@ static const char *name_of(const ls_finding *findings, int count) {
 }
 
 // The real run ended without an error.
-static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *findings, int count,
-                        ls_arena *arena) {
+static void judge_quiet(ls_injected *out, const char *backend, const ls_finding *findings,
+                        int count, ls_arena *arena) {
     const char *name = name_of(findings, count);
     bool must_show = false;
     for (int i = 0; i < count; i++) {
@@ -151,33 +151,33 @@ static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *
                     findings[i].id == LS_FINDING_GROUP_MISMATCH;
     }
     if (must_show) {
-        out->verdict = LS_PLANTED_DIFFERS;
+        out->verdict = LS_INJECTED_DIFFERS;
         out->text = ls_arena_printf(arena, "the %s run ended without an error; simulated: %s",
                                     backend, name);
         return;
     }
-    out->verdict = count > 0 ? LS_PLANTED_UNSEEN : LS_PLANTED_AGREES;
+    out->verdict = count > 0 ? LS_INJECTED_UNSEEN : LS_INJECTED_AGREES;
     out->text = ls_arena_printf(
         arena, "%s does not show %s: the run ends without it, and only the simulation detects it",
         backend, name);
 }
 
-static void judge(ls_planted *out, const outcome *real, const ls_real_request *request,
+static void judge(ls_injected *out, const outcome *real, const ls_real_request *request,
                   const ls_finding *findings, int count, ls_arena *arena) {
     const char *backend = request->source.backend->name;
-    if (real->found && ls_planted_agrees(findings, count, &real->finding)) {
-        out->verdict = LS_PLANTED_AGREES;
+    if (real->found && ls_injected_agrees(findings, count, &real->finding)) {
+        out->verdict = LS_INJECTED_AGREES;
         out->text = ls_arena_printf(arena, "%s: as simulated, %s: %s", backend,
                                     ls_finding_name(real->finding.id), real->finding.text);
     } else if (real->found) {
         char ranks[128];
         ls_ranks_format(ranks, sizeof ranks, real->finding.ranks, real->finding.rank_count);
-        out->verdict = LS_PLANTED_DIFFERS;
+        out->verdict = LS_INJECTED_DIFFERS;
         out->text = ls_arena_printf(arena, "the %s run shows %s at ranks %s, the simulation %s: %s",
                                     backend, ls_finding_name(real->finding.id), ranks,
                                     name_of(findings, count), real->finding.text);
     } else if (real->hung) {
-        out->verdict = LS_PLANTED_AGREES;
+        out->verdict = LS_INJECTED_AGREES;
         out->text = ls_arena_printf(
             arena, "%s: the run hangs, every rank in the call where the simulated one waits",
             backend);
@@ -186,11 +186,11 @@ static void judge(ls_planted *out, const outcome *real, const ls_real_request *r
     }
 }
 
-int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *findings, int count,
-                   ls_arena *arena) {
-    *out = (ls_planted){.verdict = LS_PLANTED_NONE};
+int ls_injected_run(ls_injected *out, const ls_real_request *request, ls_finding *findings,
+                    int count, ls_arena *arena) {
+    *out = (ls_injected){.verdict = LS_INJECTED_NONE};
     if (request->source.backend == NULL) {
-        out->verdict = LS_PLANTED_UNSEEN;
+        out->verdict = LS_INJECTED_UNSEEN;
         out->text = ls_arena_printf(
             arena,
             "%s was found in the simulation alone: a recording does not show the injected defect",
@@ -198,7 +198,7 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
         return out->text != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     if (ls_real_one_process(request)) {
-        out->verdict = LS_PLANTED_UNSEEN;
+        out->verdict = LS_INJECTED_UNSEEN;
         out->text = "injected defects need";
         return LS_OK;
     }
@@ -210,19 +210,19 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
     if (out->text == NULL) {
         return LS_ERR_MEMORY;
     }
-    if (out->verdict == LS_PLANTED_AGREES && count > 0) {
+    if (out->verdict == LS_INJECTED_AGREES && count > 0) {
         const char *text = ls_arena_printf(arena, "%s%s\n", findings[0].text, out->text);
         findings[0].text = text != NULL ? text : findings[0].text;
     }
     return LS_OK;
 }
 
-void ls_planted_conclude(const ls_planted *planted, ls_case_result *result) {
-    if (planted->verdict == LS_PLANTED_UNSEEN && result->pass) {
+void ls_injected_conclude(const ls_injected *injected, ls_case_result *result) {
+    if (injected->verdict == LS_INJECTED_UNSEEN && result->pass) {
         result->skipped = true;
-        result->skip_reason = planted->text;
-    } else if (planted->verdict == LS_PLANTED_DIFFERS) {
+        result->skip_reason = injected->text;
+    } else if (injected->verdict == LS_INJECTED_DIFFERS) {
         result->pass = false;
-        result->error = planted->text;
+        result->error = injected->text;
     }
 }

@@ -1,4 +1,4 @@
-"""Defects that scenarios inject appear in a real run as in the simulation: planted.py LOCKSTEP SOURCE_DIR.
+"""Defects that scenarios inject appear in a real run as in the simulation: injected.py LOCKSTEP SOURCE_DIR.
 
 The real processes execute the faults and exceptions, too: the run ends within its deadline, the same ranks are named, and a defect that a
 real run cannot show is skipped by name.
@@ -37,7 +37,7 @@ def path(name):
 
 names = list(SHOWN)
 done = subprocess.run([LOCKSTEP, "compare", *[path(n) for n in (*names, *CLEAN, *SKIPPED)],
-                       "tests/mpi/planted_sums.yaml",
+                       "tests/mpi/injected_sums.yaml",
                        "--real", "mpi", "--deadline", "600", "--json", "-"], capture_output=True,
                       text=True, cwd=SOURCE, check=False)
 if done.returncode != 0:
@@ -78,16 +78,16 @@ met = [finding["text"] for case in told["cases"] for finding in case["findings"]
 if ended.returncode != 0 or len(told["cases"]) != len(files) or not met:
     failures.append(f"allocations: exit code {ended.returncode}, {len(met)} met the end of rank 1")
 # The same wrong sum in both runs: the real one differs only by its order.
-summed = {s["name"]: s for s in cases["planted_sums"]["stages"]}
+summed = {s["name"]: s for s in cases["injected_sums"]["stages"]}
 for step in (1, 2):
-    if (cases["planted_sums"]["verdict"] != "pass" or
+    if (cases["injected_sums"]["verdict"] != "pass" or
             summed[f"step{step}.output_dist"]["class"] != "within_bound" or
             summed[f"oracle:step{step}.output_dist"]["class"] != "wrong"):
-        failures.append(f"planted_sums: {cases['planted_sums']}")
+        failures.append(f"injected_sums: {cases['injected_sums']}")
 skips = {os.path.basename(skip["file"])[:-5]: skip["reason"] for skip in report["skips"]}
 if set(skips) != set(SKIPPED) or report["skipped"] != len(SKIPPED):
     failures.append(f"skipped: {skips}")
 if "value.nan_first" not in skips.get("nan_enters_at_one_rank", ""):
     failures.append(f"the reason names no finding: {skips}")
-print("\n".join(failures) or f"{len(names)} planted defects shown, {len(skips)} skipped by name")
+print("\n".join(failures) or f"{len(names)} injected defects shown, {len(skips)} skipped by name")
 sys.exit(1 if failures else 0)

@@ -1,11 +1,11 @@
 """Whether `lockstep fuzz` finds defects of lockstep's own sources, and how far it minimises them.
 
-planted.py [--build DIR] [--only PATTERN] [--count N] [--seed N] [--cases N] [--jobs N] [--work DIR]
+injected.py [--build DIR] [--only PATTERN] [--count N] [--seed N] [--cases N] [--jobs N] [--work DIR]
 
-Each of `PLANTED` is one defect of one room that scenarios reach. With --count, N mutants of each of these rooms (or of files that match
+Each of `INJECTED` is one defect of one room that scenarios reach. With --count, N mutants of each of these rooms (or of files that match
 --only) instead, some of which no scenario can show. All are linked with a build (mutants.py), and `lockstep fuzz` searches for each
 separately: a number of cases, then the first failures again, minimised, until one has at most RANKS ranks and LINES lines or a minute of
-processor time is used. Lines count without the name, seed and mesh. Exit code 1: a defect of `PLANTED` was not found or not minimised.
+processor time is used. Lines count without the name, seed and mesh. Exit code 1: a defect of `INJECTED` was not found or not minimised.
 """
 import argparse
 import collections
@@ -21,7 +21,7 @@ import mutants
 import units
 
 RANKS, LINES, CPU_SECONDS = 2, 5, 60
-PLANTED = (
+INJECTED = (
     ("kernels/cpu/bags.c", "of->padding_id == -1 || of->ids[i] != of->padding_id", "1"),
     ("kernels/cpu/reduce.c", "fold_sum(out, in, in_count, 0, count)", "fold_sum(out, in, in_count, 1, count)"),
     ("kernels/cpu/bucketize.c", "out->lengths[owner * bags + bag]++", "out->lengths[bag]++"),
@@ -43,7 +43,7 @@ PLANTED = (
     ("runner/program/call.c", "call->recv_counts = sends ? NULL : sizes", ""),
     ("runner/program/execute.c", "status = status == LS_OK ? ls_embedding_lookup(now.pass, sink) : status", ""),
 )
-ROOMS = sorted({entry[0].rsplit("/", 1)[0] for entry in PLANTED})
+ROOMS = sorted({entry[0].rsplit("/", 1)[0] for entry in INJECTED})
 
 
 def chosen(options):
@@ -51,7 +51,7 @@ def chosen(options):
     if options.count:
         options.list, options.only = None, options.only or "|".join(ROOMS)
         return mutants.choose(options)
-    for name, *change in PLANTED:
+    for name, *change in INJECTED:
         if re.match(options.only, name):
             with open(os.path.join(mutants.ROOT, name), encoding="utf-8") as file:
                 texts[name] = file.read()
@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--work", default=os.path.join(mutants.ROOT, "build", "planted"))
+    parser.add_argument("--work", default=os.path.join(mutants.ROOT, "build", "injected"))
     options = parser.parse_args()
     os.makedirs(options.work, exist_ok=True)
     options.work = os.path.abspath(options.work)

@@ -14,7 +14,7 @@ static int ranks_of(const json_t *scenario) {
     return ranks;
 }
 
-static void plant_fault(ls_fuzz_draw *draw, json_t *scenario, int ranks) {
+static void inject_fault(ls_fuzz_draw *draw, json_t *scenario, int ranks) {
     static const char *const types[] = {
 #define FAULT_TEXT(name, text) text,
         LS_FAULT_MAP(FAULT_TEXT)
@@ -49,7 +49,7 @@ static void plant_fault(ls_fuzz_draw *draw, json_t *scenario, int ranks) {
 }
 
 // An exception of a rank in a collective: one that fits any call, or one of its arguments.
-static void plant_except(ls_fuzz_draw *draw, json_t *keys, int ranks) {
+static void inject_except(ls_fuzz_draw *draw, json_t *keys, int ranks) {
     static const char *const always[] = {"skip", "repeat", "exit"};
     static const char *const said[] = {"dtype", "op", "root"};
     json_t *except = ls_fuzz_push_object(draw, ls_fuzz_array(draw, keys, "except"));
@@ -73,7 +73,7 @@ static void plant_except(ls_fuzz_draw *draw, json_t *keys, int ranks) {
     }
 }
 
-void ls_fuzz_plant(ls_fuzz_draw *draw, json_t *scenario) {
+void ls_fuzz_inject(ls_fuzz_draw *draw, json_t *scenario) {
     json_t *program = json_object_get(scenario, "program");
     json_t *steps = json_object_get(program, "steps");
     int ranks = ranks_of(scenario);
@@ -86,8 +86,8 @@ void ls_fuzz_plant(ls_fuzz_draw *draw, json_t *scenario) {
     }
     bool collective = strstr(" wait send_recv touch check_replica ", kind) == NULL;
     if (collective && ls_fuzz_chance(draw, 50)) {
-        plant_except(draw, json_object_get(step, kind), ranks);
+        inject_except(draw, json_object_get(step, kind), ranks);
     } else {
-        plant_fault(draw, scenario, ranks);
+        inject_fault(draw, scenario, ranks);
     }
 }
