@@ -5,8 +5,7 @@
 
 // Returns the rank's first window from `from` on that overlaps [low, high), or NULL. *target: the
 // member that owns the memory.
-static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const char *high,
-                          int *target) {
+static mpi_win *window_at(mpi_win *from, const char *low, const char *high, int *target) {
     for (mpi_win *win = from; win != NULL; win = win->next) {
         *target = win->member;
         if (low < win->base + win->size && high > win->base && win->base != NULL) {
@@ -23,7 +22,6 @@ static mpi_win *window_at(mpi_rank *me, mpi_win *from, const char *low, const ch
             }
         }
     }
-    (void)me;
     return NULL;
 }
 
@@ -31,7 +29,7 @@ static void local(mpi_race *out, mpi_rank *me, const mpi_range *range, const mpi
     int target;
     *out = (mpi_race){0};
     for (mpi_win *win = me->windows;
-         (win = window_at(me, win, range->low, range->high, &target)) != NULL && out->me == NULL;
+         (win = window_at(win, range->low, range->high, &target)) != NULL && out->me == NULL;
          win = win->next) {
         // Accesses of a rank between creating a window and its next call count as initialisation.
         if (target == win->member && win->made_at == me->entered) {
@@ -146,7 +144,7 @@ static void outside(mpi_race *out, mpi_rank *me, const mpi_range *range, const m
 void ls_mpi__race_origin(mpi_rank *me, const char *low, const char *high, const mpi_owned *by) {
     int target;
     mpi_race race = {0};
-    if (window_at(me, me->windows, low, high, &target) == NULL) {
+    if (window_at(me->windows, low, high, &target) == NULL) {
         outside(&race, me, &(mpi_range){low, high},
                 &(mpi_access){.called = true,
                               .writes = by->writes,
@@ -160,7 +158,7 @@ void ls_mpi__race_origin(mpi_rank *me, const char *low, const char *high, const 
 void ls_mpi__win_access(mpi_race *out, mpi_rank *me, const char *low, const char *high, bool writes,
                         const void *code) {
     int target;
-    bool in_window = window_at(me, me->windows, low, high, &target) != NULL;
+    bool in_window = window_at(me->windows, low, high, &target) != NULL;
     (in_window ? local : outside)(out, me, &(mpi_range){low, high},
                                   &(mpi_access){.writes = writes,
                                                 .function = PROGRAM,

@@ -22,7 +22,7 @@ TEXTS = (str, bytes, bytearray, type(None), int, complex, torch.dtype, torch.dev
 
 
 class _Planner(checkpoint.DefaultLoadPlanner):
-    """Returns the bytes of an entry that is no tensor. The default planner unpickles them, which can run code."""
+    """Returns the bytes of an entry that is not a tensor. The default planner unpickles them, which can run code."""
 
     def load_bytes(self, read_item, value):
         self.state_dict[read_item.dest_index.fqn] = value.getvalue()
@@ -81,7 +81,7 @@ def _leaves(name, value):
 
 
 def _value(name, data):
-    """The tensors that represent an entry that is no tensor, and the reason why it is not compared, or None."""
+    """The tensors that represent an entry that is not a tensor, and the reason why it is not compared, or None."""
     try:
         value = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except Exception:  # pylint: disable=broad-exception-caught

@@ -124,20 +124,20 @@ def check_files(folder):
     resumed = ("--results", other, "--resume")
     refused("no operator or expression has the name nothing;x.co", only=("nothing", "x.co"))
     write(other, found[:2], '{"name": "x.cos()"}\n', like=table)
-    refused("line 4 is no row of a table", *resumed)
-    refused("line 4 is no row of a table", "--against", other)
+    refused("line 4 is not a row of a table", *resumed)
+    refused("line 4 is not a row of a table", "--against", other)
     write(other, [{**found[0], "verdict": "fine"}], like=table)
-    refused("line 2 is no row of a table", *resumed)
+    refused("line 2 is not a row of a table", *resumed)
     with open(other, "w", encoding="utf-8") as file:
         file.write(json.dumps(found[0]) + "\n")
-    refused("line 1 is no header of a table", *resumed)
+    refused("line 1 is not a header of a table", *resumed)
     with open(other, "wb") as file:
         file.write(b"\xff\xfe\n")
     refused("cannot be read", *resumed)
     refused("cannot be read", "--against", os.path.join(folder, "none.jsonl"))
     with open(other, "w", encoding="utf-8") as file:
         file.write(json.dumps({"subject": "dtensor", "torch": "1.0", "seed": 1}) + "\n")
-    refused("is of another run (subject dtensor, torch 1.0, seed 1)", *resumed)
+    refused("belongs to another run (subject dtensor, torch 1.0, seed 1)", *resumed)
     refused("cannot continue it", "--results", table, "--resume", "--seed", "2")
     with open(table, encoding="utf-8") as file:
         assert len(file.readlines()) == len(found) + 1

@@ -64,7 +64,7 @@ class Agent:
         self._update_tracing()
 
     def _forget(self):
-        """A child of this process is no rank."""
+        """A child of this process is not a rank."""
         self.over, self.stops, self.modes, self.breakpoints = True, {}, {}, {}
         self.functions, self.entry = {}, False
         sys.settrace(None)

@@ -144,7 +144,7 @@ for _kind in ("weighted", "unweighted"):
 
 
 def _dense(func, args, kwargs):
-    """A lookup whose backward pass is no operator: its gradient gets its value after the backward pass."""
+    """A lookup whose backward pass is not an operator: its gradient gets its value after the backward pass."""
     names = [argument.name for argument in func._schema.arguments]
     given = {**dict(zip(names, args)), **kwargs}
     weights, factors = given["dev_weights"], given["indice_weights"]

@@ -28,7 +28,7 @@ MOST = {(2,): (49, 10), (3,): (6, 4), (4,): (6, 4), (2, 2): (6, 6)}
 
 
 class BadTable(Exception):
-    """A file that is no table, or not one that can be continued or compared."""
+    """A file that is not a table, or that cannot be continued or compared."""
 
 
 class Table:
@@ -52,13 +52,13 @@ class Table:
                     self.rows[work.key_of(row)] = {**row, "verdict": ORDER[ORDER.index(row["verdict"])]}
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 what = "row" if self.header else "header"
-                raise BadTable(f"{path}: line {number} is no {what} of a table of sharding rules") from error
+                raise BadTable(f"{path}: line {number} is not a {what} of a table of sharding rules") from error
 
     def continues(self, header, path):
         """Checks that a run with this header can continue the table."""
         if self.header not in (None, header):
             was, now = (", ".join(f"{key} {value}" for key, value in one.items()) for one in (self.header, header))
-            raise BadTable(f"{path} is of another run ({was}); this one ({now}) cannot continue it")
+            raise BadTable(f"{path} belongs to another run ({was}); this one ({now}) cannot continue it")
 
 
 class Writer:
@@ -306,7 +306,7 @@ def _finish(options, rows, found, notes, checked, begun):
     against, last = None, options["last"]
     if options["against"]:
         against = compared({work.key_of(row): row for row in rows}, last.rows)
-        notes.append(f"the earlier table is of torch {last.header['torch']} and seed {last.header['seed']}")
+        notes.append(f"the earlier table has torch {last.header['torch']} and seed {last.header['seed']}")
     summary = {"cases": list(cases(rows)), "defects": found, "notes": notes, "sample": checked, "totals": totals,
                "against": against, "minutes": round((time.monotonic() - begun) / 60, 1)}
     with open(options["summary"] or options["results"] + ".summary.json", "w", encoding="utf-8") as file:
@@ -345,7 +345,7 @@ def _run(options):
     begun, seed, path, header = time.monotonic(), options["seed"], options["results"], _header(options["subject"], options["seed"])
     last = options["last"] = Table(options["against"], must_exist=True)
     if options["against"] and (last.header is None or last.header["subject"] != header["subject"]):
-        raise BadTable(f"{options['against']} is no table of {header['subject']}")
+        raise BadTable(f"{options['against']} is not a table of {header['subject']}")
     earlier = Table(path if options["resume"] else None)
     earlier.continues(header, path)
     done = options["done"] = earlier.rows
