@@ -23,6 +23,8 @@
 
 extern char **environ;
 
+#define SYMBOLS_BYTES_MAX (UINT64_C(1) << 28)
+
 typedef struct image {
     void *library;
     ls_mpi_image_main_function main;
@@ -91,6 +93,37 @@ static int open_executable(int file, const char *path) {
                : status;
 }
 
+// Makes the external variables local in the symbol table, which only debuggers read: gdb before 15
+// takes the first library's variable of a name for all of them, since a program may have a copy.
+static void separate_variables(int file) {
+    ElfW(Ehdr) head;
+    ElfW(Shdr) section;
+    bool good = pread(file, &head, sizeof head, 0) == (ssize_t)sizeof head &&
+                head.e_shentsize == sizeof section;
+    for (int i = 0; good && i < head.e_shnum; i++) {
+        off_t at = (off_t)(head.e_shoff + (size_t)i * sizeof section);
+        good = pread(file, &section, sizeof section, at) == (ssize_t)sizeof section;
+        ElfW(Sym) *symbols = NULL;
+        if (good && section.sh_type == SHT_SYMTAB && section.sh_size < SYMBOLS_BYTES_MAX) {
+            symbols = malloc(section.sh_size);
+        }
+        size_t count =
+            symbols != NULL && pread(file, symbols, section.sh_size, (off_t)section.sh_offset) ==
+                                   (ssize_t)section.sh_size
+                ? section.sh_size / sizeof *symbols
+                : 0;
+        for (size_t k = 0; k < count; k++) {
+            if (ELF64_ST_TYPE(symbols[k].st_info) == STT_OBJECT) {
+                symbols[k].st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT);
+            }
+        }
+        if (count > 0) {
+            (void)!pwrite(file, symbols, count * sizeof *symbols, (off_t)section.sh_offset);
+        }
+        free(symbols);
+    }
+}
+
 typedef struct code {
     uintptr_t base, low, high;
 } code;
@@ -131,6 +164,9 @@ static int load_image(launch *l, int rank, int file) {
     image *made = &l->images[rank];
     LS_TRY(ls_mpi__copy_file(file, l->folder, l->options->image));
     LS_TRY(open_executable(file, l->options->image));
+    if (l->options->keep_images) {
+        separate_variables(file);
+    }
     made->library = dlopen(made->path, RTLD_NOW | RTLD_LOCAL);
     if (made->library == NULL) {
         return LS_FAIL(LS_ERR_INVALID, "%s", dlerror());

@@ -3,7 +3,7 @@
 #include <mpi.h>
 #include <stdio.h>
 
-static int counter;
+int counter;
 
 static double work(int rank, int step) {
     return rank * 10.0 + step;
