@@ -127,8 +127,9 @@ static const cli_option options[] = {
      .value = &given.core,
      .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
-     .help = "Keep the frames and variables of each rank of a Python program in a new folder at a "
-             "finding or an uncaught exception; lockstep gdb --core DIR opens it"},
+     .help = "At a finding or an uncaught exception, keep in a new folder the frames and variables "
+             "of each rank of a Python program, or of another program a core file of each, at most "
+             "20 MB; lockstep gdb --core DIR opens it"},
     {.type = CLI_CHOICE,
      .long_name = "watch",
      .value = &given.watch,

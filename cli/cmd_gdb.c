@@ -1,5 +1,6 @@
 // lockstep gdb [GDB OPTIONS] FILE, lockstep gdb [GDB OPTIONS] -- PROGRAM [ARGUMENTS]: gdb with the
 // extension loaded.
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,24 +72,43 @@ static int take_file(const char **file, const char **words, int count) {
     return kept;
 }
 
-// The folder behind --core that `exec --core` has made; NULL: none, gdb's own --core names a file.
-static const char *post_mortem(const cli_args *args) {
+// The word before the folder that `--core` of a run has made; -1: none, gdb's own --core names a
+// file.
+static int kept_at(const cli_args *args) {
     for (int i = 0; i + 1 < args->count; i++) {
         const char *name = args->values[i] + strspn(args->values[i], "-");
         char index[PATH_MAX];
         (void)snprintf(index, sizeof index, "%s/core.json", args->values[i + 1]);
         if (name != args->values[i] && strcmp(name, "core") == 0 && access(index, R_OK) == 0) {
-            return args->values[i + 1];
+            return i;
         }
     }
-    return NULL;
+    return -1;
+}
+
+// A post-mortem of Python ranks, or core files: gdb's other options go before them.
+static int open_kept(const cli_args *args, int at) {
+    const char *folder = args->values[at + 1];
+    char pattern[PATH_MAX], command[PATH_MAX + 16];
+    (void)snprintf(pattern, sizeof pattern, "%s/*.core", folder);
+    glob_t found;
+    bool cores = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+    globfree(&found);
+    if (!cores) {
+        const char *const face[] = {"postmortem", folder, NULL};
+        return cli_python_debugger(face, false);
+    }
+    (void)snprintf(command, sizeof command, "open-cores %s", folder);
+    const char *const commands[] = {command};
+    memmove((void *)(args->values + at), (const void *)(args->values + at + 2),
+            (size_t)(args->count - at - 2) * sizeof *args->values);
+    return cli_gdb_exec(commands, 1, args->values, args->count - 2, NULL, 0);
 }
 
 static int run(const cli_args *args) {
-    const char *folder = post_mortem(args);
-    if (folder != NULL) {
-        const char *const face[] = {"postmortem", folder, NULL};
-        return cli_python_debugger(face, false);
+    int kept = kept_at(args);
+    if (kept >= 0) {
+        return open_kept(args, kept);
     }
     int before = args->before_dashes < 0 ? args->count : args->before_dashes;
     const char *file = NULL;
@@ -134,7 +154,7 @@ const cli_command cli_cmd_gdb = {
                "commands ranks, rank, next-collective, goto-collective, catch finding, waitgraph, "
                "shard, diff-ranks and others are loaded; docs/debugging.md shows them. Options of "
                "gdb itself go before the file or the program: -tui, -ex COMMAND, -x FILE, "
-               "--interpreter=mi, ... --core DIR opens what `lockstep exec --core DIR` saved. "
+               "--interpreter=mi, ... --core DIR opens what --core DIR of exec, mpi or spmd saved. "
                "The environment variable LOCKSTEP_GDB names another gdb.",
     .example = "lockstep gdb scenarios/bugs/collective_under_if_rank_0.yaml",
     .run = run,

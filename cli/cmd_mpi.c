@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/core.h"
 #include "cli/debugger.h"
 #include "cli/mpi_compare.h"
 #include "cli/programs.h"
@@ -26,7 +27,7 @@ static struct {
     const char *choices, *machine;
     bool explore_given;
     bool compare;
-    const char *real, *ignore, *files;
+    const char *real, *ignore, *files, *core;
     cli_stop_options stop;
 } given = {.program = {.ranks = 4, .stack_kib = 8192}};
 
@@ -80,6 +81,7 @@ static const cli_option options[] = {
     CLI_STACK_OPTION(given.program, 64, "Stack of each rank (default: 8192)"),
     CLI_DEADLINE_OPTION(given.program, CLI_RANK_DEADLINE_HELP),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding", "Run in gdb and stop at a finding"),
+    CLI_CORE_OPTION(given.core),
     CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
@@ -283,7 +285,12 @@ static int run_here(void *arg) {
         return LS_EXIT_ENVIRONMENT;
     }
     if (!given.compare) {
-        return run_program(library, used, NULL);
+        int code = cli_core_open(given.core);
+        used->images = cli_core_folder();
+        used->keep_images = used->keep_images || used->images != NULL;
+        code = code == LS_EXIT_OK ? run_program(library, used, NULL) : code;
+        cli_core_close();
+        return code;
     }
     cli_mpi_real real;
     ls_reaper reaper;
@@ -305,7 +312,8 @@ static int run_here(void *arg) {
 
 static int run(const cli_args *args) {
     static const char *const catches[] = {"catch finding"};
-    int code = cli_stop(&given.stop, "break-on-finding", catches, 1);
+    int code = cli_core_check(given.core, given.stop.stop || given.stop.wait);
+    code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 1) : code;
     ls_mpi_options used;
     code = code == LS_EXIT_OK ? options_of(&used, args) : code;
     if (code != LS_EXIT_OK) {
@@ -315,8 +323,10 @@ static int run(const cli_args *args) {
         cli_error("--real, --ignore and --files require --compare");
         return LS_EXIT_USAGE;
     }
-    if (given.compare && (given.explore_given || given.stop.stop || given.stop.wait)) {
-        cli_error("--compare excludes --explore, --break-on-finding and --wait-for-debugger");
+    if (given.compare &&
+        (given.explore_given || given.stop.stop || given.stop.wait || given.core != NULL)) {
+        cli_error("--compare excludes --explore, --break-on-finding, --wait-for-debugger and "
+                  "--core");
         return LS_EXIT_USAGE;
     }
     return cli_supervise(&(cli_supervised){.command = "mpi",

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/core.h"
 #include "cli/debugger.h"
 #include "cli/programs.h"
 #include "cli/supervise.h"
@@ -16,7 +17,7 @@
 static struct {
     cli_program_options program;
     int explore, lookahead;
-    const char *mesh, *machine;
+    const char *mesh, *machine, *core;
     cli_stop_options stop;
 } given = {.program = {.ranks = 4}};
 
@@ -48,6 +49,7 @@ static const cli_option options[] = {
     CLI_STACK_OPTION(given.program, 16, "Stack of each rank (default: 1024)"),
     CLI_DEADLINE_OPTION(given.program, CLI_RANK_DEADLINE_HELP),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding", "Run in gdb and stop at a finding"),
+    CLI_CORE_OPTION(given.core),
     CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
@@ -185,7 +187,10 @@ static int run_here(void *arg) {
     call *of = arg;
     program p = {0};
     int code = open_program(&p, of->args);
-    return code == LS_EXIT_OK ? run_program(&p, &of->used) : code;
+    code = code == LS_EXIT_OK ? cli_core_open(given.core) : code;
+    code = code == LS_EXIT_OK ? run_program(&p, &of->used) : code;
+    cli_core_close();
+    return code;
 }
 
 static ls_text reproduce_ended(void *arg, const char *more) {
@@ -197,7 +202,8 @@ static ls_text reproduce_ended(void *arg, const char *more) {
 
 static int run(const cli_args *args) {
     static const char *const catches[] = {"catch finding"};
-    int code = cli_stop(&given.stop, "break-on-finding", catches, 1);
+    int code = cli_core_check(given.core, given.stop.stop || given.stop.wait);
+    code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 1) : code;
     static call of;
     of.args = args;
     code = code == LS_EXIT_OK ? options_of(&of.used) : code;

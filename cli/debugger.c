@@ -67,7 +67,9 @@ int cli_gdb_exec(const char *const *commands, int command_count, const char *con
     for (int i = 0; i < option_count; i++) {
         words[count++] = options[i];
     }
-    words[count++] = "--args";
+    if (argc > 0) {
+        words[count++] = "--args";
+    }
     for (int i = 0; i < argc; i++) {
         words[count++] = argv[i];
     }

@@ -10,6 +10,7 @@
 
 #include "exec/internal.h"
 #include "formats/json.h"
+#include "process/core.h"
 
 // ---- Lines -------------------------------------------------------------------------------------
 static void hang_up(ls_exec *exec) {
@@ -67,6 +68,9 @@ int ls_exec__debug_open(ls_exec *exec) {
 }
 
 void ls_exec__debug_close(ls_exec *exec) {
+    if (exec->kept.pid > 0) {
+        ls_reaper_remove(&exec->kept);
+    }
     if (exec->debugger >= 0) {
         (void)close(exec->debugger);
         exec->debugger = -1;
@@ -129,6 +133,51 @@ static void tell_ranks(ls_exec *exec) {
     say(exec, &line);
 }
 
+// ---- Core files --------------------------------------------------------------------------------
+// Makes a folder beside `beside`, which goes with this process unless the debugger renames it.
+static void make_folder(ls_exec *exec, const char *beside) {
+    ls_json json;
+    ls_text line = {0};
+    int status = ls_reaper_make(&exec->kept, beside);
+    begin(&json, &line, "folder");
+    ls_json_string(&json, status == LS_OK ? exec->kept.dir : "");
+    ls_json_member_string(&json, "error", status == LS_OK ? "" : ls_error_last()->text);
+    ls_json_object_close(&json);
+    say(exec, &line);
+}
+
+static void add_core(ls_json *json, int rank, pid_t process, const char *folder) {
+    char path[PATH_MAX + 32], program[PATH_MAX] = "";
+    (void)snprintf(path, sizeof path, "/proc/%ld/exe", (long)process);
+    (void)!readlink(path, program, sizeof program - 1);
+    (void)snprintf(path, sizeof path, "%s/rank%d.core", folder, rank);
+    ls_core_written wrote;
+    int status = ls_core_write(&wrote, path, process, process);
+    ls_json_object_open(json);
+    ls_json_member_int(json, "rank", rank);
+    ls_json_member_string(json, "program", program);
+    ls_json_member_uint(json, "left_out", wrote.left_out);
+    ls_json_member_string(json, "error", status == LS_OK ? "" : ls_error_last()->text);
+    ls_json_object_close(json);
+}
+
+// Writes the core files of this host's ranks into the folder.
+static void write_cores(ls_exec *exec) {
+    ls_json json;
+    ls_text line = {0};
+    begin(&json, &line, "cores");
+    ls_json_array_open(&json);
+    for (int r = 0; r < exec->rank_count; r++) {
+        const ls_exec_process *process = process_of(exec, r);
+        if (process != NULL && process->host == NULL && !process->gone) {
+            add_core(&json, r, process->pid, exec->kept.dir);
+        }
+    }
+    ls_json_array_close(&json);
+    ls_json_object_close(&json);
+    say(exec, &line);
+}
+
 // ---- The debugger's words ----------------------------------------------------------------------
 static void obey(ls_exec *exec, const char *word) {
     if (strcmp(word, "hold") == 0) {
@@ -138,6 +187,10 @@ static void obey(ls_exec *exec, const char *word) {
         exec->released = exec->found;
     } else if (strcmp(word, "ranks") == 0) {
         tell_ranks(exec);
+    } else if (strncmp(word, "folder ", 7) == 0 && exec->kept.pid == 0) {
+        make_folder(exec, word + 7);
+    } else if (strcmp(word, "cores") == 0 && exec->kept.pid > 0) {
+        write_cores(exec);
     } else if (strcmp(word, "quit") == 0) {
         exec->quit = true;
     }

@@ -8,6 +8,7 @@
 #include "exec/coordinator.h"
 #include "exec/memory.h"
 #include "exec/wire.h"
+#include "process/reaper.h"
 #include "ranks/remote.h"
 
 typedef struct ls_exec ls_exec;
@@ -221,8 +222,9 @@ struct ls_exec {
     bool held;             // ranks are stopped: no time passes for the run
     bool found, released;  // the debugger has the finding that ends the run; and lets ranks hear
     bool quit;             // the debugger ends the run
-    char words[256];       // of the debugger's, that are not whole yet
+    char words[PATH_MAX + 16];  // of the debugger's, that are not whole yet
     size_t words_length;
+    ls_reaper kept;               // folder for core files and post-mortems until it has its name
     struct ls_exec_hosts *hosts;  // of a job on many; NULL: it is on one
     struct ls_exec_agent *agent;  // this is one, and no coordinator; NULL: it is one
     uint32_t numbers;             // of an agent's processes that have greeted

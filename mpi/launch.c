@@ -193,8 +193,12 @@ static int open_image(launch *l, int rank) {
     const char *slash = strrchr(l->options->image, '/');
     int file;
     if (l->options->keep_images) {
-        (void)snprintf(made->path, sizeof made->path, "%s/%.200s.%d", l->folder,
-                       slash != NULL ? slash + 1 : l->options->image, rank);
+        const char *folder = l->options->images != NULL ? l->options->images : l->folder;
+        int length = snprintf(made->path, sizeof made->path, "%s/%.200s.%d", folder,
+                              slash != NULL ? slash + 1 : l->options->image, rank);
+        if (length < 0 || (size_t)length >= sizeof made->path) {
+            return LS_FAIL(LS_ERR_INVALID, "%.200s...: the path is too long", folder);
+        }
         file = open(made->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
         file = file >= 0 ? file : LS_FAIL(LS_ERR_RESOURCE, "%s: %s", made->path, strerror(errno));
     } else {
@@ -210,22 +214,22 @@ static int open_image(launch *l, int rank) {
 
 static int open_images(launch *l) {
     const char *tmp = getenv("TMPDIR");
+    bool own = l->options->keep_images && l->options->images == NULL;
     (void)snprintf(l->folder, sizeof l->folder, "%.200s%s",
-                   tmp != NULL && tmp[0] == '/' ? tmp : "/tmp",
-                   l->options->keep_images ? "/lockstep-mpi-XXXXXX" : "");
-    if (l->options->keep_images && mkdtemp(l->folder) == NULL) {
+                   tmp != NULL && tmp[0] == '/' ? tmp : "/tmp", own ? "/lockstep-mpi-XXXXXX" : "");
+    if (own && mkdtemp(l->folder) == NULL) {
         return LS_FAIL(LS_ERR_RESOURCE, "%s: %s", l->folder, strerror(errno));
     }
     ls_mpi__state.folder = l->folder;
     // OpenMP's threads sleep instead of spinning, because a rank waits for those that run. libgomp
     // reads this when it is loaded with the first image.
-    bool own = getenv("OMP_WAIT_POLICY") == NULL;
-    (void)(own ? setenv("OMP_WAIT_POLICY", "passive", 0) : 0);
+    bool unset = getenv("OMP_WAIT_POLICY") == NULL;
+    (void)(unset ? setenv("OMP_WAIT_POLICY", "passive", 0) : 0);
     int status = LS_OK;
     for (int r = 0; r < l->options->spmd.ranks && status == LS_OK; r++) {
         status = open_image(l, r);
     }
-    (void)(own ? unsetenv("OMP_WAIT_POLICY") : 0);
+    (void)(unset ? unsetenv("OMP_WAIT_POLICY") : 0);
     return status;
 }
 
@@ -239,7 +243,7 @@ static void close_images(launch *l) {
             (void)unlink(l->images[r].path);
         }
     }
-    if (l->options->keep_images) {
+    if (l->options->keep_images && l->options->images == NULL) {
         (void)rmdir(l->folder);
     }
     free(l->images);

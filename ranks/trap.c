@@ -103,6 +103,7 @@ static void end_process(int signal, const siginfo_t *info) {
                        name != NULL ? name : "?");
         rank = fault ? owner_of(rank->run, rank, (uintptr_t)info->si_addr) : rank;
         ls_seen__lost(rank, LS_FINDING_RANK_DIED, why);
+        ls_hooks__before_stop();
     }
     (void)sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
     (void)raise(signal);

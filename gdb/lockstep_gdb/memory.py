@@ -93,14 +93,17 @@ def text(address, most=4096):
     known = _strings.get(address)
     if known is not None:
         return known
-    pieces = []
+    pieces, step = [], 64
     while most > 0:
-        # Reads up to the end of a page, which stays within mapped memory.
-        step = min(most, 64, 4096 - address % 4096)
+        # Reads up to the end of a page, which stays within mapped memory; a core file may end at a section's end.
+        step = min(most, step, 4096 - address % 4096)
         try:
             piece = bytes(gdb.selected_inferior().read_memory(address, step))
         except gdb.MemoryError:
-            break
+            step //= 2
+            if step == 0:
+                break
+            continue
         end = piece.find(b"\0")
         pieces.append(piece if end < 0 else piece[:end])
         if end >= 0:

@@ -115,6 +115,35 @@ def _show_group(wanted, all_lines):
     _print_rows(pairs, {State.chosen}, not all_lines and len(pairs) >= FOLD_FROM)
 
 
+def _show_kept():
+    """Ranks of core files, one a rank."""
+    selected, frame, rows = gdb.selected_thread(), gdb.selected_frame(), [(" ", "rank", "call", "where")]
+    for number, (inferior, call) in sorted(model.kept.items()):
+        go_to_kept(number)
+        mark = "*" if inferior == selected.inferior.num else " "
+        rows.append((mark, str(number), call, model.frame_text(gdb.selected_frame())))
+    selected.switch()
+    frame.select()
+    _table(rows)
+
+
+def go_to_kept(number):
+    """Selects the rank's inferior, quietly, and the newest frame of its program; returns the text to print."""
+    if number not in model.kept:
+        raise Failure(f"there is no core file of rank {number}; there are ranks {memory.rank_list(sorted(model.kept))}")
+    inferior = next(one for one in gdb.inferiors() if one.num == model.kept[number][0])
+    min(inferior.threads(), key=lambda thread: thread.num).switch()
+    found = frame = gdb.newest_frame()
+    while frame is not None and frame.is_valid():
+        symtab = frame.find_sal().symtab
+        if symtab is not None and symtab.objfile.filename == gdb.current_progspace().filename:
+            found = frame
+            break
+        frame = frame.older()
+    found.select()
+    return f"[rank {number}] {model.frame_text(found)}"
+
+
 class Ranks(memory.Command):
     """ranks [all | LIST]: the state of every rank, its call, communicator, sequence number and place.
 
@@ -126,6 +155,9 @@ gives each its own. LIST is like 0-3,7. Works on a core file."""
 
     def run(self, argument, from_tty):
         argument = argument.strip()
+        if model.kept:
+            _show_kept()
+            return
         run = model.find_run()
         wanted = None if argument in ("", "all") else set(parse_list(argument, run))
         known = run.ranks if run is not None else [c["rank"] for c in model.group()]
@@ -238,7 +270,10 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
 
     def run(self, argument, from_tty):
         argument = argument.strip()
-        run = model.find_run()
+        if model.kept and argument.isdigit():
+            print(go_to_kept(int(argument)))
+            return
+        run = model.find_run() if not model.kept else None
         if argument == "":
             rank = model.selected_rank(run)
             number = rank.id if rank is not None else State.chosen
@@ -266,13 +301,13 @@ class RankApply(memory.Command):
         parts = argument.strip().split(None, 1)
         if len(parts) != 2:
             raise Failure("usage: rank apply all|LIST COMMAND")
-        run = model.need_run()
-        ids, threads = parse_list(parts[0], run), _threads()
+        run = model.need_run() if not model.kept else None
+        ids, threads = sorted(model.kept) if run is None and parts[0] == "all" else parse_list(parts[0], run), _threads()
         before, frame = gdb.selected_thread(), gdb.selected_frame()
         try:
             for i in ids:
                 try:
-                    switch(run, i, threads)
+                    go_to_kept(i) if run is None else switch(run, i, threads)
                 except Failure as error:
                     print(f"rank {i}: {error}")
                     continue

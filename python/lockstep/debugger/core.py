@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 import time
 
@@ -31,23 +30,38 @@ class Core:
         raised = [rank for rank in hub.living() if rank.state == STOPPED and rank.reason != "paused"]
         dumps = hub.ask(hub.living(), "dump", DUMP_SECONDS)
         files = {f"rank{number}.json": dump for number, dump in dumps.items() if "error" not in dump}
-        if not files:
-            print("lockstep exec: no post-mortem is saved: no running rank is a Python program", file=sys.stderr)
-            return
-        files["core.json"] = {"format": 1, "time": int(time.time()), "folder": os.getcwd(), "command": self.command,
-                              "ranks": max(hub.expected, len(hub.ranks)), "finding": hub.found,
-                              "raised": {rank.number: rank.reason for rank in raised}}
-        made = f"{self.folder}.{os.getpid()}"
+        index = {"format": 1, "time": int(time.time()), "folder": os.getcwd(), "command": self.command,
+                 "ranks": max(hub.expected, len(hub.ranks)), "finding": hub.found,
+                 "raised": {rank.number: rank.reason for rank in raised}}
         try:
-            os.makedirs(made)
-            for name, content in files.items():
+            made = self._ask("folder " + os.path.abspath(self.folder))["folder"]
+            what = f"a post-mortem of {len(files)}" if files else self._keep_cores(index)
+            for name, content in [*files.items(), ("core.json", index)]:
                 content.pop("id", None)
                 with open(os.path.join(made, name), "w", encoding="utf-8") as file:
                     json.dump(content, file)
             os.rename(made, self.folder)
         except OSError as error:
-            shutil.rmtree(made, ignore_errors=True)
-            print(f"lockstep exec: cannot save a post-mortem in {self.folder}: {error.strerror}", file=sys.stderr)
+            print(f"lockstep exec: no post-mortem is saved in {self.folder}: {error.strerror}", file=sys.stderr)
         else:
-            print(f"lockstep exec: saved a post-mortem of {len(files) - 1} ranks in {self.folder}; "
+            print(f"lockstep exec: saved {what} ranks in {self.folder}; "
                   f"lockstep gdb --core {self.folder} opens it", file=sys.stderr)
+
+    def _ask(self, word):
+        """The coordinator's answer. It removes the folder, unless that is renamed, also if this process is killed."""
+        answer = self.hub.ask_coordinator(word, DUMP_SECONDS)
+        if answer.get("error"):
+            raise OSError(0, answer["error"])
+        return answer
+
+    def _keep_cores(self, index):
+        """Ranks that are not Python programs: a core file of each."""
+        cores, told = self._ask("cores")["cores"], self.hub.look()
+        index["cores"] = [{**one, "file": f"rank{one['rank']}.core", "call": told.get(one["rank"], {}).get("call", "")}
+                          for one in cores if not one["error"]]
+        if not index["cores"]:
+            reasons = [one["error"] for one in cores if one["error"]]
+            raise OSError(0, reasons[0] if reasons else "no rank runs")
+        less = sum(one["left_out"] for one in index["cores"])
+        return f"core files (without {less / 1e6:.1f} MB of memory, for which they have no room) of {len(index['cores'])}" if less \
+            else f"core files of {len(index['cores'])}"

@@ -75,7 +75,7 @@ class Hub:
         self.released, self.over, self.interrupted = False, False, False
         self.on_event = lambda rank, message: None
         self.wanted, self.gathered, self._began, self._paused = (lambda: False), False, None, None
-        self._answers, self._next, self._told = {}, 0, None
+        self._answers, self._next, self._told, self._kept = {}, 0, None, None
         self._poll = selectors.DefaultSelector()
         self._listening = socket.socket(socket.AF_UNIX)
         name = f"lockstep-debugger-{os.getpid()}-{time.time_ns():x}"
@@ -157,6 +157,8 @@ class Hub:
                 self.on_event(None, message)
             elif "ranks" in message:
                 self._told = {one["rank"]: one for one in message["ranks"]}
+            else:
+                self._kept = message
 
     def _hear_output(self, file):
         data = os.read(file.fileno(), 1 << 16)
@@ -211,8 +213,16 @@ class Hub:
             self.poll(0.1)
         return self._told or {}
 
+    def ask_coordinator(self, word, seconds):
+        self._kept = None
+        self.tell(word)
+        end = time.monotonic() + seconds
+        while self._kept is None and self.coordinator is not None and time.monotonic() < end:
+            self.poll(0.1)
+        return self._kept or {"error": "the run has ended"}
+
     def look(self):
-        """Updates the places of ranks that have not stopped."""
+        """Updates the places of ranks that have not stopped. Returns what the coordinator knows of each rank."""
         active = [rank for rank in self.living() if rank.state != STOPPED]
         told = self._waiting()
         for number, answer in self.ask(active, "where", 5).items():
@@ -224,6 +234,7 @@ class Hub:
             rank.state = WAITS if waits else RUNNING
             if told.get(number, {}).get("call"):
                 rank.call = f"{told[number]['call']}, call {told[number]['seq']}"
+        return told
 
     # ---- Going on ----
     def set_breakpoints(self, breakpoints):
@@ -268,10 +279,10 @@ class Hub:
             if self._began is None:
                 self.tell("hold")
                 self._began = now
-            missing = self.expected - len(self.ranks)
-            self.look()
+            told = self.look()
             active = [rank for rank in self.living() if rank.state == RUNNING]
-            if not active and missing <= 0:
+            missing = [number for number in range(self.expected) if number not in self.ranks and not told.get(number, {}).get("waits")]
+            if not active and not missing:
                 break
             limit = FOUND_SECONDS if self.found else self._limit
             if self._paused is not None and (now - self._paused > PAUSE_SECONDS):
