@@ -1,5 +1,4 @@
-// lockstep dap [--port N]: the debugger of Python ranks for editors, which speak the Debug Adapter
-// Protocol.
+// lockstep dap [--port N]: the debuggers for editors, which speak the Debug Adapter Protocol.
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -37,11 +36,12 @@ const cli_command cli_cmd_dap = {
     .name = "dap",
     .arguments = "",
     .arguments_max = 0,
-    .summary = "Debug the ranks of a Python program in an editor",
+    .summary = "Debug the ranks of a program or a scenario in an editor",
     .details =
         "A server of the Debug Adapter Protocol, which editors start. Ranks are the threads of "
         "one session: breakpoints, steps, variables and expressions of each; a finding stops "
-        "all ranks. docs/debugging.md and examples/editor/ have settings for editors.",
+        "all ranks. C programs, MPI programs and scenarios run in gdb. docs/debugging.md and "
+        "examples/editor/ have settings for editors.",
     .example = "lockstep dap --port 4711",
     .options = options,
     .run = run,

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 
+from lockstep.debugger.gdb_hub import PROGRAM, GdbHub, command_of
 from lockstep.debugger.hub import ENDED, STOPPED, Hub
 from lockstep.debugger.prompt import Prompt
 
@@ -112,13 +113,17 @@ class Adapter:
     def do_launch(self, arguments):
         program, module = arguments.get("program"), arguments.get("module")
         if not program and not module:
-            raise Refused("launch needs program, the path of a Python script, or module")
+            raise Refused("launch needs program, the path of a Python script, of a C program or of a scenario, or module")
+        own = command_of(self.lockstep, arguments)
+        if own is not None:
+            self.launch = arguments, own, GdbHub
+            return
         python = arguments.get("python") or arguments.get("pythonPath") or "python3"
         words = [*(python if isinstance(python, list) else [python]), *(["-m", module] if module else [program])]
         given = arguments.get("args") or []
         words += given.split() if isinstance(given, str) else [str(word) for word in given]
         self.launch = arguments, [self.lockstep, "exec", "-n", str(int(arguments.get("ranks", 2))),
-                                  *map(str, arguments.get("lockstepArgs") or []), "--", *words]
+                                  *map(str, arguments.get("lockstepArgs") or []), "--", *words], Hub
 
     def do_attach(self, _arguments):
         raise Refused("lockstep starts the ranks: use launch")
@@ -126,10 +131,11 @@ class Adapter:
     def do_configurationDone(self, _arguments):
         if self.launch is None:
             raise Refused("launch must come first")
-        arguments, command = self.launch
+        arguments, command, kind = self.launch
         environment = {name: str(value) for name, value in (arguments.get("env") or {}).items()}
-        self.hub = Hub(command, entry=bool(arguments.get("stopOnEntry")), output=self._output,
-                       cwd=arguments.get("cwd") or None, environment=environment)
+        options = {"entry": bool(arguments.get("stopOnEntry")), "output": self._output, "cwd": arguments.get("cwd") or None,
+                   "environment": environment}
+        self.hub = Hub(command, **options) if kind is Hub else GdbHub(self.lockstep, command, **options)
         self.hub.breakpoints = self._breakpoints()
         self.hub.on_event = self._on_event
         self.hub.wanted = lambda: bool(self._queue)
@@ -227,7 +233,7 @@ class Adapter:
 
     def do_threads(self, _arguments):
         living = self.hub.living() if self.hub is not None else []
-        return {"threads": [{"id": rank.number + 1, "name": f"rank {rank.number}"} for rank in living]}
+        return {"threads": [{"id": rank.number + 1, "name": f"rank {rank.number}" if rank.number != PROGRAM else "program"} for rank in living]}
 
     def do_stackTrace(self, arguments):
         rank = self._rank(arguments)
@@ -272,6 +278,8 @@ class Adapter:
     def do_evaluate(self, arguments):
         number, frame, _, _ = self._of(int(arguments["frameId"])) if arguments.get("frameId") else (0, 0, None, ())
         text = arguments["expression"].strip()
+        if arguments.get("context") == "repl" and self.hub.threads:
+            return {"result": self.hub.console(number, frame, text), "variablesReference": 0}
         if arguments.get("context") == "repl" and text.split(" ")[0] in COMMANDS:
             self.hub.ranks[number].frame = frame
             console = Console(self.hub, number)
@@ -287,7 +295,7 @@ class Adapter:
         self._references = []
         self._shown -= {one.number for one in chosen}
         self.unsettled = True
-        self.hub.resume(how, [rank] if alone else None)
+        self.hub.resume(how, [rank] if alone or self.hub.threads else None)
         if not alone:
             self.event("continued", threadId=rank.number + 1, allThreadsContinued=True)
 

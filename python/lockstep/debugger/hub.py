@@ -65,6 +65,8 @@ class Rank:
 
 
 class Hub:
+    threads = False  # ranks are processes, which move one by one
+
     def __init__(self, command, entry=False, own_group=True, limit=GATHER_SECONDS, stops=True, output=None, cwd=None,
                  environment=()):
         """entry: ranks stop at their first line. stops: they also stop at breakpoints in the program's source. output: receives the ranks'
