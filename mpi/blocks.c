@@ -15,7 +15,7 @@
 #define SLAB       4096         // in blocks, large enough that malloc maps separate pages for them
 #define KEPT       1024         // freed blocks that are kept
 #define KEPT_BYTES (64u << 10)  // the largest freed block that is kept
-#define LOOKED_AT  8            // blocks that each MPI call checks
+#define LOOKED_AT  2            // blocks that each MPI call checks
 
 typedef struct block {
     mpi_interval at;     // with the guard
