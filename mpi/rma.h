@@ -48,6 +48,7 @@ typedef struct mpi_window {
     int *signals;       // [2][size][size] counts of post and complete
     uint64_t **signal_clocks;
     char *memory;  // of shared windows
+    bool no_memory;
 } mpi_window;
 
 struct mpi_win {
@@ -60,7 +61,7 @@ struct mpi_win {
     char *base;
     MPI_Aint size;
     int disp_unit, flavor;
-    void *memory;
+    void *memory;  // of MPI_Win_allocate
     mpi_intervals attached;
     mpi_attached *attached_empty;
     mpi_owned **owned;     // [size] by target, of incomplete calls

@@ -57,6 +57,9 @@ int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size) {
         record->win->shared = shared;
         record->win->member = m;
         shared->locks[m].exclusive = -1;
+        // Under MPI_ERRORS_RETURN no member may wait for one that had no memory.
+        bool lacks = record->win->flavor == MPI_WIN_FLAVOR_ALLOCATE && record->win->memory == NULL;
+        shared->no_memory = shared->no_memory || lacks;
     }
     // The parts of a shared window are adjacent.
     if (shared->members[0]->flavor == MPI_WIN_FLAVOR_SHARED) {
@@ -64,9 +67,10 @@ int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size) {
         for (int m = 0; m < size; m++) {
             bytes += (size_t)shared->members[m]->size;
         }
-        shared->memory = ls_mpi__alloc(bytes);
+        shared->memory = calloc(1, bytes > 0 ? bytes : 1);
+        shared->no_memory = shared->memory == NULL;
         char *at = shared->memory;
-        for (int m = 0; m < size; m++) {
+        for (int m = 0; m < size && at != NULL; m++) {
             shared->members[m]->base = at;
             at += shared->members[m]->size;
         }
@@ -77,7 +81,7 @@ int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size) {
 
 static const mpi_collective making = {.name = "a window", .make = ls_mpi__make_win};
 
-static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
+static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out, const void *caller) {
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     if (of->inter) {
@@ -102,6 +106,10 @@ static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
     if (proto->flavor == MPI_WIN_FLAVOR_CREATE) {
         ls_mpi__bytes_check(at.me, proto->base, (size_t)proto->size, at.function);
     }
+    if (proto->flavor == MPI_WIN_FLAVOR_ALLOCATE) {
+        size_t bytes = proto->size > 0 ? (size_t)proto->size : 1;
+        proto->base = proto->memory = ls_mpi__memory_give(bytes, caller, LS_MPI_FREE_WIN);
+    }
     mpi_win *win = ls_mpi__alloc(sizeof *win);
     *win = *proto;
     win->comm = of;
@@ -111,6 +119,13 @@ static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
     const mpi_record record = {
         .collective = &making, .comm = of, .function = at.function, .win = win};
     MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
+    if (win->shared->no_memory) {
+        ls_mpi__memory_take(win->memory, caller, LS_MPI_FREE_WIN);
+        return ls_mpi__error(
+            at.me, of, MPI_ERR_NO_MEM, at.function,
+            "there is no memory for %ld bytes of this rank and those of the others",
+            (long)win->size);
+    }
     MPI_TRY(ls_mpi__comm_channel(&win->channel, of, "a window"));
     *out = win->handle = ls_mpi__handle_add(at.me, MPI_KIND_WIN, win);
     ls_mpi__handle_slot(at.me, *out)->function = at.function;
@@ -128,25 +143,16 @@ int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_
     (void)info;
     mpi_win proto = {
         .base = base, .size = size, .disp_unit = disp_unit, .flavor = MPI_WIN_FLAVOR_CREATE};
-    return make(at, &proto, comm, win);
+    return make(at, &proto, comm, win, NULL);
 }
 
 int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base_out,
                      MPI_Win *win) {
     MPI_ENTER_AT(at);
     (void)info;
-    const void *caller = __builtin_return_address(0);
-    char *memory = ls_mpi__memory_give(size > 0 ? (size_t)size : 1, caller, LS_MPI_FREE_WIN);
-    if (memory == NULL) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_NO_MEM, __func__, "%ld bytes", (long)size);
-    }
-    mpi_win proto = {.base = memory,
-                     .size = size,
-                     .disp_unit = disp_unit,
-                     .flavor = MPI_WIN_FLAVOR_ALLOCATE,
-                     .memory = memory};
-    MPI_TRY(make(at, &proto, comm, win));
-    memcpy(base_out, &memory, sizeof memory);
+    mpi_win proto = {.size = size, .disp_unit = disp_unit, .flavor = MPI_WIN_FLAVOR_ALLOCATE};
+    MPI_TRY(make(at, &proto, comm, win, __builtin_return_address(0)));
+    memcpy(base_out, &proto.memory, sizeof proto.memory);
     return MPI_SUCCESS;
 }
 
@@ -155,7 +161,7 @@ int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Com
     MPI_ENTER_AT(at);
     (void)info;
     mpi_win proto = {.size = size, .disp_unit = disp_unit, .flavor = MPI_WIN_FLAVOR_SHARED};
-    MPI_TRY(make(at, &proto, comm, win));
+    MPI_TRY(make(at, &proto, comm, win, NULL));
     mpi_win *made = ls_mpi__handle_get(at.me, MPI_KIND_WIN, *win, NULL);
     memcpy(base_out, &made->base, sizeof made->base);
     return MPI_SUCCESS;
@@ -165,7 +171,7 @@ int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MPI_ENTER_AT(at);
     (void)info;
     mpi_win proto = {.disp_unit = 1, .flavor = MPI_WIN_FLAVOR_DYNAMIC};
-    return make(at, &proto, comm, win);
+    return make(at, &proto, comm, win, NULL);
 }
 
 int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {

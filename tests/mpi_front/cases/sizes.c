@@ -128,7 +128,48 @@ static void huge_window(void) {
 
 #define CASE(name)                                                                                 \
     { #name, name }
+// More memory than there is, of one rank or of all together: each rank gets the error.
+#define VAST (((MPI_Aint)1 << 47) - 65536)
+static void must_lack(int error) {
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(error, &error_class);
+    if (error_class != MPI_ERR_NO_MEM) {
+        abort();
+    }
+}
+
+static void errors(void) {
+    MPI_Comm_set_errhandler(WORLD, wrong ? MPI_ERRORS_ARE_FATAL : MPI_ERRORS_RETURN);
+}
+
+static void window_without_memory(void) {
+    MPI_Win window;
+    void *base;
+    errors();
+    // wrong: call.invalid, MPI_ERR_NO_MEM
+    must_lack(MPI_Win_allocate(rank == 1 ? VAST : 8, 1, MPI_INFO_NULL, WORLD, &base, &window));
+    MPI_Win_allocate(8, 1, MPI_INFO_NULL, WORLD, &base, &window);
+    MPI_Win_free(&window);
+}
+
+static void shared_window_without_memory(void) {
+    MPI_Win window;
+    void *base;
+    errors();
+    // wrong: call.invalid, MPI_ERR_NO_MEM
+    must_lack(MPI_Win_allocate_shared(VAST, 1, MPI_INFO_NULL, WORLD, &base, &window));
+    MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, WORLD, &base, &window);
+    MPI_Win_free(&window);
+}
+
+static void allocation_without_memory(void) {
+    void *base;
+    errors();
+    must_lack(MPI_Alloc_mem(VAST, MPI_INFO_NULL, &base));  // wrong: call.invalid, MPI_ERR_NO_MEM
+}
+
 CASES(CASE(huge_type), CASE(huge_stride), CASE(huge_displacement), CASE(huge_extent),
       CASE(huge_array), CASE(many_parts), CASE(huge_distributed_array), CASE(huge_message),
       CASE(huge_message_to_nobody), CASE(far_message), CASE(huge_block),
-      CASE(huge_place_in_a_window), CASE(huge_window))
+      CASE(huge_place_in_a_window), CASE(huge_window), CASE(window_without_memory),
+      CASE(shared_window_without_memory), CASE(allocation_without_memory))
