@@ -5,7 +5,7 @@
 #include "mpi/coll.h"
 #include <stdlib.h>
 
-#include "mpi/internal.h"
+#include "mpi/signals.h"
 
 bool ls_mpi__request_done(const mpi_request *request) {
     if (request->kind == MPI_REQUEST_GENERAL) {
@@ -30,6 +30,7 @@ int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool sen
 // the program has returned
 void ls_mpi__returned(mpi_rank *me) {
     ls_mpi__blocks_look(me, true);
+    ls_mpi__signals_end(me);
     if (me->initialised && !me->finalised) {
         ls_mpi__finding(me, LS_FINDING_CALL_INVALID, ls_mpi__file, ls_mpi__line,
                         "the program ends without MPI_Finalize");

@@ -19,6 +19,7 @@
 #include "mpi/image/image.h"
 #include "mpi/coll.h"
 #include "mpi/rma.h"
+#include "mpi/signals.h"
 #include "ranks/seen.h"
 
 // ---- Queries of signal handlers -----------------------------------------------------------------
@@ -62,4 +63,5 @@ static bool holds(const ls_rank *rank, uintptr_t address) {
 const ls_front ls_mpi__front = {.met = ls_mpi__met,
                                 .message = ls_mpi__message,
                                 .choose = ls_mpi__explore_choose,
-                                .holds = holds};
+                                .holds = holds,
+                                .signalled = ls_mpi__signalled};

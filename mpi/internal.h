@@ -224,11 +224,10 @@ typedef struct mpi_looked {
 #define LS_MPI_KEYVALS 256
 struct mpi_rank {
     ls_rank *rank;
-    int id;
+    int id, thread_level;
     int posted;     // number of messages and probes so far
     uint64_t ends;  // number of locks, flushes and RMA requests, see ls_mpi__let_others
     bool initialised, finalised;
-    int thread_level;
     pthread_t main_thread;    // the thread that called MPI_Init
     ls_seen_place thread_at;  // of main_thread
     uint64_t entered;         // number of MPI calls so far
@@ -251,6 +250,7 @@ struct mpi_rank {
     pthread_mutex_t turn;         // guards these thread clocks
     mpi_win *windows;
     int window_count;
+    struct mpi_signals *signals;       // its signal handlers, see signals.c
     void *library;                     // its image
     const char *code_low, *code_high;  // address range of the image
     mpi_looked looked[LS_MPI_LOOKED];

@@ -19,6 +19,7 @@
 #include "mpi/image/image.h"
 #include "mpi/coll.h"
 #include "mpi/rma.h"
+#include "mpi/signals.h"
 #include "ranks/seen.h"
 
 extern char **environ;
@@ -330,6 +331,7 @@ void ls_mpi_exit(int status, int at_once) {
 }
 
 static void close_rank(mpi_rank *me) {
+    ls_mpi__signals_close(me);
     ls_mpi__handles_close(me);
     for (int i = 0; i < me->argc; i++) {
         free(me->argv[i]);
@@ -350,6 +352,7 @@ static void make_state(const ls_mpi_options *options) {
         mpi_rank *rank = &ls_mpi__state.ranks[r];
         rank->id = r;
         ls_mpi__threads_open(rank);
+        ls_mpi__signals_open(rank);
     }
 }
 

@@ -4,10 +4,13 @@
 #ifndef LS_RANKS_FRONT_H
 #define LS_RANKS_FRONT_H
 
+#include <signal.h>
+
 #include "collectives/check.h"
 #include "ranks/state.h"
 
-#define LS_TAG_ANY (-1)  // of a receive: any tag from 0; smaller tags match only their equals
+#define LS_SIGNAL_ESCAPE (SIGRTMAX - 3)  // ends the program of a rank that makes no call
+#define LS_TAG_ANY       (-1)  // of a receive: any tag from 0; smaller tags match only their equals
 
 #define LS_MATCH_CHOICES_MAX 256  // that are chosen from at a time
 
@@ -27,6 +30,8 @@ typedef struct ls_front {
     // Whether the address is in a buffer that the rank has given to a call. Asked by a signal's
     // handler.
     bool (*holds)(const ls_rank *rank, uintptr_t address);
+    // A fault or an abort of the program: gives it to the program's handler. False: there is none.
+    bool (*signalled)(int signal, siginfo_t *info, void *context);
 } ls_front;
 
 // ---- Functions for frontends --------------------------------------------------------------------

@@ -53,7 +53,6 @@ double ls_outside__delayed(int tid);
 // ---- trap.c: what signals tell ------------------------------------------------------------------
 #define LS_STACK_GUARD_BYTES   ((size_t)256 << 10)  // below each rank's stack
 #define LS_HANDLER_STACK_BYTES ((size_t)64 << 10)   // touched when a signal's handler runs
-#define LS_SIGNAL_ESCAPE       (SIGRTMAX - 3)       // ends the program of a rank that makes no call
 void ls_trap__open(void);                           // of each run
 void ls_trap__close(void);
 void ls_trap__enter_thread(ls_rank *rank);  // on the rank's thread

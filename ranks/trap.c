@@ -109,9 +109,17 @@ static void end_process(int signal, const siginfo_t *info) {
     (void)raise(signal);
 }
 
+// The library's own faults are not for the program.
+static bool programs_own(int signal, siginfo_t *info, void *context) {
+    const ls_front *front = ls_gdb_runs != NULL ? ls_gdb_runs->options.front : NULL;
+    return front != NULL && front->signalled != NULL && !ls_schedule__inside() &&
+           front->signalled(signal, info, context);
+}
+
 static void on_end(int signal, siginfo_t *info, void *context) {
-    (void)context;
-    end_process(signal, info);
+    if (!programs_own(signal, info, context)) {
+        end_process(signal, info);
+    }
 }
 
 static void on_fault(int signal, siginfo_t *info, void *context) {
@@ -137,6 +145,9 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     }
     if (ends_stack(rank, address)) {  // a fiber's guard may be no mapping: SEGV_MAPERR
         siglongjmp(*rank->escape, LS_ESCAPE_STACK);
+    }
+    if (programs_own(signal, info, context)) {
+        return;
     }
     if (ls_seen__here != NULL) {
         end_process(signal, info);
