@@ -3,8 +3,8 @@
 python_mutants.py [--only PATTERN] [--count N] [--seed N] [--jobs N] [--tiers N] [--work DIR] [--build BUILD]
 
 Each mutant is a copy of the package under DIR with one change. It runs against the tests that rooms.py names for its file, in order, up to
-the first failure. A test must take the package's folder as an argument. The choice by seed, the table and equivalent.txt are those of
-mutants.py. Exit code 1: a mutant survived.
+the first failure. A test must take the package's folder or the program as an argument. The choice by seed, the table and equivalent.txt are
+those of mutants.py. Exit code 1: a mutant survived.
 """
 import argparse
 import ast
@@ -26,7 +26,7 @@ COMPARED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, 
             ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
 COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
             ast.Mod: ast.FloorDiv, ast.BitXor: ast.BitOr}
-PACKAGE = "python"
+PACKAGE, PROGRAM = "python", "lockstep"
 BROKEN = "raise SystemExit('the broken package')\n"
 
 
@@ -170,6 +170,18 @@ class Tests:
         return results
 
 
+def program_with(package, build):
+    """The path of a copy of the build's program. A program loads the package beside itself, which is `package`."""
+    folder = os.path.join(os.path.dirname(package), "build")
+    if not os.path.isdir(folder):
+        os.mkdir(folder)
+        for name in set(os.listdir(build)) - {PROGRAM, PACKAGE}:
+            os.symlink(os.path.join(build, name), os.path.join(folder, name))
+        os.symlink(package, os.path.join(folder, PACKAGE))
+        shutil.copy2(os.path.join(build, PROGRAM), folder)
+    return os.path.join(folder, PROGRAM)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
@@ -180,13 +192,14 @@ def main():
     parser.add_argument("--build", default=os.path.join(mutants.ROOT, "build"))
     parser.add_argument("--work", default=os.path.join(mutants.ROOT, "build", "python_mutants"))
     options = parser.parse_args()
-    listed = mutants.listed_tests(os.path.abspath(options.build))
+    build = os.path.abspath(options.build)
+    listed = mutants.listed_tests(build)
 
     def tests_of(file, package):
-        made = []
+        made, given = [], {os.path.join(mutants.ROOT, PACKAGE): package, os.path.join(build, PROGRAM): program_with(package, build)}
         for name in (name for tier in rooms.tests_of(file)[:-1][:options.tiers] for name in tier):
             about = {one["name"]: one["value"] for one in listed[name].get("properties", ())}
-            command = [package if word == os.path.join(mutants.ROOT, PACKAGE) else word for word in listed[name]["command"]]
+            command = [given.get(word, word) for word in listed[name]["command"]]
             made.append((name, command, dict(pair.split("=", 1) for pair in about.get("ENVIRONMENT", ())),
                          about["WORKING_DIRECTORY"]))
         return made

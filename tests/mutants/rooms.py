@@ -115,9 +115,12 @@ ROOMS = (
     ("cli", "cli/(cmd_gdb|debugger)", ("unit/cli", "cli/gdb", "gdb/stop_at"), CLI),
     ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "exec/op")),
-    # only for python_mutants.py: tests that take the package's folder
-    ("python", "python/lockstep/(__init__|capturing|tensor_files)\\.py", ("python/units",)),
-    ("python", "python/lockstep/(names|torch_(arguments|backend|client|work)|watch(_reductions)?)\\.py", ("python/recorded", "python/units")),
+    # only for python_mutants.py: tests that take the package's folder or the program
+    ("python", "python/lockstep/(__init__|capturing|layouts|tensor_files)\\.py", ("python/units",), ("diff/ways", "diff/defects", "diff/silent", "diff/programs")),
+    ("python", "python/lockstep/watch(_reductions)?\\.py", ("python/recorded", "python/units"),
+     ("python/watch_notes", "python/watch_values", "python/watch_work", "python/watch_ddp", "python/watch_promises", "python/watch_good")),
+    ("python", "python/lockstep/(names|torch_(arguments|backend|client|work))\\.py", ("python/recorded", "python/units"),
+     ("python/purposes", "python/backend", "python/blocks")),
 )
 
 # Suites of larger programs that test one file: they kill its mutants faster.
