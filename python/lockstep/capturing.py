@@ -17,12 +17,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from lockstep import proof, tensor_files
+from lockstep import layouts, proof, tensor_files
 
 PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
 ROUNDED = {"bf16": "bf16", "fp16": "f16"}  # types to which torch's communication hooks round gradients
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
 
 def _type(dtype):
@@ -31,22 +30,6 @@ def _type(dtype):
         return "BOOL"
     of = re.fullmatch(r"torch\.(b?)(f|u|i)(?:loat|int|nt)(8|16|32|64)(_e\d+m\d+)?(?:fn)?", str(dtype))
     return (of[1] + of[2] + of[3] + (of[4] or "")).upper() if of is not None else None
-
-
-def _plain(name):
-    """A name without the parts that wrappers of modules add."""
-    for wrapped in WRAPPED:
-        name = name.replace(wrapped, "")
-    return name
-
-
-def _placement(placement):
-    kind = type(placement).__name__
-    if kind == "_StridedShard":
-        return f"_S({placement.dim}, {placement.split_factor})"
-    if placement.is_shard():
-        return f"S({placement.dim})"
-    return f"P({placement.reduce_op})" if placement.is_partial() else "R"
 
 
 def raw(tensor):
@@ -68,57 +51,6 @@ def _tensors(given):
     if isinstance(given, (tuple, list)):
         return [tensor for one in given for tensor in _tensors(one)]
     return [given] if isinstance(given, torch.Tensor) else []
-
-
-def unwrapped(model):
-    """The model without the wrappers of torch.compile, TorchRec and DeepSpeed."""
-    while True:
-        inner = getattr(model, "_orig_mod", None) or getattr(model, "_dmp_wrapped_module", None)
-        if inner is None and type(model).__name__ == "DeepSpeedEngine":
-            inner = model.module
-        if inner is None:
-            return model
-        model = inner
-
-
-def _data_parallel(model):
-    """The share of the whole's gradient that a rank's gradient has (the divisor of DDP and FSDP2), and the ranks of the shares."""
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        return 1 / model.process_group.size(), dist.get_process_group_ranks(model.process_group)
-    state = getattr(model, "_get_fsdp_state", None)
-    if state is not None:
-        for module in model.modules():
-            group = getattr(module._get_fsdp_state(), "_fsdp_param_group", None) if hasattr(
-                module, "_get_fsdp_state") else None
-            if group is not None:
-                return 1 / group.mesh_info.mesh.size(), group.mesh_info.mesh.mesh.flatten().tolist()
-    if not dist.is_initialized() or dist.get_world_size() == 1:
-        return 1, []
-    if any(hasattr(parameter, "placements") for parameter in model.parameters()):
-        return 1, []  # tensor parallel only: the ranks share one loss
-    return None, []
-
-
-def _shares_loss(tensor, ranks):
-    """Whether a DTensor spans data-parallel ranks, which then have one loss."""
-    mesh = getattr(tensor, "device_mesh", None)
-    return mesh is not None and len(set(mesh.mesh.flatten().tolist()) & set(ranks)) > 1
-
-
-def _fused(parameter):
-    """Whether the backward pass updates a parameter, which then has no gradient: TorchRec's fused tables."""
-    return type(parameter).__name__ == "TableBatchedEmbeddingSlice" or hasattr(parameter, "_in_backward_optimizers")
-
-
-def _flat_names(root):
-    """The parameters that FSDP stores as parts of flat parameters, which are no blocks of a placement."""
-    names = []
-    for at, module in root.named_modules():
-        handle = getattr(module, "_handle", None)
-        flat = getattr(handle, "flat_param", None)
-        if flat is not None and handle.uses_sharded_strategy:
-            names += [_plain(f"{at}.{name}" if at else name) for name in flat._fqns]
-    return names
 
 
 def _in_pipeline():
@@ -159,15 +91,16 @@ class Capture:
         self._latest = {}  # for each parameter: the name of its values, and their version
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
-        model = unwrapped(model)
-        scale, self._data_ranks = _data_parallel(model)
+        model = layouts.unwrapped(model)
+        scale, self._data_ranks = layouts.data_parallel(model)
         self._scale = gradient_scale if gradient_scale is not None else scale
         self._sharded = hasattr(model, "_get_fsdp_state")
         in_ddp = isinstance(model, nn.parallel.DistributedDataParallel)
         self._sent = [hook.__name__ for hook, _ in model._comm_hooks] if in_ddp else []  # changes gradients before they are summed
         self._terms = in_ddp and not self._sent
         self.root = model.module if in_ddp else model
-        self._flat, self._named = _flat_names(self.root), {}
+        self._flat, self._named = layouts.flat_names(self.root), {}
+        self._blocks = layouts.table_blocks(self.root, self._rank)
         self._leave_flat("parameter")
         os.makedirs(folder, exist_ok=True)
         for ending in ("json", "safetensors"):  # of an earlier run
@@ -179,11 +112,11 @@ class Capture:
 
                 shadows.draw(name, parameter)
             self._note_parameter(f"parameter {name}", name, parameter, moves=True)
-            if parameter.requires_grad and self._terms and not _fused(parameter):
+            if parameter.requires_grad and self._terms and not layouts.is_fused(parameter):
                 self._hooks.append(parameter.register_hook(self._local_gradient(name)))
         self._note_buffers("buffer", moves=True)
         for name, module in self.root.named_modules():
-            self._watch(_plain(name), module)
+            self._watch(layouts.plain(name), module)
         owner = weakref.ref(self)
         from torch.optim import optimizer
 
@@ -205,7 +138,7 @@ class Capture:
         model.
         """
         for name, parameter in self.root.named_parameters():
-            self._named[_plain(name)] = parameter
+            self._named[layouts.plain(name)] = parameter
         return [(name, of) for name, of in self._named.items()
                 if name not in self._flat and not (self._flat and name.endswith("_flat_param"))]
 
@@ -238,7 +171,7 @@ class Capture:
             self._not_kept.setdefault(f"steps from {self._limit} on", f"the first {self._limit} steps are kept, and the weights at the end")
             return
         if name in self._kept:
-            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}) != self._kept[name]:
+            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}, of) != self._kept[name]:
                 self._not_kept.setdefault(name, "several have this name; the first is compared")
             return
         if not isinstance(tensor, torch.Tensor):
@@ -246,7 +179,7 @@ class Capture:
             return
         entry = {"name": name, **{key: value for key, value in about.items() if value is not None}}
         if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
-            entry["placements"] = ", ".join(map(_placement, tensor.placements))
+            entry["placements"] = ", ".join(map(layouts.placement, tensor.placements))
             entry["shape"] = list(tensor.shape)
             entry["mesh"] = list(tensor.device_mesh.mesh.shape)
             entry["mesh_ranks"] = tensor.device_mesh.mesh.flatten().tolist()
@@ -260,7 +193,13 @@ class Capture:
         if tensor.is_meta or (_type(tensor.dtype) is None and not tensor.is_complex()):
             self._not_kept.setdefault(name, "it has no values" if tensor.is_meta else f"safetensors has no type {tensor.dtype}")
             return
-        kept, before = self._raw(tensor, entry), self._state.get(of)
+        block = self._block_of(of)
+        if block is None:
+            self._not_kept.setdefault(name, "a rank has shards of the table that are not one block")
+            return
+        if block:
+            entry["offset"] = block[0]
+        kept, before = self._raw(tensor, entry, of), self._state.get(of)
         if before is not None and self._tensors.get(before) == kept:
             entry["as"], kept = before, self._tensors[before]  # values with an earlier name are written once
         else:
@@ -268,15 +207,26 @@ class Capture:
         self._kept[name] = kept
         self._index.append(entry)
 
-    def _raw(self, tensor, entry):
+    def _block_of(self, of):
+        """The block of a parameter or its gradient; (): it is whole or a DTensor."""
+        return self._blocks.get(of[len("gradient "):] if of and of.startswith("gradient ") else of, ())
+
+    def _raw(self, tensor, entry, of=None):
         """The recorded content of a tensor; of a proved one, its value in the field."""
+        def joined(values):
+            block = self._block_of(of)
+            if not block:
+                return values
+            _, count, (rows, columns) = block
+            return values.detach().reshape(count, rows, columns).transpose(0, 1).reshape(rows, count * columns)
+
         if not proof.on() or not tensor.is_floating_point():
-            return raw(tensor)
+            return raw(joined(tensor))
         from lockstep.proof import field, mode, shadows
 
         with mode.quiet():
             entry["modulus"], entry["opaque"] = field.P, shadows.opaque(tensor)
-            return raw(shadows.get(tensor).long())
+            return raw(joined(shadows.get(tensor).long()))
 
     def _note_state(self, name, of, tensor, **about):
         """Records a parameter or a buffer."""
@@ -290,7 +240,7 @@ class Capture:
 
     def _note_buffers(self, label, **about):
         for name, buffer in self.root.named_buffers():
-            self._note_state(f"{label} {_plain(name)}", _plain(name), buffer, **about)
+            self._note_state(f"{label} {layouts.plain(name)}", layouts.plain(name), buffer, **about)
 
     # ---- Forward and the gradients of what it gives ----
     def _watch(self, name, module):
@@ -374,7 +324,7 @@ class Capture:
 
     def _activation_gradient(self, label, of):
         def hook(gradient):
-            shared = self._scale == 1 or _shares_loss(gradient, self._data_ranks)
+            shared = self._scale == 1 or layouts.shares_loss(gradient, self._data_ranks)
             # If every rank has a separate loss and the whole tensor, its gradient is a term of the whole's.
             own = not shared and len(self._data_ranks) == self._ranks and not hasattr(gradient, "placements")
             self._keep(label, gradient if shared else gradient * self._scale, of, optional=True, own_losses=own or None)
@@ -422,7 +372,7 @@ class Capture:
     def _before(self, optimizer=None, taken=True):
         mine = None if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in reversed(self._parameters()):
-            if _fused(parameter) and parameter.grad is None:
+            if layouts.is_fused(parameter) and parameter.grad is None:
                 self._not_kept.setdefault(f"step {self._step} gradient {name}", "the backward itself updates it")
             elif not taken and self._is_updated(name, parameter):  # the program may keep the reduced gradient elsewhere
                 self._not_kept.setdefault(f"step {self._step} gradient {name}", "the program changed the parameter without an optimizer")
@@ -450,7 +400,7 @@ class Capture:
         if not self._stepped:
             self._before(taken=False)
         for name, parameter in self._parameters():
-            self._note_state(f"end parameter {name}", name, parameter, fused=_fused(parameter) or None)
+            self._note_state(f"end parameter {name}", name, parameter, fused=layouts.is_fused(parameter) or None)
         self._leave_flat("end parameter")
         self._note_buffers("end buffer")
         for hook in self._hooks:

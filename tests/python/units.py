@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 
 import arguments  # noqa: E402
 import lockstep  # noqa: E402
-from lockstep import capturing, names, tensor_files, watch_device  # noqa: E402
+from lockstep import capturing, layouts, names, tensor_files, watch_device  # noqa: E402
 
 
 def backends():
@@ -67,13 +67,13 @@ def raw_types():
     assert capturing.raw(torch.tensor([1, 2], dtype=torch.int16))[:2] == ("I32", [2])
     assert capturing.raw(torch.tensor([1 + 2j]))[:2] == ("F32", [1, 2])
     assert capturing.raw(torch.zeros(0, 3)) == ("F32", [0, 3], b"")
-    assert capturing._plain("a._orig_mod.b._fsdp_wrapped_module.c") == "a.b.c"
+    assert layouts.plain("a._orig_mod.b._fsdp_wrapped_module.c") == "a.b.c"
 
 
 def placements():
     from torch.distributed.tensor import Partial, Replicate, Shard
 
-    assert [capturing._placement(at) for at in (Shard(1), Replicate(), Partial("avg"))] == ["S(1)", "R", "P(avg)"]
+    assert [layouts.placement(at) for at in (Shard(1), Replicate(), Partial("avg"))] == ["S(1)", "R", "P(avg)"]
 
 
 def frame(function, module="", **variables):
