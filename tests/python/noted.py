@@ -1,6 +1,7 @@
 """Notes of the watches: which steps are noted, and what a note holds. A part of recorded.py."""
 import os
 import types
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -59,6 +60,21 @@ class Wrapper(nn.Module):
         super().__init__()
         self.module, self.process_group, self._comm_hooks = module, "group", [(hook, None) for hook in hooks]
         self.parameters_to_ignore, self.require_backward_grad_sync = ["2.weight"], True
+
+
+def quiet():
+    """An error of a watch itself is not the program's, except in tests."""
+    failing = watch._quiet(lambda value: 1 // value)
+    assert failing(1) == 1
+    try:
+        failing(0)
+    except ZeroDivisionError:
+        pass
+    else:
+        raise AssertionError("the test does not see an error of a watch")
+    raises = os.environ.pop("LOCKSTEP_WATCH_RAISES")
+    assert failing(0) is None
+    os.environ["LOCKSTEP_WATCH_RAISES"] = raises
 
 
 def steps(client, fresh):
@@ -166,6 +182,17 @@ def steps(client, fresh):
         dist.get_process_group_ranks = lambda of: [0]
         watch._note_wrapping(module, "group")
         assert len(client.notes) == 2
+        # A model of one rank has no replicas. A parameter that is gone leaves its number to another, which has no name.
+        alone = Wrapper(nn.Linear(1, 1))
+        watch._wrapped(alone)
+        single = torch.optim.SGD(alone.module.parameters(), lr=0.1)
+        fresh()
+        watch._before(single, (single,), {})
+        assert watch._steppers[single].sets == [] and not [note for note in client.notes if note.finding == "replica.diverged"], client.notes
+        of, weight = watch._of(alone), alone.module.weight
+        assert of.name(weight) == "weight"
+        of._names[id(weight)] = ("gone", weakref.ref(alone.module.bias))
+        assert of.name(weight) is None
         dist.get_world_size = lambda: 1
         fresh()
         watch._before(other, (other,), {})
@@ -176,6 +203,7 @@ def steps(client, fresh):
 
 def main(client, fresh, float_type):
     noted_steps()
+    quiet()
     values(float_type)
     members()
     steps(client, fresh)

@@ -317,6 +317,25 @@ def works():
     torch_work.Waiter._ending = False
 
 
+def asked_again():
+    """A complete call is not asked for again, and its future does not wait. The profile has each call."""
+    made, t = group(), torch.zeros(2)
+    fresh()
+    work = made.allreduce([t])
+    work.wait()
+    asked = CLIENT.asked
+    assert work.is_completed() and CLIENT.asked == asked
+    work._waiting = 1  # another thread is still in its wait
+    work.get_future()
+    assert work._waiting == 1
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        made.allreduce([t]).wait()
+        made.recv_anysource([t]).wait()
+        made.recv([t], 0).wait()
+    titles = [event.name.partition(":")[2] for event in profile.events() if ":" in event.name]
+    assert {"all_reduce", "recvAnySource", "recv"} <= set(titles) and titles.count("recv") == 1, titles
+
+
 def sparse():
     made = group(0, 1, "alone")
     fresh()
@@ -357,7 +376,7 @@ def registered():
 
 
 def main():
-    for test in (clients, calls, refusals, groups, works, sparse, registered):
+    for test in (clients, calls, refusals, groups, works, asked_again, sparse, registered):
         test()
     reductions.by_hand(CLIENT, fresh, group)
     buffers.owned(CLIENT, fresh, group)

@@ -1,6 +1,5 @@
 """Logic of python/lockstep that needs no ranks, in one process: units.py PYTHON_FOLDER."""
 import functools
-import json
 import os
 import sys
 import tempfile
@@ -11,6 +10,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 import arguments  # noqa: E402
+import captured  # noqa: E402
 import lockstep  # noqa: E402
 from lockstep import capturing, layouts, names, tensor_files, watch_device  # noqa: E402
 
@@ -156,7 +156,8 @@ def owner_frames():
     assert names._deepspeed_names(parameters) == ["3", "5"]
     runs = value(param_names={parameters[0]: "first.weight"})
     for module, own, expected in (("deepspeed.zero", runs, ["first.weight", "5"]), ("deepspeed2.zero", runs, ["3", "5"]),
-                                  ("deepspeed.engine", value(module=nn.ParameterList(parameters)), ["0", "1"])):
+                                  ("deepspeed.engine", value(module=nn.ParameterList(parameters)), ["0", "1"]),
+                                  ("deepspeed.engine", value(module=nn.ParameterList(parameters), param_names=runs.param_names), ["first.weight", "5"])):
         scope = {"__name__": module, "names": names}
         exec("def step(self, parameters):\n    return names._deepspeed_names(parameters)\n", scope)
         assert scope["step"](own, parameters) == expected, module
@@ -310,187 +311,11 @@ def lists():
     assert names._named("gradients of", []) is None and names._named("gradients of", ["w"]) == "gradients of w"
 
 
-def captures():
-    """Two steps of a model: the names of its tensors, and the inputs of an output and a gradient."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2), nn.Linear(2, 1, bias=False))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with tempfile.TemporaryDirectory() as folder:
-        with lockstep.capture(model, folder) as kept:
-            for _ in range(2):
-                optimizer.zero_grad()
-                model(torch.tensor([1, 4])).sum().backward()
-                kept.note("loss", torch.ones(1))
-                optimizer.step()
-            kept.note("text", "no tensor")
-        with open(os.path.join(folder, "rank_00000.json"), encoding="utf-8") as file:
-            index = json.load(file)
-        values = tensor_files.read_raw(os.path.join(folder, "rank_00000.safetensors"))
-    entries = {entry["name"]: entry for entry in index["tensors"]}
-    assert (index["rank"], index["ranks"], index["format"]) == (0, 1, 1)
-    assert index["not_kept"] == [{"name": "text", "why": "str is not a tensor"}]
-    of = ["0.weight", "1.weight", "1.bias", "2.weight"]
-    assert list(entries)[:4] == [f"parameter {name}" for name in of]
-    assert all(f"step {step} {what} {name}" in entries for step in (0, 1) for what in ("gradient", "parameter") for name in of)
-    assert "loss" in entries and "loss (call 1)" in entries and "step 2 input 0" not in entries
-    assert entries["step 0 forward 1"]["made"] == {"by": "linear", "input": "step 0 input 1", "weight": "parameter 1.weight",
-                                                   "bias": "parameter 1.bias"}
-    assert entries["step 1 forward 2"]["made"] == {"by": "linear", "input": "step 1 input 2",
-                                                   "weight": "step 0 parameter 2.weight", "bias": None}
-    assert entries["step 0 forward 0"]["made"]["by"] == "embedding"
-    assert entries["step 0 gradient 1.bias"]["made"] == {"by": "linear bias", "gradient": "step 0 backward 1"}
-    assert entries["step 0 gradient 0.weight"]["made"] == {"by": "embedding weight", "gradient": "step 0 backward 0",
-                                                           "input": "step 0 input 0"}
-    assert all(entries[f"end parameter {name}"]["as"] == f"step 1 parameter {name}" for name in of)
-    assert "end parameter 1.bias" not in values and values["step 0 backward 1"][1] == [2, 2]
-    assert "made" not in entries["step 0 forward model"] and entries["step 0 forward model"]["optional"] is True
-
-
-def read(folder):
-    """The entries of a capture of one rank, its values, and its omissions."""
-    with open(os.path.join(folder, "rank_00000.json"), encoding="utf-8") as file:
-        index = json.load(file)
-    values = tensor_files.read_raw(os.path.join(folder, "rank_00000.safetensors"))
-    return {entry["name"]: entry for entry in index["tensors"]}, values, {one["name"]: one["why"] for one in index["not_kept"]}
-
-
-def floats(value):
-    return torch.frombuffer(bytearray(value[2]), dtype=torch.float32).tolist()
-
-
-def capture_ends():
-    """A capture's contents at its end: gradients that no optimizer used, buffers, and changed weights."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    with tempfile.TemporaryDirectory() as folder:
-        kept = lockstep.capture(model, folder, gradient_scale=0.5)
-        model[0](torch.ones(2, 2))  # a part of the model that runs alone
-        out = model(torch.tensor([[1.0, 2.0], [3.0, 5.0]]))
-        out.backward(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
-        with torch.no_grad():
-            model[0].bias.add_(1)
-        kept.close()
-        kept.close()
-        entries, values, _ = read(folder)
-        assert {"step 0 input 0", "step 0 input 0 (call 1)", "step 0 forward 0 (call 1)", "step 0 input model"} <= set(entries), entries.keys()
-        assert floats(values["step 0 backward model"]) == [0.5, 0, 0, 1]
-        assert "made" not in entries["step 0 gradient 0.weight"] and "step 0 gradient 0.bias" not in values, entries.keys()  # changed by hand
-        assert floats(values["end buffer 1.running_mean"]) == model[1].running_mean.tolist() and "end buffer 1.running_var" in values
-        assert entries["buffer 1.running_mean"]["moves"] is True and "end parameter 0.bias" in values
-        assert entries["end parameter 0.weight"]["as"] == "parameter 0.weight" and "end parameter 0.weight" not in values
-        # A second capture in the folder replaces the first.
-        lockstep.capture(nn.Linear(1, 1), folder).close()
-        assert "end buffer 1.running_mean" not in read(folder)[0]
-
-
-def capture_outputs():
-    """Several outputs of a module are captured by position or name; values that are no tensors are left out."""
-    class Gives(nn.Module):
-        def __init__(self, given):
-            super().__init__()
-            self.given = given
-
-        def forward(self, x):
-            return self.given(x)
-
-    for given, expected in ((lambda x: x, [""]), (lambda x: (x, x), [" [0]", " [1]"]), (lambda x: [x], [""]), (lambda x: (None, x, 3), [" [1]"]),
-                            (lambda x: {"a": x, "b": x, "c": "no"}, [" [a]", " [b]"]), (lambda x: {"a": x}, [" [a]"]), (lambda x: None, [])):
-        with tempfile.TemporaryDirectory() as folder:
-            model = Gives(given)
-            with lockstep.capture(model, folder):
-                model(torch.ones(2))
-            entries, _, not_kept = read(folder)
-            assert [name for name in entries if " forward " in name] == [f"step 0 forward model{which}" for which in expected], entries.keys()
-            assert not not_kept
-
-
-def capture_limit():
-    """Of the steps after the limit only the weights at the end are kept."""
-    with tempfile.TemporaryDirectory() as folder:
-        model = nn.Linear(1, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        with lockstep.capture(model, folder, steps=1):
-            for _ in range(3):
-                model(torch.ones(1)).sum().backward()
-                optimizer.step()
-        entries, values, not_kept = read(folder)
-        assert "step 0 gradient weight" in entries and "step 0 parameter weight" in entries and not [name for name in entries if name.startswith(("step 1", "step 2"))]
-        assert floats(values["end parameter weight"]) == model.weight.flatten().tolist()
-        assert not_kept == {"steps from 1 on": "the first 1 steps are kept, and the weights at the end"}
-
-
-def user_placements():
-    """A user's placements: for a tensor by its name or its last word, or for its module."""
-    kept = object.__new__(capturing.Capture)
-    kept._hooks, kept._mesh, kept._ranks = None, [2, 2], 4
-    kept._placements = {"head": "P(sum), S(1)", "*backward tail": "P, R", "tail": "S(0), P", "w*": "R, R"}
-    for name, of, placements in (("step 0 forward head", "head", "P(sum), S(1)"), ("step 0 backward head", "head", "R, S(1)"), ("step 1 gradient w1", None, "R, R"),
-                                 ("step 0 forward tail", "tail", "S(0), P"), ("step 0 backward tail", "tail", "P, R"), ("step 0 forward other", "other", None),
-                                 ("step 0 forward x", "head", "P(sum), S(1)")):
-        entry = {}
-        kept._placed(entry, name, of)
-        assert entry == ({} if placements is None else {"placements": placements, "mesh": [2, 2]}), (name, entry)
-    kept._mesh, entry = None, {}
-    kept._placed(entry, "step 0 forward head", "head")
-    assert entry["mesh"] == [4]
-
-
-def capture_ddp():
-    """DDP's gradients have their parts, unless they come from several backwards or a hook rounds them."""
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
-    dist = torch.distributed
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        for backwards, hook, parts, made in ((1, None, True, "linear weight"), (2, None, False, None), (1, default_hooks.bf16_compress_hook, False, "rounded")):
-            with tempfile.TemporaryDirectory() as folder:
-                inner = nn.Sequential(nn.Linear(2, 1))
-                model = nn.parallel.DistributedDataParallel(inner)
-                if hook is not None:
-                    model.register_comm_hook(None, hook)
-                with lockstep.capture(model, folder):
-                    for _ in range(backwards):
-                        model(torch.ones(1, 2)).sum().backward()
-                entries, values, _ = read(folder)
-                gradient = entries["step 0 gradient 0.weight"]
-                assert gradient.get("parts") == ({"name": "step 0 part 0.weight", "op": "avg"} if parts else None), gradient
-                assert (gradient.get("made") or {}).get("by") == made, gradient
-                assert made != "rounded" or gradient["made"]["in"] == "bf16"
-                assert ("step 0 part 0.weight" in entries) == (hook is None) and "step 0 forward model" in entries
-                assert hook is not None or entries["step 0 part 0.weight"]["part"] is True
-    finally:
-        dist.destroy_process_group()
-
-
-def pipeline(name, function):
-    """Runs a function called from one of torch's pipelines."""
-    scope = {}
-    exec(compile(f"def {name}(run):\n    return run()\n", os.path.join("x", capturing.PIPELINE), "exec"), scope)
-    return scope[name](function)
-
-
-def capture_stages():
-    """A pipeline stage has no inputs and outputs of the whole; the run that infers shapes is not captured."""
-    assert capturing._in_pipeline() is None
-    assert pipeline("forward_one_chunk", capturing._in_pipeline) == "stage" and pipeline("_shape_inference", capturing._in_pipeline) == "shapes"
-    assert pipeline("_shape_inference", lambda: pipeline("run", capturing._in_pipeline)) == "shapes"
-    assert pipeline("run", lambda: pipeline("_shape_inference", capturing._in_pipeline)) == "shapes"
-    with tempfile.TemporaryDirectory() as folder:
-        model = nn.Sequential(nn.Linear(2, 1))
-        with lockstep.capture(model, folder):
-            pipeline("_shape_inference", lambda: model(torch.zeros(1, 2)))
-            pipeline("forward_one_chunk", lambda: model(torch.ones(1, 2)))
-        entries, values, not_kept = read(folder)
-        assert "step 0 forward 0" in entries and "step 0 forward 0 (call 1)" not in entries and floats(values["step 0 input 0"]) == [1, 1]
-        assert not [name for name in entries if name.endswith(" model")]
-        assert not_kept["step 0 forward model"] == "a rank's model is a stage of a pipeline"
-
-
 def main():
-    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, lists, captures,
-                 capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages):
+    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, lists):
         test()
     arguments.main()
+    captured.main()
     return 0
 
 
