@@ -65,6 +65,9 @@ static int duplicate(mpi_where at, MPI_Comm comm, MPI_Comm *out, MPI_Request *re
                          .key = of->rank,
                          .out = out,
                          .topology = of->topology};
+    if (request != NULL) {  // MPI 3.1, 6.4.2: the attributes of this moment
+        MPI_TRY(ls_mpi__attributes_copy(at, of, comm, of->attributes, &record.attributes));
+    }
     MPI_TRY(make(at, &record, request));
     if (request == NULL) {
         mpi_comm *made = ls_mpi__handle_get(at.me, MPI_KIND_COMM, *out, NULL);

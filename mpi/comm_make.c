@@ -101,6 +101,7 @@ static void give(ls_request *request, ls_shared_comm *place, int first_size) {
     slot->internal = record->out == NULL;
     made->errhandler = record->comm->errhandler;
     made->topology = record->topology;
+    made->attributes = record->attributes;
 }
 
 // The members of each color, ordered by key. On an intercommunicator both groups, one after the

@@ -1,5 +1,4 @@
-// Declarations that the files of mpi/ share. Every object belongs to one rank; MPI's handles are
-// indices of its rank's tables.
+// Declarations that the files of mpi/ share. Handles are indices of their rank's tables.
 #ifndef LS_MPI_INTERNAL_H
 #define LS_MPI_INTERNAL_H
 
@@ -66,6 +65,7 @@ typedef struct mpi_group {
 typedef struct mpi_errhandler {
     MPI_Comm_errhandler_function *comm;
     MPI_Win_errhandler_function *win;
+    int references;  // of the program
 } mpi_errhandler;
 
 typedef struct mpi_topology {
@@ -122,12 +122,12 @@ typedef struct mpi_record {
     const mpi_op *op;
     int root;
     // Collectives that make an object.
-    int color, key;
-    bool merges;  // merges the two groups of an intercommunicator
+    int color, key, assertion;
+    struct mpi_attribute *attributes;  // of the new communicator
+    bool merges;                       // merges the two groups of an intercommunicator
     const mpi_group *group;
     int *out;  // receives the new handle
     mpi_win *win;
-    int assertion;
     mpi_topology *topology;
     // Messages.
     int number;  // sequence number on its rank

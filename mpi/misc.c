@@ -1,87 +1,10 @@
-// Error handlers, error codes and info objects.
+// Error codes, info objects and memory of MPI_Alloc_mem.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/image/image.h"
 #include "mpi/rma.h"
-
-// ---- Error handlers -----------------------------------------------------------------------------
-static int handler_arg(mpi_where at, MPI_Errhandler handler) {
-    const char *why;
-    if (handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_RETURN ||
-        ls_mpi__handle_get(at.me, MPI_KIND_ERRHANDLER, handler, &why) != NULL) {
-        return MPI_SUCCESS;
-    }
-    return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function, "the error handler is %s", why);
-}
-
-static int new_handler(mpi_where at, MPI_Comm_errhandler_function *comm,
-                       MPI_Win_errhandler_function *win, MPI_Errhandler *out) {
-    mpi_errhandler *made = ls_mpi__alloc(sizeof *made);
-    *made = (mpi_errhandler){comm, win};
-    *out = ls_mpi__handle_add(at.me, MPI_KIND_ERRHANDLER, made);
-    ls_mpi__handle_slot(at.me, *out)->function = at.function;
-    return MPI_SUCCESS;
-}
-
-int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *out) {
-    MPI_ENTER_AT(at);
-    return new_handler(at, function, NULL, out);
-}
-
-int MPI_Errhandler_create(MPI_Handler_function *function, MPI_Errhandler *out) {
-    return MPI_Comm_create_errhandler(function, out);
-}
-
-int MPI_Win_create_errhandler(MPI_Win_errhandler_function *function, MPI_Errhandler *out) {
-    MPI_ENTER_AT(at);
-    return new_handler(at, NULL, function, out);
-}
-
-int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
-    MPI_ENTER_AT(at);
-    mpi_comm *of;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
-    MPI_TRY(handler_arg(at, handler));
-    const mpi_errhandler *made = ls_mpi__handle_get(at.me, MPI_KIND_ERRHANDLER, handler, NULL);
-    if (made != NULL && made->win != NULL) {
-        return ls_mpi__error(at.me, of, MPI_ERR_ARG, __func__, "the error handler is for windows");
-    }
-    of->errhandler = handler;
-    return MPI_SUCCESS;
-}
-
-int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler handler) {
-    return MPI_Comm_set_errhandler(comm, handler);
-}
-
-int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *handler) {
-    MPI_ENTER_AT(at);
-    mpi_comm *of;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
-    *handler = of->errhandler;
-    return MPI_SUCCESS;
-}
-
-int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *handler) {
-    return MPI_Comm_get_errhandler(comm, handler);
-}
-
-int MPI_Errhandler_free(MPI_Errhandler *handler) {
-    MPI_ENTER_AT(at);
-    MPI_TRY(handler_arg(at, handler != NULL ? *handler : MPI_ERRHANDLER_NULL));
-    *handler = MPI_ERRHANDLER_NULL;  // communicators that use it keep it
-    return MPI_SUCCESS;
-}
-
-int MPI_Comm_call_errhandler(MPI_Comm comm, int code) {
-    MPI_ENTER_AT(at);
-    mpi_comm *of;
-    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
-    (void)ls_mpi__error(at.me, of, code, __func__, "the program calls it");
-    return MPI_SUCCESS;
-}
 
 // ---- Error codes that a rank adds: each is its own class ----------------------------------------
 typedef struct mpi_codes {

@@ -361,22 +361,6 @@ ASK(MPI_Win_get_name, (MPI_Win win, char *name, int *length),
     *length = snprintf(name, MPI_MAX_OBJECT_NAME, "%s", of->name))
 ASK(MPI_Win_set_info, (MPI_Win win, MPI_Info info), (void)info)
 ASK(MPI_Win_get_info, (MPI_Win win, MPI_Info *info), MPI_TRY(MPI_Info_create(info)))
-ASK(MPI_Win_get_errhandler, (MPI_Win win, MPI_Errhandler *handler), *handler = of->errhandler)
-int MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler handler) {
-    MPI_ENTER_AT(at);
-    mpi_win *of;
-    const char *why;
-    MPI_TRY(ls_mpi__win_arg(&of, at, win));
-    const mpi_errhandler *made = ls_mpi__handle_get(at.me, MPI_KIND_ERRHANDLER, handler, &why);
-    bool constant = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_RETURN;
-    if (!constant && (made == NULL || made->win == NULL)) {
-        return ls_mpi__win_error(at.me, of, MPI_ERR_ARG, __func__, "the error handler is %s",
-                                 made != NULL ? "for communicators" : why);
-    }
-    of->errhandler = handler;
-    return MPI_SUCCESS;
-}
-
 ASK(MPI_Win_call_errhandler, (MPI_Win win, int code),
     (void)ls_mpi__win_error(at.me, of, code, __func__, "the program calls it"))
 ASK(MPI_Win_delete_attr, (MPI_Win win, int keyval),

@@ -83,6 +83,36 @@ static void no_buffer_for_bsend(void) {
     free(buffer);
 }
 
+static int copy_attribute(MPI_Comm of, int keyval, void *state, void *value, void *out, int *flag) {
+    (void)of, (void)keyval, (void)state;
+    *(void **)out = (char *)value + 1;
+    *flag = 1;
+    return wrong ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+// The duplicate has the attributes that the communicator had at the call.
+static void attributes_of_idup(void) {
+    static char values[8];
+    MPI_Comm from, made;
+    MPI_Request request;
+    int keyval, flag;
+    char *value;
+    MPI_Comm_dup(WORLD, &from);
+    MPI_Comm_create_keyval(copy_attribute, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
+    MPI_Comm_set_attr(from, keyval, values);
+    // wrong: call.invalid, MPI_Comm_idup: MPI_ERR_OTHER: a function that copies an attribute
+    MPI_Comm_idup(from, &made, &request);
+    MPI_Comm_set_attr(from, keyval, values + 4);
+    MPI_Wait(&request, STATUS);
+    MPI_Comm_get_attr(made, keyval, &value, &flag);
+    if (!flag || value != values + 1) {
+        abort();
+    }
+    MPI_Comm_free_keyval(&keyval);
+    MPI_Comm_free(&made);
+    MPI_Comm_free(&from);
+}
+
 static void negative_color(void) {
     MPI_Comm own;
     // wrong: call.invalid, MPI_Comm_split: MPI_ERR_ARG: color -7
@@ -237,6 +267,25 @@ static void handler_of_a_communicator(void) {
     MPI_Errhandler_free(&handler);
 }
 
+// A program frees a handler for each time that it makes or gets it.
+static void handler_that_is_freed(void) {
+    MPI_Errhandler handler, again, freed;
+    MPI_Comm own;
+    MPI_Comm_dup(WORLD, &own);
+    MPI_Comm_create_errhandler(fails_in_a_communicator, &handler);
+    MPI_Comm_set_errhandler(own, handler);
+    freed = handler;
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_get_errhandler(own, &again);
+    MPI_Comm_set_errhandler(own, again);
+    MPI_Errhandler_free(&again);
+    if (wrong) {
+        // wrong: call.invalid, MPI_ERR_ARG: the error handler is freed
+        MPI_Comm_set_errhandler(WORLD, freed);
+    }
+    MPI_Comm_free(&own);
+}
+
 static void two_groups(MPI_Comm *inter) {
     MPI_Comm half;
     MPI_Comm_split(WORLD, rank == 2 ? 1 : 0, 0, &half);
@@ -287,6 +336,7 @@ static void attached_twice(void) {
 CASES({"edge_of_one_direction", edge_of_one_direction},
       {"handler_of_another_object", handler_of_another_object}, {"root_twice", root_twice},
       {"handler_of_a_communicator", handler_of_a_communicator},
+      {"handler_that_is_freed", handler_that_is_freed}, {"attributes_of_idup", attributes_of_idup},
       {"grid_of_two_groups", grid_of_two_groups}, {"attached_twice", attached_twice},
       {"scan_of_two_groups", scan_of_two_groups}, {"edge_of_one_end", edge_of_one_end},
       {"edge_without_use", edge_without_use}, {"edge_to_nobody", edge_to_nobody},
