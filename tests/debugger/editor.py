@@ -63,9 +63,12 @@ class Editor:
             if message["type"] == "response" and message["request_seq"] == self._number:
                 assert message["success"] != fails, message
                 return message.get("body", {})
+            # An editor that has not heard that its ranks move takes their stop for an older one.
+            assert message["event"] != "stopped" or command not in ("next", "stepIn", "stepOut", "continue"), (command, message)
             self._keep(message)
 
     def _keep(self, message):
+        assert message["event"] != "continued" or all(one["event"] != "stopped" for one in self.events), (message, self.events)
         if message["event"] == "output":
             self.output += message["body"]["output"]
         self.events.append(message)

@@ -10,7 +10,7 @@ FILE_LINES_MAX = 500
 FILE_BYTES_MAX = 1 << 20
 FILE_BYTES_MAX_DATA = 4 << 20
 C_ENDINGS = (".c", ".h", ".cu", ".cuh", ".inc")
-TEXT_ENDINGS = C_ENDINGS + (".md", ".txt", ".cmake", ".in", ".py", ".sh", ".yaml", ".yml", ".t")
+TEXT_ENDINGS = C_ENDINGS + (".md", ".txt", ".cmake", ".in", ".py", ".sh", ".lua", ".yaml", ".yml", ".t")
 DATA_ENDINGS = (".json", ".npy", ".safetensors", ".svg", ".supp", ".bin", ".sum", ".S")
 PLAIN_NAMES = {".gitignore", ".clang-format", ".clang-tidy", ".editorconfig", "bootstrap", ".ci/run", "LICENSE",
                "VERSION", "pyproject.toml", "examples/ci/Jenkinsfile"}

@@ -37,6 +37,7 @@ class Adapter:
         self.lockstep, self._reader, self._writer = lockstep, reader, writer
         self.hub, self.launch, self.ended, self.unsettled = None, None, False, False
         self._sequence, self._queue, self._rest = 0, [], b""
+        self._later = None  # a move: it begins when the editor has the answer, before any stop
         self._lines, self._functions, self._references, self._shown = {}, [], [], set()
 
     # ---- Messages ----
@@ -105,6 +106,9 @@ class Adapter:
             self._send({**answer, "success": False, "message": str(error)})
         if answer["command"] == "initialize":
             self.event("initialized")
+        later, self._later = self._later, None
+        if later is not None:
+            later()
 
     # ---- Start and end ----
     def do_initialize(self, _arguments):
@@ -206,7 +210,7 @@ class Adapter:
 
     def _show(self, rank, reason):
         self._shown.add(rank.number)
-        kind = "step" if reason == "step" else "breakpoint" if "breakpoint" in reason else "pause" if reason == "paused" else \
+        kind = "step" if reason == "step" else "breakpoint" if "breakpoint" in reason else "pause" if reason == "paused" or reason.startswith("waits in") else \
             "goto" if reason.startswith("call ") else "exception"
         self.event("stopped", reason=kind, description=reason, text=reason, threadId=rank.number + 1, allThreadsStopped=False)
 
@@ -295,9 +299,13 @@ class Adapter:
         self._references = []
         self._shown -= {one.number for one in chosen}
         self.unsettled = True
-        self.hub.resume(how, [rank] if alone or self.hub.threads else None)
-        if not alone:
-            self.event("continued", threadId=rank.number + 1, allThreadsContinued=True)
+
+        def move():
+            if not alone:
+                self.event("continued", threadId=rank.number + 1, allThreadsContinued=True)
+            self.hub.resume(how, [rank] if alone or self.hub.threads else None)
+
+        self._later = move
 
     def do_continue(self, arguments):
         self._resume("cont", arguments)
