@@ -82,6 +82,9 @@ static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_byte
         } else if (b->displs != NULL) {
             n = b->displs[i];
         }
+        if (length == 0 && of->handle != MPI_LB && of->handle != MPI_UB) {
+            continue;  // it may be anywhere
+        }
         if (!ls_mpi__fits(&offset, 0, n, step) ||
             !ls_mpi__fits(&offset, 0, offset, in_bytes ? 1 : of->extent)) {
             made->too_large = true;

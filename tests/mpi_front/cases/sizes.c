@@ -37,6 +37,21 @@ static void huge_displacement(void) {
     MPI_Type_free(&far);
 }
 
+// A block without elements is nowhere.
+static void huge_displacement_of_nothing(void) {
+    MPI_Datatype type;
+    MPI_Aint lb, extent;
+    const int lengths[2] = {wrong ? 1 : 0, 2};
+    const MPI_Aint places[2] = {INT64_MAX, 8};
+    // wrong: call.invalid, MPI_Type_create_hindexed: MPI_ERR_ARG
+    MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &type);
+    MPI_Type_get_extent(type, &lb, &extent);
+    if (lb != 8 || extent != 8) {
+        abort();
+    }
+    MPI_Type_free(&type);
+}
+
 static void huge_extent(void) {
     MPI_Datatype far;
     // wrong: call.invalid, MPI_Type_create_resized: MPI_ERR_ARG
@@ -168,8 +183,9 @@ static void allocation_without_memory(void) {
     must_lack(MPI_Alloc_mem(VAST, MPI_INFO_NULL, &base));  // wrong: call.invalid, MPI_ERR_NO_MEM
 }
 
-CASES(CASE(huge_type), CASE(huge_stride), CASE(huge_displacement), CASE(huge_extent),
-      CASE(huge_array), CASE(many_parts), CASE(huge_distributed_array), CASE(huge_message),
-      CASE(huge_message_to_nobody), CASE(far_message), CASE(huge_block),
-      CASE(huge_place_in_a_window), CASE(huge_window), CASE(window_without_memory),
-      CASE(shared_window_without_memory), CASE(allocation_without_memory))
+CASES(CASE(huge_type), CASE(huge_stride), CASE(huge_displacement),
+      CASE(huge_displacement_of_nothing), CASE(huge_extent), CASE(huge_array), CASE(many_parts),
+      CASE(huge_distributed_array), CASE(huge_message), CASE(huge_message_to_nobody),
+      CASE(far_message), CASE(huge_block), CASE(huge_place_in_a_window), CASE(huge_window),
+      CASE(window_without_memory), CASE(shared_window_without_memory),
+      CASE(allocation_without_memory))
