@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/core.h"
 #include "cli/debugger.h"
 
 // gdb's options whose value is the next word, without their dashes.
@@ -106,6 +107,9 @@ static int open_kept(const cli_args *args, int at) {
 }
 
 static int run(const cli_args *args) {
+    if (args->count == 5 && strcmp(args->values[0], CLI_CORE_WRITER) == 0) {
+        return cli_core_write(args->values + 1);
+    }
     int kept = kept_at(args);
     if (kept >= 0) {
         return open_kept(args, kept);

@@ -1,5 +1,5 @@
-// See core.h. A child writes the file, since a process cannot stop its own threads.
-#define _GNU_SOURCE  // gettid, pipe2
+// See core.h. Another process writes the file, since a process cannot stop its own threads.
+#define _GNU_SOURCE  // gettid, pipe2, syscall
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -7,8 +7,10 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli/core.h"
@@ -20,7 +22,7 @@
 #include "process/reaper.h"
 
 static struct {
-    const char *dir;
+    const char *dir, *program;
     ls_reaper reaper;
     bool open, saved;
 } core;
@@ -63,43 +65,53 @@ static int write_index(const char *folder) {
 }
 
 // Makes the folder whole before it has its name.
-static void write_core(pid_t process, pid_t thread) {
+int cli_core_write(const char *const *words) {
+    const char *folder = words[2], *dir = words[3];
+    pid_t process = (pid_t)strtol(words[0], NULL, 10), thread = (pid_t)strtol(words[1], NULL, 10);
     char path[PATH_MAX + 16];
     ls_core_written wrote;
-    (void)snprintf(path, sizeof path, "%s/all.core", core.reaper.dir);
-    int status = ls_core_write(&wrote, path, process, thread);
-    status = status == LS_OK ? write_index(core.reaper.dir) : status;
-    if (status == LS_OK && rename(core.reaper.dir, core.dir) != 0) {
+    (void)snprintf(path, sizeof path, "%s/all.core", folder);
+    int status = process > 0 && thread > 0 ? ls_core_write(&wrote, path, process, thread)
+                                           : LS_FAIL(LS_ERR_INVALID, "no process");
+    status = status == LS_OK ? write_index(folder) : status;
+    if (status == LS_OK && rename(folder, dir) != 0) {
         status = LS_FAIL(ls_status_of_errno(errno), "%s", strerror(errno));
     }
     if (status != LS_OK) {
         (void)unlink(path);
-        cli_note("no core file is saved in %s: %s", core.dir, ls_error_last()->text);
-        return;
+        cli_note("no core file is saved in %s: %s", dir, ls_error_last()->text);
+        return LS_EXIT_ENVIRONMENT;
     }
     char less[96] = "";
     if (wrote.left_out > 0) {
         (void)snprintf(less, sizeof less, " (without %.1f MB of memory, for which it has no room)",
                        (double)wrote.left_out / 1e6);
     }
-    cli_note("saved a core file in %s%s; lockstep gdb --core %s opens it", core.dir, less,
-             core.dir);
+    cli_note("saved a core file in %s%s; lockstep gdb --core %s opens it", dir, less, dir);
+    return LS_EXIT_OK;
 }
 
-static void save(void) {
+// Safe where a rank has crashed: a lock of the C library may be held, so nothing here takes one,
+// and the child becomes another program at once. gdb's extension takes a frame of this name for
+// the library.
+static void cli_core_save(void) {
     int ready[2];
-    pid_t process = getpid(), thread = gettid();
+    char process[16], thread[16];
     if (core.saved || pipe2(ready, O_CLOEXEC) != 0) {
         return;
     }
     core.saved = true;
-    pid_t child = ls_child_fork(SIGKILL);
+    (void)snprintf(process, sizeof process, "%ld", (long)getpid());
+    (void)snprintf(thread, sizeof thread, "%ld", (long)gettid());
+    const char *words[] = {"lockstep", "gdb",           CLI_CORE_WRITER, process,
+                           thread,     core.reaper.dir, core.dir,        NULL};
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);  // fork takes locks
     if (child == 0) {
         char byte;
-        (void)signal(SIGXFSZ, SIG_IGN);  // a limit is an error
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)!read(ready[0], &byte, 1);
-        write_core(process, thread);
-        _exit(0);
+        (void)execv(core.program, (char *const *)(uintptr_t)words);
+        _exit(1);
     }
     if (child > 0) {
         (void)prctl(PR_SET_PTRACER, child);  // for systems on which only parents may trace
@@ -119,8 +131,9 @@ int cli_core_open(const char *dir) {
         return cli_fail(status);
     }
     core.dir = dir;
+    core.program = cli_debugger_own_path();
     core.open = true;
-    ls_gdb_before_stop = save;
+    ls_gdb_before_stop = cli_core_save;
     return LS_EXIT_OK;
 }
 

@@ -19,5 +19,9 @@ int cli_core_open(const char *dir);
 // The folder that becomes DIR, for files that a debugger needs with it; NULL: no --core.
 const char *cli_core_folder(void);
 void cli_core_close(void);
+// The program that writes it: words [4] are the process, the thread that a debugger selects, the
+// folder, and its name once it is complete. Returns an exit code.
+#define CLI_CORE_WRITER "--write-core"
+int cli_core_write(const char *const *words);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,10 +227,13 @@ int ls_core_write(ls_core_written *out, const char *path, pid_t process, pid_t f
     if (file < 0) {
         return LS_FAIL(ls_status_of_errno(errno), "%s: %s", path, strerror(errno));
     }
+    struct sigaction before;
+    (void)sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, &before);  // an error
     int status = stop_all(&c, first);
     status = status == LS_OK ? ls_core_memory__open(&memory) : status;
     status = status == LS_OK ? write_all(out, &c, &memory, file) : status;
     release(&c);
+    (void)sigaction(SIGXFSZ, &before, NULL);
     ls_core_memory__close(&memory);
     (void)close(file);
     if (status != LS_OK) {

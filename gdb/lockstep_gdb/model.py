@@ -378,7 +378,7 @@ def program_frame():
             return frame
         if name in BEGINS:
             break
-        if name is not None and name.startswith("ls_"):
+        if name is not None and name.startswith(("ls_", "cli_core_")):
             inside = frame
         elif inside is not None and is_of_program(frame):
             return frame
@@ -391,7 +391,7 @@ def program_frame():
 
 
 _OWN_FOLDERS = ("/ranks/", "/collectives/", "/runner/", "/backends/", "/orders/", "/formats/", "/kernels/", "/base/",
-                "/local_tensor/", "/embedding/")
+                "/local_tensor/", "/embedding/", "/mpi/image/")
 
 
 def is_of_program(frame):
@@ -399,7 +399,8 @@ def is_of_program(frame):
     wrong the whole stack is read, with the same result.
     """
     symtab = frame.find_sal().symtab
-    if symtab is None or short_file(symtab.objfile.filename or "").startswith(("liblockstep", "lockstep")):
+    file = (symtab.objfile.filename or "") if symtab is not None else ""
+    if symtab is None or short_file(file).startswith(("liblockstep", "lockstep")) or file.startswith(("/lib", "/usr/lib")):
         return False
     return not any(folder in "/" + symtab.filename for folder in _OWN_FOLDERS)
 

@@ -17,9 +17,11 @@ LIMIT = 20_000_000
 SMALL = 6_000_000  # of a program with four ranks and little memory
 
 LARGE = """
+#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 double *zeros, *data;
 static int table[100000];
@@ -42,6 +44,11 @@ int main(int argc, char **argv) {
     MPI_Win_allocate(800, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
     base[7] = 10 * rank;
     while (argc > 2 && argv[2][0] == 'w') usleep(1000);
+    if (argc > 2 && rank == 1 && argv[2][0] == 'h') {
+        char *small = malloc(3000);
+        syscall(SYS_getrandom, small, 5000, 0);  // which lockstep does not see
+        for (int i = 0; i < 100; i++) free(malloc(9000 + 500 * i));
+    }
     if (argc > 2 && rank == 1) *(volatile int *)0 = 1;
     if (rank == 1) MPI_Bcast(data, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD); else deep(200);
     MPI_Finalize();
@@ -129,6 +136,9 @@ def large(test):
     test.look(kept, ["ranks", *look[:2], "bt -1"], ["rank 3: $4 = 100002", "MPI_Barrier", "in main (argc=2"])
     kept, shown = test.run("mpi", "-n", "4", program, "--", "1000", "crash")
     test.look(kept, ["ranks", "print rank"], ["[rank 1, running] main () at large.c:", "$1 = 1\n"])
+    kept, shown = test.run("mpi", "-n", "4", program, "--", "1000", "heap")  # the C library ends the process with its heap locked
+    need("signal 6" in shown, shown)
+    test.look(kept, ["ranks", "print rank"], ["[rank 1, running] main () at large.c:", "$1 = 1\n"])
     return program
 
 
@@ -162,6 +172,10 @@ def programs(test, build, nccl):
     test.environment.update(LD_LIBRARY_PATH=nccl, MEET=os.path.join(test.folder, "meet"))
     kept, shown = test.run("exec", "-n", "4", "--", os.path.join(build, "tests/exec/exec_bugs"), "op")
     need("saved core files of 4 ranks in" in shown, shown)
+    os.remove(test.environment["MEET"])
+    done = subprocess.run([test.lockstep, "exec", "--core", "/proc/none", "-n", "4", "--", os.path.join(build, "tests/exec/exec_bugs"), "op"],
+                          env=test.environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, check=False)
+    need(done.returncode == 1 and "no post-mortem is saved in /proc/none: cannot make the directory" in done.stderr, done.stderr)
     test.sizes(kept, SMALL)
     with open(os.path.join(kept, "core.json"), encoding="utf-8") as file:
         need([one["rank"] for one in json.load(file)["cores"]] == [0, 1, 2, 3], "an index of four ranks")

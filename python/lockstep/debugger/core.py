@@ -35,7 +35,7 @@ class Core:
                  "raised": {rank.number: rank.reason for rank in raised}}
         try:
             made = self._ask("folder " + os.path.abspath(self.folder))["folder"]
-            what = f"a post-mortem of {len(files)}" if files else self._keep_cores(index)
+            what = f"a post-mortem of {len(files)} ranks" if files else self._keep_cores(index)
             for name, content in [*files.items(), ("core.json", index)]:
                 content.pop("id", None)
                 with open(os.path.join(made, name), "w", encoding="utf-8") as file:
@@ -44,7 +44,7 @@ class Core:
         except OSError as error:
             print(f"lockstep exec: no post-mortem is saved in {self.folder}: {error.strerror}", file=sys.stderr)
         else:
-            print(f"lockstep exec: saved {what} ranks in {self.folder}; "
+            print(f"lockstep exec: saved {what} in {self.folder}; "
                   f"lockstep gdb --core {self.folder} opens it", file=sys.stderr)
 
     def _ask(self, word):
@@ -59,9 +59,9 @@ class Core:
         cores, told = self._ask("cores")["cores"], self.hub.look()
         index["cores"] = [{**one, "file": f"rank{one['rank']}.core", "call": told.get(one["rank"], {}).get("call", "")}
                           for one in cores if not one["error"]]
+        missing = [f"rank {one['rank']}: {one['error']}" for one in cores if one["error"]]
         if not index["cores"]:
-            reasons = [one["error"] for one in cores if one["error"]]
-            raise OSError(0, reasons[0] if reasons else "no rank runs")
-        less = sum(one["left_out"] for one in index["cores"])
-        return f"core files (without {less / 1e6:.1f} MB of memory, for which they have no room) of {len(index['cores'])}" if less \
-            else f"core files of {len(index['cores'])}"
+            raise OSError(0, missing[0] if missing else "no rank runs")
+        left_out = sum(one["left_out"] for one in index["cores"])
+        less = f" (without {left_out / 1e6:.1f} MB of memory, for which they have no room)" if left_out else ""
+        return f"core files of {len(index['cores'])} ranks{less}" + (f" (not of {'; '.join(missing)})" if missing else "")
