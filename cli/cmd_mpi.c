@@ -16,6 +16,7 @@
 #include "cli/supervise.h"
 #include "cli/trace.h"
 #include "mpi/mpi_run.h"
+#include "process/reaper.h"
 
 static const char *const bufferings[] = {"none", "all", NULL};
 static const char *const comparisons[] = {"mpich", NULL};
@@ -123,7 +124,6 @@ static int options_of(ls_mpi_options *out, const cli_args *args) {
         .argc = args->count,
         .argv = args->values,
         .buffering = (ls_mpi_buffering)given.buffering,
-        .keep_images = given.stop.wait || cli_debugger_has() != 0,
     };
     int code = cli_program_settings(&out->spmd, NULL, &given.program);
     return code == LS_EXIT_OK ? read_choices(out) : code;
@@ -277,6 +277,29 @@ static int run_program(void *library, ls_mpi_options *used, const ls_reaper *rea
     return cli_trace_close(trace, code);
 }
 
+// With files for a debugger: the reaper removes them, also where it kills this process.
+static int run_apart(void *library, ls_mpi_options *used) {
+    int code = cli_core_open(given.core);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    ls_reaper reaper = {.pid = 0};
+    used->images = cli_core_folder();
+    if (used->images == NULL && (given.stop.wait || cli_debugger_has() != 0)) {
+        int status = ls_reaper_make(&reaper, NULL);
+        if (status != LS_OK) {
+            return cli_fail(status);
+        }
+        used->images = reaper.dir;
+    }
+    code = run_program(library, used, NULL);
+    if (reaper.pid > 0) {
+        ls_reaper_remove(&reaper);
+    }
+    cli_core_close();
+    return code;
+}
+
 static int run_here(void *arg) {
     ls_mpi_options *used = arg;
     void *library = open_library();
@@ -285,12 +308,7 @@ static int run_here(void *arg) {
         return LS_EXIT_ENVIRONMENT;
     }
     if (!given.compare) {
-        int code = cli_core_open(given.core);
-        used->images = cli_core_folder();
-        used->keep_images = used->keep_images || used->images != NULL;
-        code = code == LS_EXIT_OK ? run_program(library, used, NULL) : code;
-        cli_core_close();
-        return code;
+        return run_apart(library, used);
     }
     cli_mpi_real real;
     ls_reaper reaper;

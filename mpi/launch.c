@@ -165,7 +165,7 @@ static int load_image(launch *l, int rank, int file) {
     image *made = &l->images[rank];
     LS_TRY(ls_mpi__copy_file(file, l->folder, l->options->image));
     LS_TRY(open_executable(file, l->options->image));
-    if (l->options->keep_images) {
+    if (l->options->images != NULL) {
         separate_variables(file);
     }
     made->library = dlopen(made->path, RTLD_NOW | RTLD_LOCAL);
@@ -193,8 +193,8 @@ static int open_image(launch *l, int rank) {
     image *made = &l->images[rank];
     const char *slash = strrchr(l->options->image, '/');
     int file;
-    if (l->options->keep_images) {
-        const char *folder = l->options->images != NULL ? l->options->images : l->folder;
+    if (l->options->images != NULL) {
+        const char *folder = l->options->images;
         int length = snprintf(made->path, sizeof made->path, "%s/%.200s.%d", folder,
                               slash != NULL ? slash + 1 : l->options->image, rank);
         if (length < 0 || (size_t)length >= sizeof made->path) {
@@ -215,12 +215,8 @@ static int open_image(launch *l, int rank) {
 
 static int open_images(launch *l) {
     const char *tmp = getenv("TMPDIR");
-    bool own = l->options->keep_images && l->options->images == NULL;
-    (void)snprintf(l->folder, sizeof l->folder, "%.200s%s",
-                   tmp != NULL && tmp[0] == '/' ? tmp : "/tmp", own ? "/lockstep-mpi-XXXXXX" : "");
-    if (own && mkdtemp(l->folder) == NULL) {
-        return LS_FAIL(LS_ERR_RESOURCE, "%s: %s", l->folder, strerror(errno));
-    }
+    (void)snprintf(l->folder, sizeof l->folder, "%.200s",
+                   tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     ls_mpi__state.folder = l->folder;
     // OpenMP's threads sleep instead of spinning, because a rank waits for those that run. libgomp
     // reads this when it is loaded with the first image.
@@ -240,12 +236,9 @@ static void close_images(launch *l) {
         if (l->images[r].library != NULL && l->images[r].ended) {
             (void)dlclose(l->images[r].library);
         }
-        if (l->options->keep_images) {
+        if (l->options->images != NULL) {
             (void)unlink(l->images[r].path);
         }
-    }
-    if (l->options->keep_images && l->options->images == NULL) {
-        (void)rmdir(l->folder);
     }
     free(l->images);
 }

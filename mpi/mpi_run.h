@@ -16,8 +16,8 @@ typedef struct ls_mpi_options {
     const char *const *argv;  // [argc] argv[0]: its name
     ls_mpi_buffering buffering;
     const char *printed;  // folder for the ranks' output, rank_00000.out; NULL: our stdout
-    bool keep_images;     // keep the ranks' images until the end, for a debugger
-    const char *images;   // their folder then, which is the caller's; NULL: a temporary one
+    const char
+        *images;  // folder where the ranks' images stay until the end, for a debugger; NULL: none
     // Which match is made where receives from any source could make several: choices[0], [1], ...
     // in turn, then the first.
     const int *choices;

@@ -161,6 +161,18 @@ def nothing_left(test, program):
         time.sleep(0.01)
 
 
+def killed(test, ring):
+    """gdb kills the program: the folder with the images of its ranks goes."""
+    tmp = os.path.join(test.folder, "tmp")
+    os.mkdir(tmp)
+    done = subprocess.run([test.lockstep, "gdb", "-nx", "-batch", "-ex", "catch finding", "-ex", "run", "-ex", "info sharedlibrary", "-ex", "kill",
+                           "--", test.lockstep, "mpi", ring, "--", "wrong"], env={**test.environment, "TMPDIR": tmp}, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    need(tmp + "/lockstep-" in done.stdout, done.stdout)
+    while os.listdir(tmp):
+        time.sleep(0.01)
+
+
 def threads(test, build):
     kept, _ = test.run("spmd", "-n", "3", os.path.join(build, "tests/cli/libspmd_program.so") + ":leaves")
     test.sizes(kept, SMALL)
@@ -198,6 +210,7 @@ def main():
         small(test, source)
         program = large(test)
         nothing_left(test, program)
+        killed(test, os.path.join(folder, "ring"))
         threads(test, build)
         if len(sys.argv) > 3:
             programs(test, build, os.path.abspath(sys.argv[3]))
