@@ -44,6 +44,12 @@ def raw(tensor):
     return _type(tensor.dtype), list(tensor.shape), ctypes.string_at(tensor.data_ptr(), size) if size else b""
 
 
+def _digest(content):
+    """The identity of a tensor's content in this process: type, shape, and 64 bits of its data."""
+    dtype, shape, data = content
+    return dtype, tuple(shape), hash(data)
+
+
 def _tensors(given):
     """The tensors in plain containers."""
     if isinstance(given, dict):
@@ -85,9 +91,10 @@ class Capture:
         self._rank = dist.get_rank() if dist.is_initialized() else 0
         self._ranks = dist.get_world_size() if dist.is_initialized() else 1
         self._folder, self._placements, self._mesh = folder, placements if self._ranks > 1 and placements else {}, mesh
-        self._tensors, self._index, self._hooks, self._not_kept, self._notes = {}, [], [], {}, {}
+        self._index, self._hooks, self._not_kept, self._notes = [], [], {}, {}
         self._step, self._stepped, self._calls, self._graded, self._made = 0, False, {}, {}, {}
-        self._kept = {}  # by name, including earlier names of the same values
+        self._kept = {}  # the type, shape and digest of each tensor, including other names of the same values
+        self._written = {}  # those in the file
         self._latest = {}  # for each parameter: the name of its values, and their version
         self._state = {}  # for each parameter and buffer: the name of its last values
         self._shapes_only = False
@@ -103,9 +110,10 @@ class Capture:
         self._blocks = layouts.table_blocks(self.root, self._rank)
         self._leave_flat("parameter")
         os.makedirs(folder, exist_ok=True)
-        for ending in ("json", "safetensors"):  # of an earlier run
+        for ending in ("json", "safetensors", "safetensors.values"):  # of an earlier run
             if os.path.exists(self._path(ending)):
                 os.remove(self._path(ending))
+        self._writer = tensor_files.Writer(self._path("safetensors"))
         for name, parameter in self._parameters():
             if proof.on():
                 from lockstep.proof import shadows
@@ -171,7 +179,7 @@ class Capture:
             self._not_kept.setdefault(f"steps from {self._limit} on", f"the first {self._limit} steps are kept, and the weights at the end")
             return
         if name in self._kept:
-            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or self._raw(tensor, {}, of) != self._kept[name]:
+            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or _digest(self._raw(tensor, {}, of)) != self._kept[name]:
                 self._not_kept.setdefault(name, "several have this name; the first is compared")
             return
         if not isinstance(tensor, torch.Tensor):
@@ -199,12 +207,13 @@ class Capture:
             return
         if block:
             entry["offset"] = block[0]
-        kept, before = self._raw(tensor, entry, of), self._state.get(of)
-        if before is not None and self._tensors.get(before) == kept:
-            entry["as"], kept = before, self._tensors[before]  # values with an earlier name are written once
+        content, before = self._raw(tensor, entry, of), self._state.get(of)
+        kept = self._kept[name] = _digest(content)
+        if before is not None and self._written.get(before) == kept:
+            entry["as"] = before  # values with an earlier name are written once
         else:
-            self._tensors[name] = kept
-        self._kept[name] = kept
+            self._written[name] = kept
+            self._writer.add(name, *content)
         self._index.append(entry)
 
     def _block_of(self, of):
@@ -231,7 +240,7 @@ class Capture:
     def _note_state(self, name, of, tensor, **about):
         """Records a parameter or a buffer."""
         self._keep(name, tensor, of, **about)
-        if name.replace("/", "|") in self._tensors:
+        if name.replace("/", "|") in self._written:
             self._state[of] = name.replace("/", "|")
 
     def _note_parameter(self, name, of, parameter, **about):
@@ -407,7 +416,7 @@ class Capture:
             hook.remove()
         self._hooks = None
         atexit.unregister(self.close)
-        tensor_files.write_raw(self._path("safetensors"), self._tensors)
+        self._writer.close()
         with open(self._path("json"), "w", encoding="utf-8") as file:
             json.dump({"format": 1, "rank": self._rank, "ranks": self._ranks, "tensors": self._index, "not_kept": [
                 {"name": name, "why": why} for name, why in self._not_kept.items()]}, file, indent=1)

@@ -1,19 +1,47 @@
 """Reads and writes safetensors files as bytes, without torch or NumPy."""
 
 import json
+import os
+import shutil
+
+
+def _begin(file, header):
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+
+
+class Writer:
+    """A safetensors file whose tensors come one by one. The values are on disk at once; close() writes the file, whose header is first."""
+
+    def __init__(self, path):
+        self._path, self._header, self._at, self._process = path, {}, 0, os.getpid()
+        self._values = open(path + ".values", "w+b")  # pylint: disable=consider-using-with
+
+    def add(self, name, dtype, shape, data):
+        if os.getpid() != self._process:  # a child shares the place in the file
+            return
+        self._header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [self._at, self._at + len(data)]}
+        self._at += len(data)
+        self._values.write(data)
+
+    def close(self):
+        if os.getpid() != self._process:
+            return
+        self._values.seek(0)
+        with open(self._path, "wb") as file:
+            _begin(file, self._header)
+            shutil.copyfileobj(self._values, file, 1 << 20)
+        self._values.close()
+        os.remove(self._path + ".values")
 
 
 def write_raw(path, tensors):
     """{name: (type in the format's notation, shape, bytes)}"""
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.writelines(data for _, _, data in tensors.values())
+    writer = Writer(path)
+    for name, content in tensors.items():
+        writer.add(name, *content)
+    writer.close()
 
 
 def read_raw(path):

@@ -263,6 +263,7 @@ def table_blocks():
             Values(shard_offsets=[row, column], shard_sizes=[rows, columns], placement=Placement(rank))
             for rank, row, column, rows, columns in shards]))}
         made.tables = table
+        table.scale = nn.Parameter(torch.ones(1))  # of no table
         return made
 
     name = "tables.embedding_bags.t.weight"
@@ -283,7 +284,34 @@ def table_blocks():
     assert kept._raw(torch.zeros(0), {}, "none") == capturing.raw(torch.zeros(0, 2)) and kept._raw(whole, {}, "other") == capturing.raw(whole)
 
 
+def flat_parameters():
+    """FSDP's flat parameters are parts only if a strategy shards them."""
+    for is_sharded in (True, False):
+        model = nn.Module()
+        model.inner = nn.Module()
+        model.inner._handle = type("Handle", (), {"flat_param": type("Flat", (), {"_fqns": ["w"]}), "uses_sharded_strategy": is_sharded})
+        assert layouts.flat_names(model) == (["inner.w"] if is_sharded else [])
+
+
+def streamed():
+    """Tensors are on disk as they come. A child process writes nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.safetensors")
+        writer = tensor_files.Writer(path)
+        writer.add("a", "U8", [3], b"abc")
+        child = os.fork()
+        if child == 0:
+            writer.add("b", "U8", [1], b"x")
+            writer.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0 and not os.path.exists(path)
+        writer.add("c", "F32", [0], b"")
+        writer.close()
+        assert tensor_files.read_raw(path) == {"a": ("U8", [3], b"abc"), "c": ("F32", [0], b"")}
+        assert os.listdir(folder) == ["x.safetensors"]
+
+
 def main():
-    for test in (captures, capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages, capture_computations,
+    for test in (flat_parameters, streamed, captures, capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages, capture_computations,
                  capture_whole_model, capture_fused, table_blocks):
         test()

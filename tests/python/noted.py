@@ -201,6 +201,26 @@ def steps(client, fresh):
         dist.get_process_group_ranks, dist.is_initialized, dist.get_world_size = ranks, initialized, size
 
 
+def installed():
+    """The watches of steps learn whether all of them are asked for; an optimizer's first step notes the weights that it begins with."""
+    seen, firsts = [], []
+    kept = watch.steps.install, watch.steps.note_initial
+    watch.steps.install, watch.steps.note_initial = lambda *given: seen.append(given[2]), lambda parameters: firsts.append(stepper.steps)
+    try:
+        for way in ("default", "all"):
+            os.environ["LOCKSTEP_EXEC_WATCH"], watch._state["installed"] = way, False
+            watch.install()
+        os.environ["LOCKSTEP_EXEC_WATCH"] = "default"
+        optimizer = torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1)
+        stepper = watch._Stepper(optimizer)
+        for _ in range(2):
+            stepper._note_steps()
+            stepper.steps += 1
+    finally:
+        watch.steps.install, watch.steps.note_initial = kept
+    assert seen == [False, True] and firsts == [0], (seen, firsts)
+
+
 def main(client, fresh, float_type):
     noted_steps()
     quiet()

@@ -382,6 +382,7 @@ def main():
     buffers.owned(CLIENT, fresh, group)
     noted.main(CLIENT, fresh, FLOAT)
     steppers.main(CLIENT, fresh, group, noted.Wrapper)
+    noted.installed()  # last: torch's own classes are changed from here on
     gc.collect()
     return 0
 

@@ -1,11 +1,13 @@
 """Stores the field value of each float by storage, so that views share values as they share floats."""
 
+import ctypes
+
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from lockstep.proof import field
 
-_SWEEP_BYTES = 64 << 20
+_SWEEP_BYTES = 32 << 20
 _PART = 1 << 15  # block size in floats, so that intermediate results stay in the cache
 
 
@@ -34,6 +36,7 @@ class Held:
 
 
 _held, _swept, _added = {}, 0, 0
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda kept: None)  # glibc keeps the memory of freed values in pieces
 _roots = {}  # of a small tensor's square roots: their squares
 
 
@@ -51,6 +54,7 @@ def _sweep(bytes_):
         del _held[at]
     _swept = sum(held.value.nbytes for held in _held.values())
     _added = 0
+    _trim(0)
 
 
 def of_content(tensor):
