@@ -29,7 +29,7 @@ def check_links():
             path = os.path.join(folder, file)
             shown = file in ("LICENSE", "copyright")
             if not shown and (file == "CMakeLists.txt" or
-                              not file.endswith((".md", ".c", ".h", ".svg", ".json", ".yml", "Jenkinsfile"))):
+                              not file.endswith((".md", ".c", ".h", ".svg", ".json", ".yml", ".lua", "Jenkinsfile"))):
                 complain(f"{path}: not for users")
             if not file.endswith(".md"):
                 continue
