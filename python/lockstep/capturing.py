@@ -336,7 +336,9 @@ class Capture:
             shared = self._scale == 1 or layouts.shares_loss(gradient, self._data_ranks)
             # If every rank has a separate loss and the whole tensor, its gradient is a term of the whole's.
             own = not shared and len(self._data_ranks) == self._ranks and not hasattr(gradient, "placements")
-            self._keep(label, gradient if shared else gradient * self._scale, of, optional=True, own_losses=own or None)
+            exact = shared or proof.on()  # a float may lose digits by its scale: the file has the factor
+            self._keep(label, gradient * self._scale if exact and not shared else gradient, of, optional=True, own_losses=own or None,
+                       scale=None if exact else self._scale)
         return hook
 
     def _gradients_of(self, name, module, output, gradient):

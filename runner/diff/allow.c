@@ -8,7 +8,10 @@
 #include "runner/diff/diff_internal.h"
 #include "runner/diff/made.h"
 
-#define FLIPPED_MAX 0.5  // below 1, so that a missing or negated gradient stays wrong
+#define FLIPPED_MAX 0.7  // below 1, so that a missing or negated gradient stays wrong
+// The share of what is allowed without a bound from which noisy updates count: below it, looking at
+// the gradients of all steps costs more than it tells.
+#define DRIFT_MIN 0.125
 
 bool ls_diff__is_sum(ls_reduction *out, const ls_diff_pair *p) {
     const ls_assembled *run = &p->run, *of = run->terms > 1 ? run : &p->parts;
@@ -55,8 +58,9 @@ static double largest_of(const void *values, const ls_assembled *tensor) {
 }
 
 // Half of the digits of the type, or of a narrower type that a layer before the tensor computed in:
-// under autocast gradients and updates of f32 have bf16's roundings.
-static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor) {
+// under autocast gradients and updates of f32 have bf16's roundings. Values below the type's normal
+// range have fewer digits (largest 0: not considered).
+static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor, double largest) {
     double roundoff = ls_bound_roundoff(tensor->dtype);
     const ls_captured *end = ls_capture_find(d->run, tensor->of->name);
     for (const ls_captured *of = d->run->tensors; of <= end; of++) {
@@ -65,16 +69,18 @@ static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor) {
         bool rounded = of->made == LS_MADE_ROUNDED;
         roundoff = rounded ? fmax(roundoff, ls_bound_roundoff(of->rounded)) : roundoff;
     }
-    return sqrt(roundoff);
+    double least = ldexp(0.5, ls_dtype_format(tensor->dtype).subnormal_exponent);
+    return sqrt(largest > 0 ? fmax(roundoff, least / largest) : roundoff);
 }
 
 double ls_diff__half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
                                const void *wanted) {
     double drift = d->drift->apart > 0 ? d->drift->apart / d->drift->largest : 0;
+    drift = fmax(drift, d->drift->share);
     size_t step = 0;
     bool flipped = ls_diff__step(&step, tensor->of->name) > 0 && step == d->drift->step;
-    return (digits_of(d, tensor) + drift + (flipped ? d->drift->flipped : 0)) *
-           largest_of(wanted, tensor);
+    double largest = largest_of(wanted, tensor);
+    return (digits_of(d, tensor, largest) + drift + (flipped ? d->drift->flipped : 0)) * largest;
 }
 
 // The exact sum of the tensor's parts, if the reference is also a sum of them.
@@ -215,7 +221,7 @@ static int find_couple(couple *out, const ls_diff_sides *d, const char *name, in
 static int find_noise(bool *noisy, const ls_diff_sides *d, const ls_assembled *run, int copy) {
     size_t last = 0;
     const char *rest = run->of->gradient + ls_diff__step(&last, run->of->gradient);
-    double digits = digits_of(d, run);
+    double digits = digits_of(d, run, 0);
     const ls_float_format format = ls_dtype_format(run->dtype);
     double least = sqrt(1000 * ldexp(1, format.subnormal_exponent + format.precision - 1));
     for (size_t step = 0; step <= last && step < d->run->count; step++) {
@@ -246,7 +252,7 @@ static int allow_steps(ls_diff_allowance *out, const ls_diff_sides *d, const ls_
     LS_TRY(ls_assembled_value(&after.run, d->arena, run, copy));
     d->drift->largest = fmax(d->drift->largest, largest_of(p->wanted[copy], run));
     const ls_allowance allowed = {.exact = out->exact, .bounds = out->bounds, .overflow = NULL};
-    if (ratio_of(after.run, run, &allowed) <= 1.0) {
+    if (ratio_of(after.run, run, &allowed) <= DRIFT_MIN) {
         return LS_OK;
     }
     LS_TRY(find_couple(&before, d, run->of->weight, copy, run));
@@ -261,12 +267,16 @@ static int allow_steps(ls_diff_allowance *out, const ls_diff_sides *d, const ls_
     for (size_t i = 0; before.ref != NULL && i < run->count; i++) {
         double off = fabs(of_couple(&before, i, true) - of_couple(&before, i, false));
         double is = fabs(of_couple(&after, i, true) - of_couple(&after, i, false));
-        if (noisy[i] && is > out->bounds[i]) {
-            out->bounds[i] = fmax(out->bounds[i], off + 2 * most);
-            apart = fmax(apart, is);
+        if (noisy[i]) {
+            out->bounds[i] =
+                is > out->bounds[i] ? fmax(out->bounds[i], off + 2 * most) : out->bounds[i];
+            apart = isfinite(is) ? fmax(apart, is) : apart;
         }
     }
     d->drift->apart = fmax(d->drift->apart, apart);
+    if (run->shape.ndim > 1 && ls_dtype_bytes(run->dtype) < 4 && apart > 0) {
+        d->drift->share = fmax(d->drift->share, apart / largest_of(p->wanted[copy], run));
+    }
     return LS_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "orders/order.h"
 #include "runner/diff/diff_internal.h"
 #include "runner/diff/field.h"
@@ -50,6 +51,15 @@ static int cover(size_t *covered_count, unsigned char *covered, ls_assembled *ou
     return LS_OK;
 }
 
+// Multiplies written values by their factor, in the tensor's type.
+static void scale(char *values, size_t count, const ls_captured *of) {
+    size_t bytes = ls_dtype_bytes(of->dtype);
+    for (size_t i = 0; of->scale != 1 && i < count; i++) {
+        char *at = values + i * bytes;
+        ls_element_from_f64(at, of->dtype, ls_element_to_f64(at, of->dtype) * of->scale);
+    }
+}
+
 // Copies a piece into its whole; *covered: elements. map: see cover(); NULL: pieces do not overlap.
 static int read_piece(size_t *covered, unsigned char *map, ls_assembled *out, ls_arena *scratch,
                       const ls_assembled_piece *at) {
@@ -81,6 +91,7 @@ static int read_piece(size_t *covered, unsigned char *map, ls_assembled *out, ls
         return LS_ERR_MEMORY;
     }
     LS_TRY(ls_capture_read(local, piece));
+    scale(local, piece->at->count, out->of);
     const ls_block own = {{.ndim = out->shape.ndim}, piece->size};
     for (size_t b = 0; b < at->block_count; b++) {
         (void)ls_block_copy(block, &at->within[b], local, &own, bytes);

@@ -56,6 +56,7 @@ typedef struct ls_captured {
     bool moves;          // not computed: every bit counts
     bool fused;          // the backward pass updates it
     const char *as;      // a tensor with the same values; NULL: none
+    double scale;        // the factor from the written values to those of the whole
     uint64_t modulus;    // its values are integers modulo this prime; 0: ordinary values
     const char *opaque;  // an earlier operation without a rule in the field; NULL: none
     // Names of the tensors that it was computed from; NULL: unknown.

@@ -54,7 +54,8 @@ static int tensor_named(ls_captured **out, ls_capture *capture, const char *name
         LS_TRY(grow(capture));
     }
     *out = &capture->tensors[capture->count];
-    **out = (ls_captured){.name = ls_arena_strdup(capture->arena, name), .dtype = dtype};
+    **out =
+        (ls_captured){.name = ls_arena_strdup(capture->arena, name), .dtype = dtype, .scale = 1};
     (*out)->pieces = ls_arena_alloc(capture->arena, (size_t)capture->ranks, sizeof *(*out)->pieces);
     if ((*out)->name == NULL || (*out)->pieces == NULL) {
         return LS_ERR_MEMORY;

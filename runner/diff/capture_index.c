@@ -1,4 +1,5 @@
 // Reads the index of a rank's file: what each tensor is, and its placement.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -205,6 +206,25 @@ static int read_field(ls_captured *tensor, ls_capture *capture, const char *path
     return ls_arena_failed(capture->arena) ? LS_ERR_MEMORY : LS_OK;
 }
 
+// The factor of a rank's values, which all ranks must have.
+static int read_scale(ls_captured *tensor, ls_capture *capture, const char *path,
+                      const json_t *entry) {
+    const json_t *given = json_object_get(entry, "scale");
+    double scale = given == NULL ? 1 : json_number_value(given);
+    const ls_capture_piece *first = &tensor->pieces[0], *last = first + tensor->piece_count - 1;
+    if (!isfinite(scale) || scale == 0 ||
+        (given != NULL && !ls_dtype_is_float((ls_dtype)last->at->dtype))) {
+        return ls_capture__malformed(path, tensor->name, "scale");
+    }
+    if (last != first && tensor->scale != scale && tensor->otherwise == NULL) {
+        tensor->otherwise =
+            ls_arena_printf(capture->arena, "ranks %d and %d give it different factors (scale)",
+                            first->rank, last->rank);
+    }
+    tensor->scale = last == first ? scale : tensor->scale;
+    return ls_arena_failed(capture->arena) ? LS_ERR_MEMORY : LS_OK;
+}
+
 // listed [tensors of the file]: the tensors that the index names.
 static int read_entry(ls_capture *capture, const char *path, const json_t *entry, int rank,
                       const ls_safetensors *file, bool *listed) {
@@ -238,6 +258,7 @@ static int read_entry(ls_capture *capture, const char *path, const json_t *entry
         return status == LS_ERR_MEMORY ? status : ls_capture__malformed(path, name, "placements");
     }
     LS_TRY(read_field(tensor, capture, path, entry, (ls_dtype)at->dtype));
+    LS_TRY(read_scale(tensor, capture, path, entry));
     if (!first) {
         // Values that one rank changed are compared on all ranks.
         bool same = as != NULL && tensor->as != NULL && strcmp(tensor->as, as) == 0;

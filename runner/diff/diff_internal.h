@@ -10,6 +10,8 @@
 // largest parameter. Tensors computed from them differ in proportion.
 typedef struct ls_diff_drift {
     double apart, largest;
+    // Of matrices of 16 bits, where rounding moves many elements: that distance by their largest.
+    double share;
     // Of step `step`: the share of its largest value by which an activation's gradient differs
     // where rounding changed the activation's sign. Gradients computed from it differ as much.
     double flipped;

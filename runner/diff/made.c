@@ -16,6 +16,7 @@ typedef struct matrix {
     size_t rows, columns, count;
     ls_shape shape;
     ls_dtype dtype;
+    double scale;  // the factor of the values, until they have been multiplied by it
 } matrix;
 
 // The derived values of one tensor.
@@ -70,12 +71,14 @@ static int load(matrix *out, const expectation *e, const char *name) {
     const ls_captured *tensor = ls_capture_find(e->capture, name);
     const ls_captured *other = ls_capture_find(e->other, name);
     ls_assembled whole;
-    *out = (matrix){.dtype = LS_F64};
+    *out = (matrix){.dtype = LS_F64, .scale = 1};
     if (tensor == NULL) {
         return LS_OK;
     }
+    ls_captured written = *tensor;
+    written.scale = 1;  // products of the scaled values would lack what their rounding loses
     bool alone = other != NULL && other->piece_count == 1 && !other->has_placements;
-    int status = ls_assemble(&whole, e->arena, tensor, alone ? &other->pieces[0].size : NULL);
+    int status = ls_assemble(&whole, e->arena, &written, alone ? &other->pieces[0].size : NULL);
     if (status == LS_ERR_MISMATCH) {
         ls_error_clear();
         return LS_OK;
@@ -91,6 +94,7 @@ static int load(matrix *out, const expectation *e, const char *name) {
             return LS_OK;
         }
     }
+    out->scale = tensor->scale;
     out->dtype = whole.dtype;
     out->count = whole.count;
     out->shape = whole.shape;
@@ -116,6 +120,12 @@ static void narrow(matrix *operand, ls_dtype to) {
         unsigned char bytes[8];
         ls_element_from_f64(bytes, to, operand->at[i]);
         operand->at[i] = ls_element_to_f64(bytes, to);
+    }
+}
+
+static void scale(matrix *operand) {
+    for (size_t i = 0; operand->at != NULL && operand->scale != 1 && i < operand->count; i++) {
+        operand->at[i] *= operand->scale;
     }
 }
 
@@ -207,8 +217,9 @@ static bool too_many(size_t m, size_t n, size_t k) {
 static void finish(expectation *e, ls_made *out, size_t terms_of_sum, int roundings) {
     ls_dtype dtype = e->narrow;
     ls_dtype in = e->how->wide && is_narrower(dtype, LS_F32) ? LS_F32 : dtype;
-    // A mean over a number of ranks that is no power of two scales the gradients before.
-    bool is_scaled = e->gradient.at != NULL && (e->ranks & (e->ranks - 1)) != 0;
+    // A program that writes scaled gradients has rounded them, unless it divides by a power of two.
+    bool is_scaled =
+        e->gradient.at != NULL && e->gradient.scale == 1 && (e->ranks & (e->ranks - 1)) != 0;
     size_t count = e->tensor->count;
     memset(e->bounds, 0, count * sizeof *e->bounds);
     ls_bound_add_sums_of_products(e->bounds, in, terms_of_sum, e->sizes, count);
@@ -402,6 +413,7 @@ int ls_made_expect(ls_made *out, ls_arena *arena, const ls_capture *capture,
         narrow(&e.bias, e.narrow);
         narrow(&e.gradient, e.narrow);
     }
+    scale(&e.gradient);
     bool known = false;
     LS_TRY(ways[how->made](&known, &e, out));
     out->exact = known ? e.exact : NULL;

@@ -134,6 +134,8 @@ def indices(check):
         *[({"t": {**whole, "placements": placements}}, "placements") for placements in ("X", "R,R", "S(9)")],
         ({"i": {"modulus": P}}, None),
         *[({"i": {"modulus": modulus}}, "modulus") for modulus in (-1, 2**32)], ({"t": {"modulus": 7}}, "modulus"),
+        ({"t": {"scale": 0.5}}, None), ({"t": {"scale": -1}}, None), ({"i": {"scale": 2}}, "scale"),
+        *[({"t": {"scale": scale}}, "scale") for scale in (0, "1", None, [])],
         ({"not_kept": [{"name": "x", "why": "y"}]}, None),
         *[({"not_kept": [one]}, "not_kept") for one in ({"name": "x"}, {"why": "y"}, {"name": 1, "why": "y"})],
     ]
@@ -222,6 +224,23 @@ def noise(check):
     check.one(ref, [capture(None, down, plus, turned)] * 2, 0, "unjudged", name="step 1 parameter w")
 
 
+def drift(check):
+    """Values computed from a matrix of 16 bits differ in proportion to what noisy steps moved in it, whatever size other parameters have."""
+    weight, large = [0.5, -0.25, 0.125, 0.25], [4.0] * 4
+
+    def capture(kind, gradient, step, then):
+        def update(name, values):
+            return [2, 2], values, {"made": {"by": "update", "weight": f"parameter {name}", "gradient": f"step 0 gradient {name}"}, "type": kind}
+
+        given, moves = {"type": kind}, {"type": kind, "moves": True}
+        return {"parameter w": ([2, 2], weight, moves), "parameter b": ([2, 2], large, moves), "step 0 gradient b": ([2, 2], [1.0] * 4, given),
+                "step 0 gradient w": ([2, 2], [1.0, gradient, 1.0, 1.0], given), "step 0 parameter b": update("b", [3.9375 + (1 - step) * (2**-7 if kind == "BF16" else 2**-15)] * 4),
+                "step 0 parameter w": update("w", [w - 0.0625 * s for w, s in zip(weight, (1, step, 1, 1))]), "step 1 forward x": ([2], then, given)}
+
+    for kind, then, code, verdict in (("BF16", [1.0, 0.75], 0, "unjudged"), ("F32", [1.0, 0.75], 1, "wrong"), ("BF16", [0.0, 0.0], 1, "wrong")):
+        check.one(capture(kind, 2.0**-20, 1, [1.0, 0.5]), [capture(kind, -2.0**-20, -1, then)] * 2, code, verdict, name="step 1 forward x")
+
+
 def bias(check):
     """An offset that is a bias is named; other tensors than parameters, or of other sizes, are not."""
     t = waves(24)
@@ -256,8 +275,36 @@ def means(check):
         assert abs(8 / stage["bound_ratio"] - units) < 1e-4, (ranks, stage)
 
 
+def scales(check):
+    """The factor of written values. A product takes them as they are written, since small numbers lose digits by the factor."""
+    least = 2.0**-24  # of f16
+    kind, made = {"type": "F16"}, {"type": "F16", "made": {"by": "linear weight", "gradient": "g", "input": "x", "in": "f32"}}
+    ref = {"x": ([8, 1], [1.0] * 8, kind), "g": ([8, 1], [2 * least] * 8, kind), "w": ([1, 1], [16 * least], made)}
+
+    def run(weight, **scale):
+        return [{"x": ([4, 1], [1.0] * 4, kind), "g": ([4, 1], [3 * least] * 4, {**kind, **scale}), "w": ([1, 1], [weight * least], made)}] * 2
+
+    check.one(ref, run(12, scale=0.5), 0, "within_bound", name="w")  # 8 times 1.5
+    check.one(ref, run(24, scale=0.5), 1, "wrong", name="w")
+    # Compared values have the factor, rounded to their type: 3 / 2 is 2.
+    check.one(ref, run(12, scale=0.5), 0, "bit_exact", name="g")
+    check.one({"t": ([2], [1.5, -3.0], {})}, [{"t": ([2], [0.5, -1.0], {"scale": 3})}], 0, "bit_exact")
+    check.one({"t": ([1], [1.5], {})}, [{"t": ([1], [1.5 / scale], {"scale": scale})} for scale in (1.5, 3.0)], 1, "wrong",
+              "ranks 0 and 1 give it different factors (scale)")
+    # Numbers below the normal range have few digits: half of those of 2, 8 and 64 steps are 1, 2 and 5 steps.
+    for value, apart in ((2, 1), (8, 2), (64, 5)):
+        for more, code in ((apart, 5), (apart + 1, 1)):  # not judged, wrong
+            paths = [check.written([{"t": ([1], [steps * least], kind)}] * ranks) for steps, ranks in ((value, 1), (value + more, 2))]
+            assert diff(*paths)[0] == code, (value, more)
+    # The factor itself rounds nothing, also on three ranks (compare means).
+    ref = {"g": ([3, 1], [1.0] * 3, {}), "b": ([1], [3.0], {})}
+    of = {"made": {"by": "linear bias", "gradient": "g"}}
+    stage = check.one(ref, [{"g": ([1, 1], [2.0], {"scale": 0.5}), "b": ([1], [3 + 2**-21], of)}] * 3, 0, "within_bound", name="b")
+    assert abs(8 / stage["bound_ratio"] - (3 * 3 + 5 * 2)) < 1e-4, stage
+
+
 def main():
-    for part in (field, indices, places, calls, counts, noise, bias, channels, means):
+    for part in (field, indices, places, calls, counts, noise, drift, bias, channels, means, scales):
         part(Check())
         print(part.__name__, "as it should be")
 

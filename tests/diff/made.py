@@ -32,7 +32,7 @@ def of_bf16(value):
 
 
 def bits(kind, shape, values):
-    pack = {"F32": f32, "BF16": bf16, "I64": lambda v: struct.pack(f"<{len(v)}q", *v),
+    pack = {"F32": f32, "BF16": bf16, "F16": lambda v: struct.pack(f"<{len(v)}e", *v), "I64": lambda v: struct.pack(f"<{len(v)}q", *v),
             "I16": lambda v: struct.pack(f"<{len(v)}h", *v)}
     return kind, shape, pack[kind](values)
 

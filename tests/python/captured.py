@@ -73,7 +73,7 @@ def capture_ends():
         kept.close()
         entries, values, _ = read(folder)
         assert {"step 0 input 0", "step 0 input 0 (call 1)", "step 0 forward 0 (call 1)", "step 0 input model"} <= set(entries), entries.keys()
-        assert floats(values["step 0 backward model"]) == [0.5, 0, 0, 1]
+        assert floats(values["step 0 backward model"]) == [1, 0, 0, 2] and entries["step 0 backward model"]["scale"] == 0.5
         assert "made" not in entries["step 0 gradient 0.weight"] and "step 0 gradient 0.bias" not in values, entries.keys()  # changed by hand
         assert floats(values["end buffer 1.running_mean"]) == model[1].running_mean.tolist() and "end buffer 1.running_var" in values
         assert entries["buffer 1.running_mean"]["moves"] is True and "end parameter 0.bias" in values
