@@ -16,14 +16,17 @@ class Writer:
 
     def __init__(self, path):
         self._path, self._header, self._at, self._process = path, {}, 0, os.getpid()
-        self._values = open(path + ".values", "w+b")  # pylint: disable=consider-using-with
+        # Without a buffer, which a child process would write once more.
+        self._values = open(path + ".values", "w+b", buffering=0)  # pylint: disable=consider-using-with
 
     def add(self, name, dtype, shape, data):
         if os.getpid() != self._process:  # a child shares the place in the file
             return
         self._header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [self._at, self._at + len(data)]}
         self._at += len(data)
-        self._values.write(data)
+        left = memoryview(data)
+        while left:
+            left = left[self._values.write(left):]
 
     def close(self):
         if os.getpid() != self._process:

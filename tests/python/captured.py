@@ -303,11 +303,13 @@ def streamed():
         if child == 0:
             writer.add("b", "U8", [1], b"x")
             writer.close()
+            writer._values.close()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0 and not os.path.exists(path)
         writer.add("c", "F32", [0], b"")
+        writer.add("d", "U8", [1], b"d")
         writer.close()
-        assert tensor_files.read_raw(path) == {"a": ("U8", [3], b"abc"), "c": ("F32", [0], b"")}
+        assert tensor_files.read_raw(path) == {"a": ("U8", [3], b"abc"), "c": ("F32", [0], b""), "d": ("U8", [1], b"d")}
         assert os.listdir(folder) == ["x.safetensors"]
 
 
