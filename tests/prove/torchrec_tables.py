@@ -7,8 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-RIGHT = ((2, "columns", "1,0"), (3, "columns", "2,2,0,1"))
-APART = (2, "columns", "1,0,1,0")  # the shards of a rank are not neighbours
+RIGHT = (3, "columns", "2,2,0,1")
 WRONG = (2, "swapped", "1,0")
 ROWS, WIDTH, BAGS = 10, 16, 6
 
@@ -72,14 +71,11 @@ def verdict(lockstep, ranks, way, order):
 
 
 def main():
-    for case in RIGHT:
-        kinds, table = verdict(sys.argv[1], *case)
-        assert kinds == {"proved"} and len(table) >= 1, (case, kinds, table)
-    kinds, table = verdict(sys.argv[1], *APART)
-    assert kinds == {"proved"} and not table, (kinds, table)
+    kinds, table = verdict(sys.argv[1], *RIGHT)
+    assert kinds == {"proved"} and table, (kinds, table)
     kinds, table = verdict(sys.argv[1], *WRONG)
     assert table["parameter tables.embedding_bags.item.weight"] == "wrong", table
-    print(f"{len(RIGHT) + 2} cases")
+    print("2 cases")
 
 
 if sys.argv[1] == "program":
