@@ -69,7 +69,11 @@ static bool stop(thread *out, pid_t id) {
     struct iovec general = {&out->status.pr_reg, sizeof out->status.pr_reg};
     struct iovec floats = {&out->floats, sizeof out->floats};
     out->status.pr_fpvalid = ptrace(PTRACE_GETREGSET, id, NT_PRFPREG, &floats) == 0;
-    return ptrace(PTRACE_GETREGSET, id, NT_PRSTATUS, &general) == 0;
+    if (ptrace(PTRACE_GETREGSET, id, NT_PRSTATUS, &general) != 0) {
+        (void)ptrace(PTRACE_DETACH, id, NULL, NULL);
+        return false;
+    }
+    return true;
 }
 
 static int add_thread(core *c, pid_t id) {
