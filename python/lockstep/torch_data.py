@@ -1,4 +1,4 @@
-"""The data of a call of the backend: what it sends in shared memory, and what it receives."""
+"""Data of a backend call: the shared memory with what it sends, and the tensors for what it receives."""
 
 import ctypes
 
