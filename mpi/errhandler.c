@@ -1,7 +1,7 @@
 // Error handlers of communicators and of windows. Objects keep those that the program has freed.
 #include "mpi/rma.h"
 
-// Finds an error handler of the program; NULL: a predefined one. *why: NULL, or why it is not valid.
+// Finds an error handler of the program; NULL: a predefined one. *why: NULL, or the error.
 static mpi_errhandler *handler_of(mpi_rank *me, MPI_Errhandler handler, const char **why) {
     bool constant = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_RETURN;
     mpi_errhandler *of = ls_mpi__handle_get(me, MPI_KIND_ERRHANDLER, handler, why);
