@@ -6,6 +6,7 @@
 #include "mpi/rma.h"
 
 #define KEPT_FIRST  256    // ranges before past accesses are first removed
+#define SEEN_FIRST  16     // the same, of ranges that one access meets
 #define LOCAL_MAX   65536  // local accesses that are kept
 #define OUTSIDE_MAX 4096   // accesses outside of windows that are kept
 #define OP_CAS      (-1)
@@ -19,6 +20,7 @@ typedef struct mpi_reached {
 // All accesses of the run, since windows may share memory: [0] reads, [1] writes.
 static mpi_intervals reached[2];
 static int kept, kept_limit = KEPT_FIRST;
+static int seen, seen_limit = SEEN_FIRST;  // ranges that the last access met
 static atomic_int outside_count;
 static atomic_int told;
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;  // guards the accesses that are kept
@@ -104,11 +106,13 @@ static bool is_new(const mpi_access *access, const char *at) {
 
 static mpi_access *find_race(mpi_rank *me, const mpi_range *range, const mpi_access *now) {
     const uint64_t *clock = ls_mpi__clock(me);
+    seen = 0;
     for (int writes = now->writes ? 0 : 1; writes < 2; writes++) {
         mpi_interval *at = NULL;
         while ((at = ls_mpi__interval_search(&reached[writes], range->low, range->high, at)) !=
                NULL) {
             mpi_access *access = access_of(at);
+            seen += 1;
             if (conflict(access, now, at->low - range->low) && !complete_before(access, clock) &&
                 !is_new(access, at->low)) {
                 return access;
@@ -192,6 +196,18 @@ static void remove_all(bool (*which)(const mpi_access *access)) {
     }
 }
 
+// Removes accesses that all ranks have seen complete, where there are many: none can race.
+static void remove_past(void) {
+    if (kept < kept_limit && seen <= seen_limit) {
+        return;
+    }
+    int before = kept;
+    remove_all(is_past);
+    kept_limit = kept < KEPT_FIRST / 2 ? KEPT_FIRST : 2 * kept;
+    seen_limit = kept < before / 2 ? SEEN_FIRST : 2 * seen_limit;
+    seen = 0;
+}
+
 // Whether everything that races with `at` also races with `now`, a later access of the same kind.
 // Then `now` replaces it.
 static bool repeats(const mpi_access *now, const mpi_access *at) {
@@ -213,10 +229,7 @@ static void keep(const mpi_range *range, mpi_access *now) {
             return;
         }
     }
-    if (kept >= kept_limit) {
-        remove_all(is_past);  // all ranks have seen these complete: none can race
-        kept_limit = kept < KEPT_FIRST / 2 ? KEPT_FIRST : 2 * kept;
-    }
+    remove_past();
     mpi_reached *made = ls_mpi__alloc(sizeof *made);
     *made = (mpi_reached){{.low = range->low, .high = range->high}, now};
     ls_mpi__interval_add(set, &made->at);
@@ -232,6 +245,7 @@ void ls_mpi__race_end(void) {
     }
     told = 0;
     kept_limit = KEPT_FIRST;
+    seen_limit = SEEN_FIRST;
 }
 
 static int lock_of(const mpi_win *win, int target) {
@@ -444,7 +458,9 @@ void ls_mpi__race_own(mpi_race *out, mpi_rank *me, const mpi_range *range, mpi_a
         *out = (mpi_race){me, *before, *now};
     } else if (!keeps) {
         // The caller has a place for it.
-    } else if (outside || (!extend(range, now) && kept < LOCAL_MAX)) {
+    } else if (!outside && extend(range, now)) {
+        remove_past();
+    } else if (outside || kept < LOCAL_MAX) {
         mpi_access *made = ls_mpi__alloc(sizeof *made);
         *made = *now;
         keep(range, made);
