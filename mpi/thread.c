@@ -2,6 +2,7 @@
 // -fsanitize=thread, without its library).
 #define _GNU_SOURCE  // dladdr
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,8 +89,15 @@ static mpi_rank *ordered(void) {
     return ls_mpi__state.window_count > 0 ? program_of() : NULL;
 }
 
+#define SYNCHRONISES_MAX 64  // times, after which a thread that may spin lets others run
+
 // Called by synchronisation functions of the program (image/synchronises.txt).
 EXPORT void ls_mpi_synchronises(void) {
+    static _Thread_local unsigned times;
+    times += 1;
+    if (times % SYNCHRONISES_MAX == 0) {
+        (void)sched_yield();
+    }
     mpi_rank *me = ordered();
     if (me != NULL) {
         ls_mpi__threads_meet(me);
