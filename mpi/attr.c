@@ -198,7 +198,8 @@ KEYVALS(Win, MPI_KIND_WIN)
     }
 ATTRIBUTES(Comm, MPI_KIND_COMM, MPI_Comm, mpi_comm *of; MPI_TRY(ls_mpi__comm_arg(&of, at, handle)))
 ATTRIBUTES(Type, MPI_KIND_TYPE, MPI_Datatype, mpi_type *of;
-           MPI_TRY(ls_mpi__type_arg(&of, at, NULL, handle, false)))
+           MPI_TRY(ls_mpi__type_arg(&of, at, NULL, handle, false));
+           of = ls_mpi__type_own(at.me, of))
 
 int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void *value, int *flag) {
     MPI_ENTER_AT(at);

@@ -37,8 +37,10 @@ typedef struct mpi_type {
     bool committed;
     bool contiguous;  // one segment at 0 that fills the extent
     bool overlaps;    // some segments have a byte in common
-    bool too_large;   // it reaches beyond the limits; only during construction
-    bool scattered;   // it has displacements in bytes, which may span variables
+    // During construction:
+    bool too_large;  // it reaches beyond the limits
+    bool too_many;   // the same, by more than LS_MPI_PIECES segments
+    bool scattered;  // it has displacements in bytes, which may span variables
     char *name;
     mpi_attribute *attributes;
     int combiner;
@@ -59,6 +61,8 @@ typedef struct mpi_op {
 void ls_mpi__types_make(void);  // the constants, which all ranks share; call before any rank starts
 void ls_mpi__types_open(mpi_rank *me);
 mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle);  // NULL: none
+// The same, to change its name or its attributes: those of a constant are the rank's own.
+mpi_type *ls_mpi__type_own(mpi_rank *me, mpi_type *of);
 const mpi_type *ls_mpi__basic(int number);
 const char *ls_mpi__type_name(const mpi_type *type);
 size_t ls_mpi__pack(void *out, const void *buf, size_t count, const mpi_type *type);

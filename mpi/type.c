@@ -67,7 +67,7 @@ static const basic basics[BASIC_COUNT] = {
     ONE(MPI_UINT32_T, uint32_t),
     ONE(MPI_UINT64_T, uint64_t),
     ONE(MPI_C_BOOL, bool),
-    ONE(MPI_C_FLOAT_COMPLEX, float complex),
+    ONE(MPI_C_COMPLEX, float complex),
     ONE(MPI_C_DOUBLE_COMPLEX, double complex),
     ONE(MPI_C_LONG_DOUBLE_COMPLEX, long double complex),
     ONE(MPI_AINT, MPI_Aint),
@@ -119,7 +119,7 @@ static void make_constant(int n) {
         elements = 0;
     }
     *type = (mpi_type){
-        .handle = (int)(0x18000000 + n),
+        .handle = MPI_DATATYPE_NULL + n,
         .constant = basics[n].name,
         .size = b->size,
         .extent = b->extent,
@@ -155,6 +155,17 @@ mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle) {
     return ls_mpi__handle_get(me, MPI_KIND_TYPE, handle, NULL);
 }
 
+mpi_type *ls_mpi__type_own(mpi_rank *me, mpi_type *of) {
+    int n = of->handle - MPI_DATATYPE_NULL;
+    if (of->constant == NULL || of != &constants[n]) {
+        return of;
+    }
+    mpi_type *own = ls_mpi__alloc(sizeof *own);
+    *own = *of;
+    ls_mpi__handle_constant(me, MPI_KIND_TYPE, n, own);
+    return own;
+}
+
 const char *ls_mpi__type_name(const mpi_type *type) {
     if (type->constant != NULL) {
         return type->constant;
@@ -181,7 +192,7 @@ static void add_segment(mpi_type *made, ptrdiff_t offset, int number, size_t cou
     }
     size_t n = made->segment_count;
     if (n == LS_MPI_PIECES) {
-        made->too_large = true;
+        made->too_many = made->too_large = true;
         return;
     }
     if ((n & (n - 1)) == 0) {

@@ -96,7 +96,8 @@ int MPI_Type_set_name(MPI_Datatype type, const char *name) {
     MPI_ENTER_AT(at);
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
-    of->name = ls_mpi__alloc(MPI_MAX_OBJECT_NAME);
+    of = ls_mpi__type_own(at.me, of);
+    of->name = of->name != NULL ? of->name : ls_mpi__alloc(MPI_MAX_OBJECT_NAME);
     (void)snprintf(of->name, MPI_MAX_OBJECT_NAME, "%s", name);
     return MPI_SUCCESS;
 }

@@ -114,6 +114,29 @@ static void codes_of_errors(void) {
     SAY(text, class_of == first, length);
 }
 
+// A constant's name and attributes are each process's own.
+static void constants(void) {
+    int key, flag, length, *value;
+    char name[MPI_MAX_OBJECT_NAME];
+    MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
+    if (me == 0) {
+        MPI_Type_set_name(MPI_LONG, "whole numbers");
+    }
+    if (me < 2) {
+        MPI_Type_set_attr(MPI_LONG, key, &key);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Type_get_name(MPI_LONG, name, &length);
+    MPI_Type_get_attr(MPI_LONG, key, &value, &flag);
+    SAY(name, length, flag, flag && value == &key);
+    if (flag) {
+        MPI_Type_delete_attr(MPI_LONG, key);
+    }
+    MPI_Type_free_keyval(&key);
+    MPI_Type_get_name(MPI_C_COMPLEX, name, &length);
+    SAY(name, length);
+}
+
 // Handles of all kinds are integers in both.
 static void attributes_of_types_and_windows(void) {
     static int state = 3, values[] = {1, 2};
@@ -289,6 +312,7 @@ int main(void) {
     SAY("time", MPI_Wtime() >= first, MPI_Wtick() > 0);
     attributes();
     attributes_of_types_and_windows();
+    constants();
     codes_of_errors();
     infos();
     errors();
