@@ -153,7 +153,7 @@ class Suite:
                     print(f"not built: {name}\n{built[1]}", flush=True)
                 continue
             code, text = run([self.lockstep, "mpi", "-n", ranks, "--deadline", str(seconds),
-                              "--buffering", "all", made, "--", *arguments], seconds,
+                              "--buffering", "all", made, "--", *arguments], seconds + 60,
                              os.path.join(self.suite, folder))
             fails = result in ("TestErrFatal", "TestStatus")
             says = "no errors" in text.lower()

@@ -42,18 +42,22 @@ static void set_null(int *out, int null) {
 #define ANSWER_FILE(name, parameters) ANSWER_WITH(name, parameters, set_null(fh, MPI_FILE_NULL))
 LS_MPI_ABSENT_FILES(ANSWER, ANSWER_REQUEST, ANSWER_FILE)
 
+int ls_mpi__refuse(mpi_where at, const char *file, int line, const char *what) {
+    char message[512];
+    (void)snprintf(message, sizeof message, "%s:%d: %s: lockstep has no %s (docs/mpi.md)", file,
+                   line, at.function, what);
+    ls_schedule__enter(at.me->rank);
+    ls_spmd__fail(ls_mpi__state.run, LS_ERR_UNSUPPORTED, message);
+    ls_schedule__leave(at.me->rank);
+    return ls_mpi__leave(at.me, LS_OK);
+}
+
 static int refuse(const char *function, const char *why, const void *caller) {
     mpi_rank *me = ls_mpi__enter_any(function);
     const char *file;
     int line;
-    char message[512];
     ls_mpi__line_of(me, caller, &file, &line);
-    (void)snprintf(message, sizeof message, "%s:%d: %s: lockstep has no %s (docs/mpi.md)", file,
-                   line, function, why);
-    ls_schedule__enter(me->rank);
-    ls_spmd__fail(ls_mpi__state.run, LS_ERR_UNSUPPORTED, message);
-    ls_schedule__leave(me->rank);
-    return ls_mpi__leave(me, LS_OK);
+    return ls_mpi__refuse((mpi_where){me, function}, file, line, why);
 }
 
 #define ABSENT(name, why)                                                                          \

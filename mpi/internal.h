@@ -323,6 +323,7 @@ typedef struct mpi_where {
     mpi_rank *me;
     const char *function;
 } mpi_where;
+int ls_mpi__refuse(mpi_where at, const char *file, int line, const char *what);  // ends the run
 void ls_mpi__return_at(const mpi_where *at);
 #define MPI_ENTERED_AT(name, how)                                                                  \
     mpi_where name __attribute__((cleanup(ls_mpi__return_at))) = {how(__func__), __func__}
@@ -375,20 +376,19 @@ mpi_group *ls_mpi__group_make(int size);
 int ls_mpi__group_rank(const mpi_group *group, int world_rank);
 mpi_group *ls_mpi__group_of(const mpi_comm *comm, bool remote);
 int ls_mpi__group_handle(mpi_rank *me, mpi_group *group);
-// ---- attr.c -------------------------------------------------------------------------------------
+// ---- attr.c: a key value belongs to one kind of object ------------------------------------------
 int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handle,
                             const mpi_attribute *from, mpi_attribute **to);
-int ls_mpi__attributes_free(mpi_rank *me, int handle, mpi_attribute **attributes);
-// A key value belongs to one kind of object.
+int ls_mpi__attributes_free(mpi_where at, int handle, mpi_attribute **attributes);
 int ls_mpi__attribute_set(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list, int keyval,
                           void *value);
 int ls_mpi__attribute_remove(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list,
                              int keyval);
 int ls_mpi__attribute_get(mpi_where at, mpi_kind kind, mpi_attribute **list, int keyval,
                           void *value, int *flag);
-
 // ---- p2p.c, wait.c ------------------------------------------------------------------------------
 int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv);
+void ls_mpi__found(const ls_request *probe, const ls_request *send);
 void ls_mpi__status(MPI_Status *out, const MPI_Status *from);
 void ls_mpi__status_empty(MPI_Status *out);
 mpi_request *ls_mpi__request_of(mpi_rank *me, MPI_Request handle, const char **why);

@@ -27,13 +27,18 @@ static void keep(mpi_rank *me, mpi_type *made, const int *integers, int integer_
 
 static int finish(mpi_where at, mpi_type *made, MPI_Datatype *out) {
     ptrdiff_t end;
+    if (made->too_many) {
+        free(made->segments);
+        free(made);
+        return ls_mpi__refuse(at, ls_mpi__file, ls_mpi__line,
+                              "datatypes of more than 2^24 separate parts");
+    }
     if (made->too_large || !ls_mpi__fits(&end, 0, 1, made->lb) ||
         !ls_mpi__fits(&end, 0, 1, made->extent) || !ls_mpi__fits(&end, made->lb, 1, made->extent)) {
         free(made->segments);
         free(made);
         return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
-                             "the datatype reaches further than 2^61 bytes, or has more than 2^24 "
-                             "separate parts");
+                             "the datatype reaches further than 2^61 bytes");
     }
     (void)ls_mpi__type_finish(at.me, made, out);
     ls_mpi__handle_slot(at.me, *out)->function = at.function;

@@ -27,7 +27,7 @@ def main():
     build = os.path.abspath(build)
     source = os.path.join(sources, "main.c")
     sent, asked = line_of(source, "MPI_Send(&rank"), line_of(source, "MPI_File_open(")
-    spawned = line_of(source, "MPI_Comm_spawn(")
+    spawned, pieces = line_of(source, "MPI_Comm_spawn("), line_of(source, "MPI_Type_vector(")
     with tempfile.TemporaryDirectory() as folder:
         tool = os.path.join(folder, "tool")
         subprocess.run([os.path.join(build, "lockstep-cc"), source,
@@ -43,6 +43,8 @@ def main():
         assert code == 0 and f"{asked}: MPI_File_open: lockstep does not support MPI-IO" in text, text
         code, text = run(build, tool, "spawn")
         assert code == 1 and f"{spawned}: MPI_Comm_spawn: lockstep has no processes" in text, text
+        code, text = run(build, tool, "pieces")
+        assert code == 1 and f"{pieces}: MPI_Type_vector: lockstep has no datatypes of" in text, text
 
         cxx = os.path.join(folder, "main.cpp")
         shutil.copy(source, cxx)

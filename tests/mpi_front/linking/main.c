@@ -1,5 +1,5 @@
-// Sends by MPI's name; a tool that replaces MPI_Send may count that. "tag" has no receive, "file"
-// and "spawn" call functions that lockstep does not implement.
+// Sends by MPI's name; a tool that replaces MPI_Send may count that. "tag" has no receive, "file",
+// "spawn" and "pieces" call what lockstep does not implement.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +22,10 @@ int main(int argc, char **argv) {
         MPI_Comm made;
         MPI_Comm_spawn("none", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &made,
                        MPI_ERRCODES_IGNORE);
+    }
+    if (argc > 1 && strcmp(argv[1], "pieces") == 0) {
+        MPI_Datatype made;
+        MPI_Type_vector((1 << 24) + 1, 1, 2, MPI_CHAR, &made);
     }
     seen += rank;
     printf("rank %d saw %d\n", rank, seen);
