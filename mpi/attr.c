@@ -65,17 +65,25 @@ static mpi_attribute **find(mpi_attribute **list, int keyval) {
     return list;
 }
 
-static int drop(mpi_rank *me, int handle, mpi_attribute **at) {
-    mpi_attribute *gone = *at;
-    mpi_keyval *of = &me->keyvals[gone->keyval];
+#define REFUSED "a function that deletes an attribute returns %d"
+// Where the program's function refuses, that is an error of the object.
+static int drop(mpi_where at, int handle, mpi_attribute **which) {
+    mpi_attribute *gone = *which;
+    mpi_keyval *of = &at.me->keyvals[gone->keyval];
     int status = of->release != NULL ? of->release(handle, gone->keyval, gone->value, of->state)
                                      : MPI_SUCCESS;
     if (status == MPI_SUCCESS) {
         of->references -= 1;
-        *at = gone->next;
+        *which = gone->next;
         free(gone);
+        return MPI_SUCCESS;
     }
-    return status;
+    const void *object = ls_mpi__handle_get(at.me, of->kind, handle, NULL);
+    if (of->kind == MPI_KIND_WIN) {
+        return ls_mpi__win_error(at.me, object, status, at.function, REFUSED, status);
+    }
+    const mpi_comm *comm = of->kind == MPI_KIND_COMM ? object : NULL;
+    return ls_mpi__error(at.me, comm, status, at.function, REFUSED, status);
 }
 
 int ls_mpi__attribute_set(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list, int keyval,
@@ -84,7 +92,7 @@ int ls_mpi__attribute_set(mpi_where at, mpi_kind kind, int handle, mpi_attribute
     MPI_TRY(keyval_arg(&of, at, kind, keyval, false));
     mpi_attribute **old = find(list, keyval);
     if (*old != NULL) {
-        MPI_TRY(drop(at.me, handle, old));
+        MPI_TRY(drop(at, handle, old));
     }
     mpi_attribute *made = ls_mpi__alloc(sizeof *made);
     *made = (mpi_attribute){keyval, value, *list};
@@ -113,7 +121,7 @@ int ls_mpi__attribute_remove(mpi_where at, mpi_kind kind, int handle, mpi_attrib
     if (*of == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function, "the attribute is not set");
     }
-    return drop(at.me, handle, of);
+    return drop(at, handle, of);
 }
 
 int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handle,
@@ -143,13 +151,9 @@ int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handl
     return MPI_SUCCESS;
 }
 
-int ls_mpi__attributes_free(mpi_rank *me, int handle, mpi_attribute **attributes) {
+int ls_mpi__attributes_free(mpi_where at, int handle, mpi_attribute **attributes) {
     while (*attributes != NULL) {
-        int status = drop(me, handle, attributes);
-        if (status != MPI_SUCCESS) {
-            return ls_mpi__error(me, NULL, MPI_ERR_OTHER, "an attribute's delete function",
-                                 "it returns %d", status);
-        }
+        MPI_TRY(drop(at, handle, attributes));
     }
     return MPI_SUCCESS;
 }

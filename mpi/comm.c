@@ -190,7 +190,7 @@ static int release(mpi_where at, MPI_Comm *comm) {
     if (of == at.me->world || of == at.me->self) {
         return ls_mpi__error(at.me, of, MPI_ERR_COMM, at.function, "%s cannot be freed", of->name);
     }
-    MPI_TRY(ls_mpi__attributes_free(at.me, *comm, &of->attributes));
+    MPI_TRY(ls_mpi__attributes_free(at, *comm, &of->attributes));
     ls_mpi__handle_free(at.me, *comm);  // calls in flight keep the object
     *comm = MPI_COMM_NULL;
     return MPI_SUCCESS;

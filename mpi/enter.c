@@ -294,6 +294,26 @@ int ls_mpi__error(mpi_rank *me, const mpi_comm *comm, int error_class, const cha
     return error_class;
 }
 
+int ls_mpi__win_error(mpi_rank *me, const mpi_win *win, int error_class, const char *function,
+                      const char *format, ...) {
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (win == NULL || win->errhandler == MPI_ERRORS_ARE_FATAL) {
+        mpi_comm fatal = {.errhandler = MPI_ERRORS_ARE_FATAL};
+        return ls_mpi__error(me, win != NULL ? &fatal : NULL, error_class, function, "%s", message);
+    }
+    const mpi_errhandler *handler =
+        ls_mpi__handle_get(me, MPI_KIND_ERRHANDLER, win->errhandler, NULL);
+    MPI_Win handle = win->handle;
+    if (handler != NULL && handler->win != NULL) {
+        handler->win(&handle, &error_class);
+    }
+    return error_class;
+}
+
 // ---- Arguments ----------------------------------------------------------------------------------
 int ls_mpi__comm_arg(mpi_comm **out, mpi_where at, MPI_Comm handle) {
     const char *why;
@@ -380,6 +400,10 @@ int ls_mpi__reach_arg(mpi_where at, mpi_comm *comm, const void *buf, size_t elem
 
 int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count,
                        const mpi_type *type) {
+    if (buf == MPI_IN_PLACE) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
+                             "MPI_IN_PLACE is not allowed here");
+    }
     if (count == 0 || type->size == 0) {
         return MPI_SUCCESS;
     }
@@ -388,10 +412,6 @@ int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count
     if (buf == NULL && !absolute) {
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
                              "the buffer is NULL, and the count is %ld", count);
-    }
-    if (buf == MPI_IN_PLACE) {
-        return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
-                             "MPI_IN_PLACE is not allowed here");
     }
     return ls_mpi__reach_arg(at, comm, buf, (size_t)count, type);
 }

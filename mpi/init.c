@@ -113,7 +113,8 @@ static void leaks(mpi_rank *me) {
 
 int MPI_Finalize(void) {
     MPI_ENTER(me);
-    MPI_TRY(ls_mpi__attributes_free(me, MPI_COMM_SELF, &me->self->attributes));
+    const mpi_where at = {me, __func__};
+    MPI_TRY(ls_mpi__attributes_free(at, MPI_COMM_SELF, &me->self->attributes));
     ls_mpi__requests_settle(me, true);
     leaks(me);
     me->finalised = true;

@@ -21,7 +21,7 @@ int MPI_Type_free(MPI_Datatype *type) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_TYPE, __func__, "%s cannot be freed",
                              of->constant);
     }
-    MPI_TRY(ls_mpi__attributes_free(at.me, *type, &of->attributes));
+    MPI_TRY(ls_mpi__attributes_free(at, *type, &of->attributes));
     ls_mpi__handle_free(at.me, *type);  // calls in flight may still use the object
     *type = MPI_DATATYPE_NULL;
     return MPI_SUCCESS;

@@ -7,26 +7,6 @@
 #include "mpi/rma.h"
 
 // ---- Arguments ----------------------------------------------------------------------------------
-int ls_mpi__win_error(mpi_rank *me, const mpi_win *win, int error_class, const char *function,
-                      const char *format, ...) {
-    char message[512];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    if (win == NULL || win->errhandler == MPI_ERRORS_ARE_FATAL) {
-        mpi_comm fatal = {.errhandler = MPI_ERRORS_ARE_FATAL};
-        return ls_mpi__error(me, win != NULL ? &fatal : NULL, error_class, function, "%s", message);
-    }
-    const mpi_errhandler *handler =
-        ls_mpi__handle_get(me, MPI_KIND_ERRHANDLER, win->errhandler, NULL);
-    MPI_Win handle = win->handle;
-    if (handler != NULL && handler->win != NULL) {
-        handler->win(&handle, &error_class);
-    }
-    return error_class;
-}
-
 int ls_mpi__win_arg(mpi_win **out, mpi_where at, MPI_Win handle) {
     const char *why;
     *out = ls_mpi__handle_get(at.me, MPI_KIND_WIN, handle, &why);
@@ -265,7 +245,7 @@ int MPI_Win_free(MPI_Win *handle) {
             "complete: MPI_Win_fence ends it",
             win->epoch_file, win->epoch_line);
     }
-    MPI_TRY(ls_mpi__attributes_free(at.me, *handle, &win->attributes));
+    MPI_TRY(ls_mpi__attributes_free(at, *handle, &win->attributes));
     const mpi_record record = {.collective = &ls_mpi__barrier,
                                .comm = win->comm,
                                .channel = win->channel,

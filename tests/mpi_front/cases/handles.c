@@ -90,6 +90,31 @@ static int copy_attribute(MPI_Comm of, int keyval, void *state, void *value, voi
     return wrong ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
+static int keep_attribute(MPI_Comm of, int keyval, void *value, void *refuses) {
+    (void)of, (void)keyval, (void)value;
+    return *(bool *)refuses ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+// An attribute whose function refuses stays, and so does its communicator.
+static void attribute_that_stays(void) {
+    bool refuses = true;
+    MPI_Comm own;
+    int keyval;
+    MPI_Comm_dup(WORLD, &own);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, keep_attribute, &keyval, &refuses);
+    MPI_Comm_set_attr(own, keyval, NULL);
+    MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+    if (MPI_Comm_free(&own) == MPI_SUCCESS || MPI_Comm_delete_attr(own, keyval) == MPI_SUCCESS) {
+        abort();
+    }
+    MPI_Comm_set_errhandler(own, MPI_ERRORS_ARE_FATAL);
+    refuses = wrong;
+    // wrong: call.invalid, MPI_Comm_delete_attr: MPI_ERR_OTHER: a function that deletes
+    MPI_Comm_delete_attr(own, keyval);
+    MPI_Comm_free_keyval(&keyval);
+    MPI_Comm_free(&own);
+}
+
 // The duplicate has the attributes that the communicator had at the call.
 static void attributes_of_idup(void) {
     static char values[8];
@@ -337,11 +362,11 @@ CASES({"edge_of_one_direction", edge_of_one_direction},
       {"handler_of_another_object", handler_of_another_object}, {"root_twice", root_twice},
       {"handler_of_a_communicator", handler_of_a_communicator},
       {"handler_that_is_freed", handler_that_is_freed}, {"attributes_of_idup", attributes_of_idup},
-      {"grid_of_two_groups", grid_of_two_groups}, {"attached_twice", attached_twice},
-      {"scan_of_two_groups", scan_of_two_groups}, {"edge_of_one_end", edge_of_one_end},
-      {"edge_without_use", edge_without_use}, {"edge_to_nobody", edge_to_nobody},
-      {"degrees_that_decrease", degrees_that_decrease}, {"grid_of_nobody", grid_of_nobody},
-      {"dimensions_of_no_nodes", dimensions_of_no_nodes},
+      {"attribute_that_stays", attribute_that_stays}, {"grid_of_two_groups", grid_of_two_groups},
+      {"attached_twice", attached_twice}, {"scan_of_two_groups", scan_of_two_groups},
+      {"edge_of_one_end", edge_of_one_end}, {"edge_without_use", edge_without_use},
+      {"edge_to_nobody", edge_to_nobody}, {"degrees_that_decrease", degrees_that_decrease},
+      {"grid_of_nobody", grid_of_nobody}, {"dimensions_of_no_nodes", dimensions_of_no_nodes},
       {"ended_in_a_callback", ended_in_a_callback}, {"names_of_one_type", names_of_one_type},
       {"communicator_never_freed", communicator_never_freed},
       {"group_and_operation_never_freed", group_and_operation_never_freed},
