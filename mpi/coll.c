@@ -13,7 +13,6 @@ typedef struct side_args {
     MPI_Datatype type;
     const MPI_Datatype *types;
     bool in_place;  // MPI_IN_PLACE is allowed
-    bool blocks;    // one for each peer
 } side_args;
 
 typedef struct collective_args {
@@ -30,7 +29,8 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
     const side_args *args = send ? &all->send : &all->recv;
     int blocks = ls_mpi__blocks_of(comm, kind, send);
     size_t listed = (size_t)blocks;
-    bool may_be_in_place = args->in_place && (!kind->rooted || all->root == comm->rank);
+    bool may_be_in_place =
+        args->in_place && !comm->inter && (!kind->rooted || all->root == comm->rank);
     mpi_type *type = NULL;
     *out = (mpi_side){.buf = args->buf,
                       .count = args->count,
@@ -38,7 +38,7 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
                       .displs = args->displs,
                       .byte_displs = args->byte_displs,
                       .types = args->types};
-    if (args->buf == MPI_IN_PLACE && may_be_in_place && !comm->inter) {
+    if (args->buf == MPI_IN_PLACE && may_be_in_place) {
         return MPI_SUCCESS;
     }
     if (args->types == NULL) {
@@ -47,15 +47,14 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
     }
     if (args->counts == NULL && args->types == NULL) {
         MPI_TRY(ls_mpi__count_arg(at, comm, "the count", args->count));
-        MPI_TRY(ls_mpi__buffer_arg(at, comm, args->buf, args->count, type));
+        long count = blocks > 0 ? args->count : 0;
+        MPI_TRY(ls_mpi__buffer_arg(at, comm, args->buf, count, type));
         return ls_mpi__reach_arg(at, comm, NULL, (size_t)args->count * listed, type);
     }
-    if (blocks > 0 && args->counts == NULL) {
-        return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of counts is NULL");
-    }
-    if (blocks > 0 && !kind->reduces && args->displs == NULL && args->byte_displs == NULL) {
-        return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function,
-                             "the list of displacements is NULL");
+    bool placed = kind->reduces || args->displs != NULL || args->byte_displs != NULL;
+    if (blocks > 0 && (args->counts == NULL || !placed)) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of %s is NULL",
+                             args->counts == NULL ? "counts" : "displacements");
     }
     ls_mpi__bytes_check(at.me, args->counts, listed * sizeof *args->counts, at.function);
     ls_mpi__bytes_check(at.me, args->displs, listed * sizeof *args->displs, at.function);
@@ -66,8 +65,9 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const collecti
         if (args->types != NULL) {
             MPI_TRY(ls_mpi__type_arg(&type, at, comm, args->types[b], true));
         }
-        MPI_TRY(args->types == NULL ? ls_mpi__buffer_arg(at, comm, args->buf, args->counts[b], type)
-                                    : MPI_SUCCESS);
+        if (args->types == NULL && (send || !kind->reduces || b == comm->rank)) {
+            MPI_TRY(ls_mpi__buffer_arg(at, comm, args->buf, args->counts[b], type));
+        }
         MPI_TRY(ls_mpi__block_reach_arg(at, comm, out, b, type));
     }
     return MPI_SUCCESS;

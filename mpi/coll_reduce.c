@@ -141,6 +141,26 @@ static int move_allreduce(mpi_record *const *records, int size) {
     return LS_OK;
 }
 
+// Whether the members of a group give each of them the same part of the result.
+static bool parts_alike(mpi_record *const *records, int first, int count) {
+    mpi_move_state *state = &ls_mpi__move_state;
+    const mpi_side *model = &records[first]->recv;
+    for (int m = first; m < first + count && model->counts != NULL; m++) {
+        const mpi_side *side = &records[m]->recv;
+        for (int i = 0; i < count && state->keys[m] == 0; i++) {
+            size_t bytes = (size_t)side->counts[i] * side->type->size;
+            if (bytes != (size_t)model->counts[i] * model->type->size) {
+                state->id = LS_FINDING_COUNT_MISMATCH;
+                (void)snprintf(state->what, sizeof state->what,
+                               "member %d gives %d elements to member %d, member %d %d", m,
+                               side->counts[i], i, first, model->counts[i]);
+                state->keys[m] = 1;
+            }
+        }
+    }
+    return state->what[0] == 0;
+}
+
 static int move_reduce_scatter(mpi_record *const *records, int size) {
     if (!alike(records, 0, size)) {
         return LS_OK;
@@ -150,6 +170,9 @@ static int move_reduce_scatter(mpi_record *const *records, int size) {
     int sizes[2] = {inter ? comm->size : size, inter ? comm->remote_size : 0};
     int firsts[2] = {inter ? comm->first : 0, inter ? comm->remote_first : 0};
     for (int g = 0; g < (inter ? 2 : 1); g++) {
+        if (!parts_alike(records, firsts[g], sizes[g])) {
+            return LS_OK;
+        }
         int source = inter ? 1 - g : 0;
         room result = fold(records, firsts[source], sizes[source]);
         const mpi_type *type = input_of(records[firsts[source]]).type;

@@ -99,6 +99,30 @@ static void in_place_on_some(void) {
     MPI_Scan(own, values, 1, MPI_INT, MPI_SUM, WORLD);
 }
 
+// A member that gets nothing needs no buffer.
+static void parts_of_a_result(void) {
+    int parts[3] = {0, 1, 2}, from_each[3] = {3, 4, 5};
+    parts[1] += wrong && rank == 2 ? 1 : 0;
+    parts[2] -= wrong && rank == 2 ? 1 : 0;
+    // wrong: collective.count_mismatch, member 2 gives 2 elements to member 1, member 0 1
+    MPI_Reduce_scatter(from_each, rank == 0 ? NULL : values, parts, MPI_INT, MPI_SUM, WORLD);
+}
+
+// Rank 2 has no neighbors, and no buffers.
+static void in_place_of_neighbors(void) {
+    const int both[2] = {0, 1}, n = rank < 2 ? 2 : 0;
+    int got[2], *in = n > 0 ? got : NULL;
+    const void *own = n > 0 ? &rank : NULL;
+    MPI_Comm graph;
+    MPI_Dist_graph_create_adjacent(WORLD, n, both, MPI_UNWEIGHTED, n, both, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &graph);
+    // wrong: call.invalid, MPI_Neighbor_allgather: MPI_ERR_BUFFER: MPI_IN_PLACE is not allowed here
+    MPI_Neighbor_allgather(wrong ? MPI_IN_PLACE : own, wrong ? 0 : 1, MPI_INT, in, 1, MPI_INT,
+                           graph);
+    MPI_Neighbor_alltoall(n > 0 ? got : NULL, 1, MPI_INT, n > 0 ? values : NULL, 1, MPI_INT, graph);
+    MPI_Comm_free(&graph);
+}
+
 static void no_root_of_two_groups(void) {
     MPI_Comm own, both;
     int side = rank == 0 ? 0 : 1, root = side == 0 ? MPI_ROOT : 0;
@@ -115,4 +139,4 @@ static void no_root_of_two_groups(void) {
 CASES(CASE(between_blocks_in_flight), CASE(two_sets_of_blocks), CASE(blocks_of_several_types),
       CASE(sent_blocks_of_several_types), CASE(types_freed_in_flight), CASE(no_places),
       CASE(no_places_of_several_types), CASE(in_place_off_the_root), CASE(in_place_on_some),
-      CASE(no_root_of_two_groups))
+      CASE(parts_of_a_result), CASE(in_place_of_neighbors), CASE(no_root_of_two_groups))
