@@ -62,6 +62,7 @@ static bool holds(const ls_rank *rank, uintptr_t address) {
 // ---- The run ------------------------------------------------------------------------------------
 const ls_front ls_mpi__front = {.met = ls_mpi__met,
                                 .message = ls_mpi__message,
+                                .found = ls_mpi__found,
                                 .choose = ls_mpi__explore_choose,
                                 .holds = holds,
                                 .signalled = ls_mpi__signalled};

@@ -91,3 +91,13 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
     }
     return LS_OK;
 }
+
+void ls_mpi__found(const ls_request *probe, const ls_request *send) {
+    mpi_record *record = probe->record;
+    const mpi_record *from = send->record;
+    const mpi_comm *comm = record->comm;
+    record->status =
+        (MPI_Status){.MPI_SOURCE = send->comm->member - (comm->inter ? comm->remote_first : 0),
+                     .MPI_TAG = send->tag,
+                     .ls_bytes = (long long)((size_t)from->send.count * from->send.type->size)};
+}

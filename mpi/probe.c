@@ -25,15 +25,6 @@ static int read_probe(mpi_where at, int source, int tag, MPI_Comm handle, mpi_re
     return MPI_SUCCESS;
 }
 
-static void status_of(MPI_Status *out, const mpi_comm *comm, const ls_request *send) {
-    const mpi_record *from = send->record;
-    const MPI_Status found = {
-        .MPI_SOURCE = send->comm->member - (comm->inter ? comm->remote_first : 0),
-        .MPI_TAG = send->tag,
-        .ls_bytes = (long long)((size_t)from->send.count * from->send.type->size)};
-    ls_mpi__status(out, &found);
-}
-
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     MPI_ENTER_AT(at);
     mpi_record record;
@@ -46,8 +37,8 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     }
     MPI_TRY(ls_mpi__message_post(at.me, &proto, &record, &inner));
     (void)ls_mpi__await(at.me, &inner, 1, false);
+    ls_mpi__status(status, &record.status);
     ls_schedule__enter(at.me->rank);
-    status_of(status, record.comm, inner->found);
     ls_request__free(at.me->rank, inner);
     ls_schedule__leave(at.me->rank);
     return MPI_SUCCESS;
@@ -85,8 +76,9 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
     MPI_TRY(probe_now(&send, flag, at, source, tag, comm, &record, &proto));
     if (send != NULL) {
-        status_of(status, record.comm, send);
-    } else if (*flag != 0) {
+        ls_mpi__found(&proto, send);
+    }
+    if (*flag != 0) {
         ls_mpi__status(status, &record.status);
     }
     return MPI_SUCCESS;

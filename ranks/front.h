@@ -25,6 +25,8 @@ typedef struct ls_front {
     int (*met)(ls_spmd *run, ls_request *const *requests, int size);
     // The same of a send and its receive.
     int (*message)(ls_spmd *run, ls_request *send, ls_request *recv);
+    // A probe has found the send, which may end before the probe's rank continues.
+    void (*found)(const ls_request *probe, const ls_request *send);
     // Which of the matches [count] is made; -1: none, the run ends here.
     int (*choose)(ls_spmd *run, const ls_match_choice *choices, int count);
     // Whether the address is in a buffer that the rank has given to a call. Asked by a signal's

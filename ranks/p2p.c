@@ -232,7 +232,6 @@ void ls_p2p__decide(ls_spmd *run) {
 }
 
 static int meet_front(ls_spmd *run, ls_request *send, ls_request *recv) {
-    recv->found = send;
     const ls_call *const calls[2] = {&send->call, &recv->call};
     ls_hooks__matched(run->backend, calls, 2);
     int status = send->front->message(run, send, recv);
@@ -323,8 +322,20 @@ int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]) {
 
 static void found(ls_request *probe, ls_request *send) {
     take(probe);
-    probe->found = send;
+    probe->front->found(probe, send);
     ls_request__done(probe, LS_OK);
+}
+
+// Equal probes from any member, which threads of one rank made, all find the same message.
+static void found_by_all(const ls_request *probe, ls_request *send) {
+    int tag = probe->tag;
+    ls_request *at = probe->comm->shared->any[probe->comm->member], *next;
+    for (; at != NULL; at = next) {
+        next = at->next_p2p[LS_P2P_KEY];
+        if (at->probe && is_held(at) && at->tag == tag && !claimed(send, at)) {
+            found(at, send);
+        }
+    }
 }
 
 // After a receive from any member has matched its send, later ones may match theirs.
@@ -446,7 +457,7 @@ bool ls_p2p__choose(ls_spmd *run) {
     LS_ASSERT(chosen < count);
     ls_request *recv = choices[chosen].recv, *send = choices[chosen].send;
     if (recv->probe) {
-        found(recv, send);
+        found_by_all(recv, send);
         return true;
     }
     take(recv);

@@ -111,7 +111,6 @@ struct ls_request {
     int tag;             // LS_TAG_ANY: of a receive, any
     bool any_source;     // a receive from any member: held until no rank can continue
     bool probe;          // takes no message
-    ls_request *found;   // match of a probe or a receive
     int color, key;      // SPLIT
     const int *members;  // SUBSET [member_count]
     int member_count;

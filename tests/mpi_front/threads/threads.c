@@ -100,6 +100,38 @@ static void two_at_once(void) {
     pthread_join(thread, NULL);
 }
 
+// Two threads may find one message, unless the first to find it takes it.
+static void *probe(void *arg) {
+    int got[2], count;
+    MPI_Status status;
+    MPI_Message message;
+    if (is("matched_probes")) {
+        MPI_Mprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &message, &status);
+        MPI_Get_count(&status, MPI_INT, &count);
+        MPI_Mrecv(got, count, MPI_INT, &message, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Probe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_INT, &count);
+        MPI_Recv(got, count, MPI_INT, status.MPI_SOURCE, 1, MPI_COMM_WORLD,  // wrong: probes
+                 MPI_STATUS_IGNORE);
+    }
+    return arg;
+}
+
+static void probes(void) {
+    pthread_t threads[2];
+    const int out[2] = {rank, rank};
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&threads[i], NULL, probe, NULL);
+    }
+    for (int i = 1; i <= 2; i++) {
+        MPI_Send(out, i, MPI_INT, 1 - rank, 1, MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
 int main(int argc, char **argv) {
     int provided, level = MPI_THREAD_MULTIPLE;
     pthread_t thread;
@@ -115,6 +147,8 @@ int main(int argc, char **argv) {
         pthread_join(thread, NULL);
     } else if (is("two_at_once") || is("both_wait")) {
         two_at_once();
+    } else if (is("probes") || is("matched_probes")) {
+        probes();
     }
     MPI_Finalize();
     return 0;
