@@ -107,6 +107,7 @@ static void leaks(mpi_rank *me) {
         }
     }
     if (me->bsend_buffer != NULL && me->bsend_used == 0) {
+        ls_mpi__disown(me, me->bsend_owned);
         me->bsend_buffer = NULL;  // MPI_Finalize detaches it
     }
 }

@@ -234,9 +234,9 @@ struct mpi_rank {
     mpi_table tables[MPI_KIND_COUNT];
     mpi_comm *world, *self;
     void *bsend_buffer;
-    int bsend_size, bsend_used;
-    size_t bsend_all;    // total since the buffer was attached
-    mpi_request *freed;  // freed before their messages were complete
+    mpi_owned *bsend_owned;
+    size_t bsend_size, bsend_used, bsend_all;  // all: total since the buffer was attached
+    mpi_request *freed;                        // freed before their messages were complete
     int freed_count, freed_limit;
     mpi_intervals owned[2];       // [0]: read by calls; [1]: written
     mpi_keyval *keyvals;          // [LS_MPI_KEYVALS] index 0 unused

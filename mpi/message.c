@@ -82,7 +82,7 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
     }
     if (data != NULL) {  // packed by an eager send
         if (from->mode == MPI_MODE_BUFFERED) {
-            ls_mpi__state.ranks[send->call.rank].bsend_used -= (int)bytes + MPI_BSEND_OVERHEAD;
+            ls_mpi__state.ranks[send->call.rank].bsend_used -= bytes + MPI_BSEND_OVERHEAD;
         }
         free(from->packed);
         free(from->clock);

@@ -29,10 +29,10 @@ static void tell(mpi_rank *me, mpi_owned *owned, const char *does, const char *f
     }
     owned->told = true;
     ls_mpi__finding(me, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line,
-                    "%s %s a buffer at %s:%d that %s, made at %s:%d, %s and owns until it is "
-                    "complete",
+                    "%s %s a buffer at %s:%d that %s, made at %s:%d, %s and owns until %s",
                     function != NULL ? function : "the program", does, file, line, owned->function,
-                    owned->file, owned->line, owned->writes ? "writes" : "reads");
+                    owned->file, owned->line, owned->writes ? "writes" : "reads",
+                    owned == me->bsend_owned ? "MPI_Buffer_detach" : "it is complete");
 }
 
 // The first buffer that calls read (write) and that overlaps the range. A freed request's buffer is

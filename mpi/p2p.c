@@ -38,15 +38,15 @@ int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m) {
 // Free room in the buffer of MPI_Buffer_attach.
 static int take_buffer(mpi_where at, const mpi_record *record) {
     size_t bytes = (size_t)record->send.count * record->send.type->size + MPI_BSEND_OVERHEAD;
-    if ((size_t)at.me->bsend_used + bytes > (size_t)at.me->bsend_size) {
+    if (at.me->bsend_used + bytes > at.me->bsend_size) {
         return ls_mpi__error(at.me, record->comm, MPI_ERR_BUFFER, at.function,
                              "%zu bytes (MPI_BSEND_OVERHEAD included) do not fit into the buffer "
-                             "of MPI_Buffer_attach: %d of %d are in use",
+                             "of MPI_Buffer_attach: %zu of %zu are in use",
                              bytes, at.me->bsend_used, at.me->bsend_size);
     }
-    at.me->bsend_used += (int)bytes;
+    at.me->bsend_used += bytes;
     at.me->bsend_all += bytes;
-    if (at.me->bsend_all > (size_t)at.me->bsend_size) {
+    if (at.me->bsend_all > at.me->bsend_size) {
         ls_mpi__observe();  // received messages have freed room
     }
     return MPI_SUCCESS;
@@ -296,11 +296,13 @@ int MPI_Buffer_attach(void *buffer, int size) {
                              size < 0 ? "the size is %d"
                                       : "a buffer of %d bytes is attached "
                                         "already",
-                             size < 0 ? size : at.me->bsend_size);
+                             size < 0 ? size : (int)at.me->bsend_size);
     }
     ls_mpi__bytes_check(at.me, buffer, (size_t)size, __func__);
     at.me->bsend_buffer = buffer;
-    at.me->bsend_size = size;
+    at.me->bsend_owned =
+        ls_mpi__own(at.me, buffer, (size_t)size, ls_mpi__type_of(at.me, MPI_BYTE), true, __func__);
+    at.me->bsend_size = (size_t)size;
     at.me->bsend_all = 0;
     return MPI_SUCCESS;
 }
@@ -315,7 +317,8 @@ int MPI_Buffer_detach(void *buffer_out, int *size) {
         ls_mpi__poll(at.me, __func__);
     }
     memcpy(buffer_out, &at.me->bsend_buffer, sizeof(void *));
-    *size = at.me->bsend_size;
+    *size = (int)at.me->bsend_size;
+    ls_mpi__disown(at.me, at.me->bsend_owned);
     at.me->bsend_buffer = NULL;
     at.me->bsend_size = 0;
     return MPI_SUCCESS;

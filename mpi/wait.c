@@ -28,6 +28,14 @@ static int release_general(mpi_rank *me, const mpi_request *request) {
                                     : MPI_SUCCESS;
 }
 
+// The buffers are the program's again.
+static void give_back(mpi_rank *me, mpi_request *request) {
+    for (int i = 0; i < LS_MPI_OWNED; i++) {
+        ls_mpi__disown(me, request->owned[i]);
+        request->owned[i] = NULL;
+    }
+}
+
 int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status) {
     mpi_request *request = ls_mpi__request_of(me, *handle, NULL);
     if (request->inner != NULL) {
@@ -52,10 +60,7 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
     request->active = false;
     request->waiter = NULL;
     if (request->persistent) {
-        for (int i = 0; i < LS_MPI_OWNED; i++) {
-            ls_mpi__disown(me, request->owned[i]);
-            request->owned[i] = NULL;
-        }
+        give_back(me, request);
     } else {
         ls_mpi__request_close(me, request);
         *handle = MPI_REQUEST_NULL;
@@ -376,6 +381,7 @@ int MPI_Request_get_status(MPI_Request handle, int *flag, MPI_Status *status) {
     if (request == NULL) {
         ls_mpi__status_empty(status);
     } else if (*flag != 0) {
+        give_back(at.me, request);  // complete, though its handle stays
         result = complete_status(at.me, request);
         ls_mpi__status(status, &request->record.status);
     }

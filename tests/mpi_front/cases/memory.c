@@ -243,6 +243,40 @@ static void window_of_a_frame_that_is_left(void) {
     MPI_Win_free(&window);
 }
 
+// A request whose status says that it is complete owns nothing more.
+static void load_after_get_status(void) {
+    int in = 0, flag = 0, before = rank > 0 ? rank - 1 : size - 1;
+    MPI_Request request;
+    MPI_Irecv(&in, 1, MPI_INT, before, 0, WORLD, &request);
+    MPI_Barrier(WORLD);
+    if (!wrong) {
+        MPI_Send(&rank, 1, MPI_INT, (rank + 1) % size, 0, WORLD);
+    }
+    do {
+        MPI_Request_get_status(request, &flag, STATUS);
+    } while (!flag && !wrong);
+    int seen = in;  // wrong: buffer.use_before_wait
+    MPI_Barrier(WORLD);
+    if (wrong) {
+        MPI_Send(&seen, 1, MPI_INT, (rank + 1) % size, 0, WORLD);
+    } else if (seen != before) {
+        abort();
+    }
+    MPI_Wait(&request, STATUS);
+}
+
+static void release_of_an_attached_buffer(void) {
+    int in, bytes = MPI_BSEND_OVERHEAD + (int)sizeof in;
+    char *buffer = malloc((size_t)bytes);
+    MPI_Buffer_attach(buffer, bytes);
+    MPI_Bsend(&rank, 1, MPI_INT, rank, 0, WORLD);
+    MPI_Recv(&in, 1, MPI_INT, rank, 0, WORLD, STATUS);
+    if (!wrong) {
+        MPI_Buffer_detach(&buffer, &bytes);
+    }
+    free(buffer);  // wrong: buffer.use_before_wait, that MPI_Buffer_attach, made at
+}
+
 CASES({"receive_into_a_frame_that_is_left", receive_into_a_frame_that_is_left},
       {"send_from_a_frame_that_is_left", send_from_a_frame_that_is_left},
       {"put_from_a_frame_that_is_left", put_from_a_frame_that_is_left},
@@ -255,4 +289,6 @@ CASES({"receive_into_a_frame_that_is_left", receive_into_a_frame_that_is_left},
       {"free_of_a_collective", free_of_a_collective}, {"free_of_counts", free_of_counts},
       {"store_to_counts", store_to_counts}, {"store_to_places", store_to_places},
       {"store_to_counts_of_nothing", store_to_counts_of_nothing},
-      {"free_of_a_window", free_of_a_window}, {"free_of_attached_memory", free_of_attached_memory})
+      {"free_of_a_window", free_of_a_window}, {"free_of_attached_memory", free_of_attached_memory},
+      {"load_after_get_status", load_after_get_status},
+      {"release_of_an_attached_buffer", release_of_an_attached_buffer})
