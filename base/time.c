@@ -16,8 +16,24 @@ static int64_t read_ns(clockid_t clock) {
     return (int64_t)now.tv_sec * NS + now.tv_nsec;
 }
 
+// A debugger that stops this process writes the time to the first one; what passes from then until
+// the process looks at its clock again does not count.
+_Atomic int64_t ls_gdb_stopped_ns;
+static _Atomic int64_t not_counted_ns;
+
+static int64_t count_ns(void) {
+    int64_t now = read_ns(CLOCK_MONOTONIC), stopped = ls_gdb_stopped_ns;
+    if (stopped != 0) {  // perhaps since the clock was read
+        now = read_ns(CLOCK_MONOTONIC);
+        if (atomic_compare_exchange_strong(&ls_gdb_stopped_ns, &stopped, 0)) {
+            not_counted_ns += now - stopped;
+        }
+    }
+    return now - not_counted_ns;
+}
+
 double ls_time_now(void) {
-    return 1e-9 * (double)(is_virtual ? virtual_ns : read_ns(CLOCK_MONOTONIC));
+    return 1e-9 * (double)(is_virtual ? virtual_ns : count_ns());
 }
 
 int64_t ls_time_wall_ns(void) {

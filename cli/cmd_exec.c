@@ -30,7 +30,7 @@ static struct {
     cli_exec_hosts hosts;
     const char *machine, *order, *record, *capture, *core, *flight, *torchrec_plan, *tables,
         *preload;
-    bool observe, simulate, payload, hash, compare, strict, debug;
+    bool observe, simulate, payload, hash, compare, strict, debug, gdb;
     int other, device, start, watch;
 } given;
 
@@ -77,8 +77,7 @@ static const cli_option options[] = {
      .value = &given.device,
      .value_name = "NAME",
      .choices = cli_call_devices,
-     .help =
-         "Device of large calls: auto (default), cuda or host; auto uses a GPU if there is one"},
+     .help = "Device of large calls: auto (default: a GPU if there is one), cuda or host"},
     {.type = CLI_STRING,
      .long_name = "record",
      .value = &given.record,
@@ -104,8 +103,7 @@ static const cli_option options[] = {
      .long_name = "flight-recorder",
      .value = &given.flight,
      .value_name = "PREFIX",
-     .help =
-         "Write PREFIX0, PREFIX1, ...: each rank's calls for the analyzer of PyTorch's recorder"},
+     .help = "Write PREFIX0, PREFIX1, ...: each rank's calls for PyTorch's fr_trace"},
     {.type = CLI_STRING,
      .long_name = "torchrec-plan",
      .value = &given.torchrec_plan,
@@ -120,8 +118,8 @@ static const cli_option options[] = {
     {.type = CLI_SWITCH,
      .long_name = "debug",
      .value = &given.debug,
-     .help =
-         "Debug the ranks of a Python program at one prompt; docs/debugging.md has the commands"},
+     .help = "Debug the ranks of a Python program at one prompt (docs/debugging.md)"},
+    CLI_GDB_OPTION(given.gdb),
     {.type = CLI_STRING,
      .long_name = "core",
      .value = &given.core,
@@ -444,8 +442,12 @@ static int run(const cli_args *args) {
     static settings used;
     int code = check_options();
     code = code == LS_EXIT_OK ? cli_exec_check_program(args->values[0]) : code;
+    const bool elsewhere = given.observe || given.compare;
+    if (code == LS_EXIT_OK && given.gdb) {
+        const bool others_given = elsewhere || given.debug || given.core || given.start > 0;
+        return cli_gdb_ranks(given.program.ranks, others_given);
+    }
     if (code == LS_EXIT_OK && (given.debug || given.core != NULL)) {
-        const bool elsewhere = given.observe || given.compare;
         code = cli_python_debug(given.debug, given.core, elsewhere);
     }
     code = code == LS_EXIT_OK ? tell_plan() : code;

@@ -103,9 +103,11 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
     }
     int kept = 0;
     argv[kept++] = cli_debugger_own_path();
+    bool words = false;  // behind "--" they are the program's
     for (int i = 1; i < started.argc; i++) {
         bool keep = true;
-        for (int w = 0; w < count; w++) {
+        words = words || strcmp(started.argv[i], "--") == 0;
+        for (int w = 0; w < count && !words; w++) {
             keep = keep && strcmp(started.argv[i], without[w]) != 0;
         }
         if (keep) {
@@ -115,6 +117,16 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
     int code = cli_gdb_exec(commands, command_count, NULL, 0, argv, kept);
     free(argv);
     return code;
+}
+
+int cli_gdb_ranks(int ranks, bool others) {
+    static const char *const commands[] = {"start-ranks"}, *const without[] = {"--gdb"};
+    if (others || ranks == 0) {
+        cli_error(others ? "--gdb excludes --debug, --core, --observe, --compare and --start"
+                         : "--gdb requires -n RANKS: it does not follow a launcher");
+        return LS_EXIT_USAGE;
+    }
+    return cli_gdb_exec_self(commands, 1, without, 1);
 }
 
 // The Python that runs the debugger's faces.

@@ -13,6 +13,13 @@ int cli_gdb_exec(const char *const *commands, int command_count, const char *con
 // `without` [count]. Set by main.
 int cli_gdb_exec_self(const char *const *commands, int command_count, const char *const *without,
                       int count);
+// The same with `lockstep exec`, all of whose ranks gdb has. others: options that exclude it.
+int cli_gdb_ranks(int ranks, bool others);
+#define CLI_GDB_OPTION(variable)                                                                   \
+    {                                                                                              \
+        .type = CLI_SWITCH, .long_name = "gdb", .value = &(variable),                              \
+        .help = "Debug the ranks in one gdb, each an inferior (docs/debugging.md)"                 \
+    }
 const char *cli_debugger_own_path(void);  // of this program
 void cli_debugger_remember(int argc, char **argv);
 

@@ -134,6 +134,7 @@ static void set_environment(ls_text *out, const ls_exec *exec, const char *dir, 
 
 _Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port,
                              const int ends[2]) {
+    ls_exec__gdb_child();
     if (ends[0] >= 0) {
         (void)dup2(ends[0], 2);
     }

@@ -208,7 +208,7 @@ static double grace_of(const ls_exec *exec) {
             return most > 0 ? most : INFINITY;
         }
     }
-    return GRACE_SECONDS;
+    return (ls_gdb_debugs_processes ? 10 : 1) * GRACE_SECONDS;  // in gdb, ends take long
 }
 
 static int loop(ls_exec *exec) {
@@ -351,7 +351,10 @@ static int run(ls_exec *exec, const char *dir) {
     if (status == LS_OK && exec->options->listen != NULL) {
         status = ls_exec__hosts_open(exec);
     }
+    int gate[2] = {-1, -1};
+    status = status == LS_OK ? ls_exec__gdb_open(exec, gate) : status;
     status = status == LS_OK ? ls_exec__start(exec, dir) : status;
+    ls_exec__gdb_started(exec, gate);
     status = status == LS_OK ? loop(exec) : status;
     char why[LS_ERROR_TEXT_MAX];
     (void)snprintf(why, sizeof why, "%s", ls_error_last()->text);

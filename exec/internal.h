@@ -279,6 +279,13 @@ void ls_exec__debug_read(ls_exec *exec);
 // Whether the debugger pauses the run; sends it a finding that ends the run.
 bool ls_exec__debug_holds(ls_exec *exec);
 
+// ---- gdb.c --------------------------------------------------------------------------------------
+// Around the start of processes: gdb gets them, if it wants them, before they have run anything.
+int ls_exec__gdb_open(ls_exec *exec, int gate[2]);
+extern volatile int ls_gdb_debugs_processes;  // gdb does
+void ls_exec__gdb_child(void);                // in a child, before its program
+void ls_exec__gdb_started(ls_exec *exec, const int gate[2]);
+
 // ---- early.c ------------------------------------------------------------------------------------
 // Ends the run where a rank has, and the others wait or it failed; whether it did.
 bool ls_exec__judge_early(ls_exec *exec, double quiet);

@@ -17,6 +17,7 @@
 #define LS_WIRE_STAYS        "LOCKSTEP_EXEC_STAYS"      // "1": without a coordinator it goes on
 #define LS_WIRE_WATCH        "LOCKSTEP_EXEC_WATCH"      // "off", "default", "all"
 #define LS_WIRE_DEBUGGER     "LOCKSTEP_DEBUGGER"        // socket of the debugger that holds the run
+#define LS_WIRE_GATE         "LOCKSTEP_EXEC_GATE"       // socket at which ranks in gdb wait
 #define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
 #define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
 #define LS_WIRE_STARTER      "LOCKSTEP_EXEC_STARTER"    // of a rank that may fork others

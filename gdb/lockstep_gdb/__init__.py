@@ -2,9 +2,9 @@
 docs/debugging.md shows these at work."""
 import gdb
 
-from . import catches, cores, editor, frames, kernels, memory, mpi, printers, ranks, scenario, steps, stops, tensors
+from . import catches, cores, editor, frames, kernels, memory, mpi, printers, processes, ranks, scenario, steps, stops, tensors
 
-for module in (ranks, cores, editor, catches, stops, steps, frames, tensors, printers, mpi, kernels, scenario):
+for module in (ranks, cores, editor, catches, stops, processes, steps, frames, tensors, printers, mpi, kernels, scenario):
     module.register()
 
 gdb.events.new_objfile.connect(memory.forget)

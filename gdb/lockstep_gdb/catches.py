@@ -5,7 +5,7 @@ import sys
 
 import gdb
 
-from . import memory, model, ranks, scenario, values
+from . import inferiors, memory, model, ranks, scenario, values
 from .memory import Failure
 
 
@@ -60,6 +60,9 @@ class CommName:
             # The one of the selected run, if it has one.
             run = model.find_run()
             own = [c for c in fits if run is not None and c["backend"] == run.record["backend"]]
+            if run is not None and run.record["remote"] != 0:  # its processes make their world themselves
+                unused = memory.record("ls_shared_comm", run.record["world_comm"])["comm"]
+                own = [c for c in own if c.address != unused]
             fits = own if len(own) == 1 else fits
             self.number = fits[0]["number"] if len(fits) == 1 else -1
         if len(fits) > 1:
@@ -182,7 +185,7 @@ class CallCatch(memory.Stop):
         return True
 
 
-class CatchCollective(memory.Command):
+class CatchCollective(inferiors.RunCommand):
     """catch collective [KIND] [on COMM] [if CONDITION]: stops when a rank makes a call, before it is
 matched, or when a controller makes its ranks' calls.
 
@@ -316,7 +319,8 @@ class FindingCatch(memory.Stop):
         number, FindingCatch.guilty = FindingCatch.guilty, None
         if number is None:
             return
-        run = model.find_run()
+        with inferiors.in_coordinator(stays=True):
+            run = model.find_run()
         if run is not None and number in run.ranks:
             print(ranks.go_to(run, number))
 

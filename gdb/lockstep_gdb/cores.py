@@ -4,7 +4,7 @@ import os
 
 import gdb
 
-from . import memory, model, ranks
+from . import inferiors, memory, model, ranks
 
 INDEX_BYTES = 16 << 20
 
@@ -54,9 +54,9 @@ class OpenCores(memory.Command):
                     gdb.execute(f"inferior {max(one.num for one in gdb.inferiors())}", to_string=True)
             _load(folder, file, program)
             if rank >= 0:
-                model.kept[rank] = (gdb.selected_inferior().num, call)
-        if model.kept:
-            print(ranks.go_to_kept(min(model.kept)))
+                inferiors.apart[rank] = (gdb.selected_inferior().num, call)
+        if inferiors.apart:
+            print(inferiors.go_to_text(min(inferiors.apart)))
             return
         run = model.find_run()
         at = model.selected_rank(run) if run is not None else None

@@ -354,9 +354,6 @@ def newest_of_world():
     return min(Comm(worlds[0].address).next_calls()) - 1 if worlds else -1
 
 
-kept = {}  # rank -> (inferior, call) of core files, one a rank
-
-
 def met_text():
     count = met()
     return f"{count} set{'' if count == 1 else 's'} of calls matched"

@@ -1,7 +1,7 @@
 """ranks, rank, calls, waitgraph: the places of ranks, and their waits for each other."""
 import gdb
 
-from . import memory, model, scenario
+from . import inferiors, memory, model, scenario
 from .memory import Failure
 
 FOLD_FROM = 33  # ranks; from here on equal ranks share a line
@@ -26,7 +26,7 @@ def _table(rows):
     print("\n".join(_aligned(rows)))
 
 
-def _row(rank, calls, frame_of):
+def _row(rank, calls, place):
     """(state, call, communicator, sequence number, where) of a rank."""
     waits = rank.waits_in() if rank.state not in ("returned", "died") else []
     group = rank.open_group()
@@ -36,7 +36,7 @@ def _row(rank, calls, frame_of):
             what = f"after {rank.call_count} call{'s' if rank.call_count > 1 else ''}"
         where = scenario.where(rank)
         if not where:
-            where = model.frame_text(frame_of) if frame_of is not None else rank.where()
+            where = place or rank.where()
         return (rank.state, ", ".join(w for w in (what, group) if w), "", "", where)
     first = waits[0]
     what, where, wait = calls.describe(first, "call."), calls.where(first, "call."), rank.in_wait(waits)
@@ -84,7 +84,8 @@ def _fold(pairs):
 
 
 def _print_rows(pairs, marks, folded):
-    rows = [(" ", "rank", "state", "call", "communicator", "seq", "where")]
+    names = ("inferior", "pid", "state", "call", "communicator", "seq", "where")
+    rows = [(" ", "rank", *names[-len(pairs[0][1]):])] if pairs else []
     if folded:
         for ids, row in _fold(pairs):
             mark = "*" if any(i in marks for i in ids) else " "
@@ -117,31 +118,16 @@ def _show_group(wanted, all_lines):
 
 def _show_kept():
     """Ranks of core files, one a rank."""
-    selected, frame, rows = gdb.selected_thread(), gdb.selected_frame(), [(" ", "rank", "call", "where")]
-    for number, (inferior, call) in sorted(model.kept.items()):
-        go_to_kept(number)
-        mark = "*" if inferior == selected.inferior.num else " "
-        rows.append((mark, str(number), call, model.frame_text(gdb.selected_frame())))
-    selected.switch()
-    frame.select()
-    _table(rows)
+    found, here = inferiors.places(), inferiors.selected()
+    rows = [("*" if number == here else " ", str(number), call, found.get(number, "")) for number, (_, call) in sorted(inferiors.apart.items())]
+    _table([(" ", "rank", "call", "where")] + rows)
 
 
-def go_to_kept(number):
-    """Selects the rank's inferior, quietly, and the newest frame of its program; returns the text to print."""
-    if number not in model.kept:
-        raise Failure(f"there is no core file of rank {number}; there are ranks {memory.rank_list(sorted(model.kept))}")
-    inferior = next(one for one in gdb.inferiors() if one.num == model.kept[number][0])
-    min(inferior.threads(), key=lambda thread: thread.num).switch()
-    found = frame = gdb.newest_frame()
-    while frame is not None and frame.is_valid():
-        symtab = frame.find_sal().symtab
-        if symtab is not None and symtab.objfile.filename == gdb.current_progspace().filename:
-            found = frame
-            break
-        frame = frame.older()
-    found.select()
-    return f"[rank {number}] {model.frame_text(found)}"
+def _show_started():
+    """Ranks of `lockstep exec` that have not joined a communicator."""
+    found, here = inferiors.places(), inferiors.selected()
+    rows = [("*" if number == here else " ", str(number), *inferiors.process(number), found.get(number, "")) for number in sorted(inferiors.apart)]
+    _table([(" ", "rank", "inferior", "pid", "where")] + rows)
 
 
 class Ranks(memory.Command):
@@ -155,10 +141,19 @@ gives each its own. LIST is like 0-3,7. Works on a core file."""
 
     def run(self, argument, from_tty):
         argument = argument.strip()
-        if model.kept:
+        if inferiors.apart and inferiors.Coordinator.number is None:
             _show_kept()
             return
+        places, marks = inferiors.places(), {inferiors.selected()}
+        with inferiors.in_coordinator():
+            self._show(argument, places, marks)
+
+    @staticmethod
+    def _show(argument, places, marks):
         run = model.find_run()
+        if run is None and inferiors.Coordinator.number is not None:
+            _show_started()
+            return
         wanted = None if argument in ("", "all") else set(parse_list(argument, run))
         known = run.ranks if run is not None else [c["rank"] for c in model.group()]
         if wanted is not None and known and not wanted <= set(known):
@@ -174,19 +169,22 @@ gives each its own. LIST is like 0-3,7. Works on a core file."""
         pairs = []
         for i in ids:
             rank = run.ranks[i]
-            frame = None
+            place = places.get(i)
             if (rank.state == "running" or rank.record["parted"]) and rank.thread() is not None:
-                frame = frame_of(rank, selected)
-            pairs.append((i, _row(rank, calls, frame)))
+                place = model.frame_text(frame_of(rank, selected))
+            row = _row(rank, calls, place)
+            pairs.append((i, (*inferiors.process(i), *row) if places and not folded else row))
         status = run.record["status"]
         ended = "" if status == 0 else \
             f"; it has failed: {memory.text(run.record.at('why'), 160)}"
         print(f"{run.rank_count} ranks, {model.met_text()}{ended}")
-        _print_rows(pairs, {selected.id} if selected else set(), folded)
+        _print_rows(pairs, {selected.id} if selected else marks, folded)
 
 
 def parse_list(words, run):
     """Rank numbers of "all" or "0-3,7"."""
+    if words == "all" and inferiors.apart:
+        return sorted(inferiors.apart)
     if words == "all":
         return sorted(run.ranks) if run is not None else [c["rank"] for c in model.group()]
     out = []
@@ -244,6 +242,8 @@ class quiet_cli:
 
 def go_to(run, number):
     """Like switch(), with gdb's own commands, so that the TUI and IDEs follow; returns the text to print."""
+    if inferiors.apart:
+        return inferiors.go_to_text(number)
     frame, rank = switch(run, number), run.rank(number)
     level = frame.level()
     with quiet_cli():
@@ -270,13 +270,13 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
 
     def run(self, argument, from_tty):
         argument = argument.strip()
-        if model.kept and argument.isdigit():
-            print(go_to_kept(int(argument)))
+        if inferiors.apart and argument.isdigit():
+            print(inferiors.go_to_text(int(argument)))
             return
-        run = model.find_run() if not model.kept else None
+        run = model.find_run() if not inferiors.apart else None
         if argument == "":
             rank = model.selected_rank(run)
-            number = rank.id if rank is not None else State.chosen
+            number = rank.id if rank is not None else inferiors.selected() if inferiors.apart else State.chosen
             print("the selected thread runs no rank" if number is None else f"rank {number}")
             return
         if not argument.isdigit():
@@ -301,13 +301,12 @@ class RankApply(memory.Command):
         parts = argument.strip().split(None, 1)
         if len(parts) != 2:
             raise Failure("usage: rank apply all|LIST COMMAND")
-        run = model.need_run() if not model.kept else None
-        ids, threads = sorted(model.kept) if run is None and parts[0] == "all" else parse_list(parts[0], run), _threads()
-        before, frame = gdb.selected_thread(), gdb.selected_frame()
-        try:
+        run = model.need_run() if not inferiors.apart else None
+        ids, threads = parse_list(parts[0], run), _threads()
+        with inferiors.restored():
             for i in ids:
                 try:
-                    go_to_kept(i) if run is None else switch(run, i, threads)
+                    inferiors.go_to(i) if run is None else switch(run, i, threads)
                 except Failure as error:
                     print(f"rank {i}: {error}")
                     continue
@@ -315,14 +314,9 @@ class RankApply(memory.Command):
                 lines = out.split("\n")
                 print(f"rank {i}: {lines[0]}" if len(lines) == 1 else
                       "\n".join([f"rank {i}:"] + ["  " + line for line in lines]))
-        finally:
-            if before is not None and before.is_valid():
-                before.switch()
-                if frame.is_valid():
-                    frame.select()
 
 
-class CallsCommand(memory.Command):
+class CallsCommand(inferiors.RunCommand):
     """calls [N] [all | LIST]: the last N (5) calls of the selected rank, or of others, newest last."""
 
     def __init__(self):
@@ -338,9 +332,9 @@ class CallsCommand(memory.Command):
             ids = parse_list(",".join(words), run)
         else:
             rank = model.selected_rank(run)
-            if rank is None:
+            if rank is None and self.rank is None:
                 raise Failure("the selected thread runs no rank; enter 'calls N all', or select one")
-            ids = [rank.id]
+            ids = [rank.id if rank is not None else self.rank]
         calls, history = model.Calls(), run.record["history"]
         folded = {}
         for i in ids:
@@ -403,7 +397,7 @@ def _circle(edges):
     return best
 
 
-class WaitGraph(memory.Command):
+class WaitGraph(inferiors.RunCommand):
     """waitgraph: which rank waits for which, in which call, and a circle if there is one."""
 
     def __init__(self):
@@ -451,8 +445,8 @@ class RankFunction(gdb.Function):
 def selected_fast():
     """The selected rank by its thread's name alone, for conditions that are evaluated often."""
     thread = gdb.selected_thread()
-    if thread is None:
-        return None
+    if thread is None or inferiors.apart:
+        return inferiors.selected()
     name = thread.name
     if name is not None and name.startswith("rank ") and name[5:].isdigit():
         return int(name[5:])
@@ -468,7 +462,8 @@ takes it; -1: none."""
         super().__init__("seq")
 
     def invoke(self):
-        return memory.guarded(model.newest_of_world)
+        with inferiors.in_coordinator():
+            return memory.guarded(model.newest_of_world)
 
 
 def register():

@@ -141,6 +141,7 @@ class All(memory.Command):
     """Shared by step-all and next-all."""
 
     def run(self, argument, from_tty):
+        stops.need_order()
         stops.need_own_process()
         run = model.need_run()
         if run.record["parallel"]:

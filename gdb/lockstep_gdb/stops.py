@@ -6,7 +6,7 @@ the way.
 """
 import gdb
 
-from . import catches, memory, model
+from . import catches, inferiors, memory, model
 from .memory import Failure
 
 NONE = (1 << 64) - 1
@@ -124,6 +124,9 @@ def describe_met():
     places = "; ".join(f"ranks {memory.rank_list(sorted(ids))} at {where}"
                        for where, ids in sorted(groups.items(), key=lambda item: item[1]))
     print(f"#{min(call['seq'] for call in found)}: {what} on {name}, {places}")
+    if inferiors.apart:
+        print(inferiors.go_to_text(min(call["rank"] for call in found)))
+        return
     show_program({where.rsplit(':', 1)[0] for where in groups})
 
 
@@ -169,11 +172,13 @@ def go_on(wish):
     return False
 
 
-class NextCollective(memory.Command):
+class NextCollective(inferiors.RunCommand):
     """next-collective [KIND] [on COMM]: goes on until the next collective or message has met on all
 its ranks: of a kind, or on a communicator, if you name one (#NUMBER where several share a name).
 
 Stops before its data moves, with the rank selected whose call completed it."""
+
+    stays = True
 
     def __init__(self):
         super().__init__("next-collective", gdb.COMMAND_RUNNING)
@@ -192,11 +197,13 @@ Stops before its data moves, with the rank selected whose call completed it."""
         return catches.call_choices(text, catches.kind_names())
 
 
-class UntilCollective(memory.Command):
+class UntilCollective(inferiors.RunCommand):
     """until-collective SEQ [on COMM]: goes on until call SEQ of a communicator has met, as findings and
 `ranks` count them. Without COMM: of world. A finding on the way stops it.
 
 COMM is the communicator's name, or #NUMBER where several share it."""
+
+    stays = True
 
     def __init__(self):
         super().__init__("until-collective", gdb.COMMAND_RUNNING)
@@ -230,7 +237,14 @@ class breakpoints_off:
                 breakpoint_.enabled = True
 
 
+def need_order():
+    """Fails where the order of ranks does not repeat itself."""
+    if inferiors.Coordinator.number is not None:
+        raise Failure("ranks that are processes do not repeat their order: only forward, to a call that is not matched yet")
+
+
 def start_again():
+    need_order()
     if alive() and gdb.selected_inferior().was_attached:
         raise Failure("gdb was attached to this process, so it cannot start it again")
     if gdb.lookup_global_symbol("main") is None:
@@ -250,12 +264,14 @@ def start_again():
     model.need_program()
 
 
-class GotoCollective(memory.Command):
+class GotoCollective(inferiors.RunCommand):
     """goto-collective SEQ [on COMM]: goes to where call SEQ of a communicator met, forward or back, or to
 the finding before it. Without COMM: of world (#NUMBER where several share a name).
 
 Back means that the program is run again in this gdb: its schedule repeats itself. Breakpoints are
 kept, and passed over on the way."""
+
+    stays = True
 
     def __init__(self):
         super().__init__("goto-collective", gdb.COMMAND_RUNNING)
@@ -279,10 +295,12 @@ kept, and passed over on the way."""
         return catches.call_choices(text, ())
 
 
-class ReverseNextCollective(memory.Command):
+class ReverseNextCollective(inferiors.RunCommand):
     """reverse-next-collective [KIND] [on COMM]: goes back to the set before, of a kind or on a communicator.
 
 The program is run again in this gdb up to there, as `goto-collective` does it."""
+
+    stays = True
 
     def __init__(self):
         super().__init__("reverse-next-collective", gdb.COMMAND_RUNNING)
@@ -335,11 +353,13 @@ is selected. `next` and `step` begin with it: gdb would step the innermost frame
         super().__init__("lockstep-out-of-library", gdb.COMMAND_RUNNING)
 
     def run(self, argument, from_tty):
+        gdb.execute("lockstep-steps")
         try:
             if not alive() or not model.can_run():
                 return
             selected = gdb.selected_frame()
-            if selected.newer() is None or selected != model.program_frame():
+            program = model.program_frame if inferiors.selected() is None else inferiors.program_frame
+            if selected.newer() is None or selected != program():
                 return
             thread = gdb.selected_thread()
             selected.newer().select()

@@ -3,7 +3,7 @@ import re
 
 import gdb
 
-from . import memory, model, ranks, scenario, values
+from . import inferiors, memory, model, ranks, scenario, values
 from .memory import Failure
 
 
@@ -99,6 +99,8 @@ def tensor_of(expression):
 
 def allocation_bytes(rank, address):
     """Bytes from `address` to the end of the rank's allocation that holds it; 0: none known."""
+    if rank is None:
+        return 0
     for found in memory.records("ls_allocation", rank.record["allocations"],
                                 rank.record["allocation_count"]):
         start, bytes_ = found["start"], found["bytes"]
@@ -116,11 +118,14 @@ class Held:
 
 def of_program(run, number, expression):
     """`expression` evaluated in the frame of rank `number`'s program: its numbers, a struct's one by
-    one."""
-    state = run.rank(number).state
-    if state in ("returned", "died"):
-        raise Failure(f"rank {number} has {state}: its program holds nothing any more")
-    ranks.switch(run, number)
+    one. run None: the rank is an inferior."""
+    rank = run.rank(number) if run is not None else None
+    if rank is not None and rank.state in ("returned", "died"):
+        raise Failure(f"rank {number} has {rank.state}: its program holds nothing any more")
+    if rank is not None:
+        ranks.switch(run, number)
+    else:
+        inferiors.go_to(number)
     try:
         value = gdb.parse_and_eval(expression)
     except gdb.error as error:
@@ -128,11 +133,11 @@ def of_program(run, number, expression):
     if value.is_optimized_out:
         raise Failure(f"rank {number}: {expression} was optimised out here")
     if value.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
-        parts = list(fields_of(run.rank(number), value, ""))
+        parts = list(fields_of(rank, value, ""))
         if not parts:
             raise Failure(f"{expression} is a {value.type}, which holds no numbers")
         return parts
-    return [numbers_of(run.rank(number), value, expression)]
+    return [numbers_of(rank, value, expression)]
 
 
 def fields_of(rank, value, name, depth=0):
@@ -166,7 +171,8 @@ def numbers_of(rank, value, expression):
             raise Failure(f"{expression} is a {value.type}; cast it to a pointer to its elements")
         size = allocation_bytes(rank, int(value))
         if size == 0:
-            raise Failure(f"rank {rank.id}: the size of what {expression} points at is not known; "
+            who = f"rank {rank.id}: " if rank is not None else ""
+            raise Failure(f"{who}the size of what {expression} points at is not known; "
                           f"write *{expression}@COUNT")
         return Held(dtype, memory.read(int(value), size // element.sizeof * element.sizeof))
     element = type_
@@ -186,25 +192,11 @@ def numbers_of(rank, value, expression):
     return Held(dtype, memory.read(int(value.address), type_.sizeof))
 
 
-class restored:
-    """Restores the selected thread and frame."""
-
-    def __enter__(self):
-        self.thread = gdb.selected_thread()
-        try:
-            self.frame = gdb.selected_frame()
-        except gdb.error:
-            self.frame = None
-
-    def __exit__(self, *_):
-        if self.thread is not None and self.thread.is_valid():
-            self.thread.switch()
-            if self.frame is not None and self.frame.is_valid():
-                self.frame.select()
-
-
 def held(expression, number):
     """Rank `number`'s value of a tensor or variable, in shards."""
+    if inferiors.apart:
+        with inferiors.restored():
+            return of_program(None, number, expression)
     tensor = tensor_of(expression)
     if tensor is not None:
         return [Held(tensor.dtype, tensor.data(s), block_text(s)) for s in tensor.of_rank(number)]
@@ -214,7 +206,7 @@ def held(expression, number):
     if run is None:
         gdb.parse_and_eval(expression)  # its error is clearer
         raise Failure(f"{expression} is not a local tensor, and no SPMD run is active")
-    with restored():
+    with inferiors.restored():
         return of_program(run, number, expression)
 
 
@@ -269,7 +261,7 @@ def parse_ranks(argument, usage):
         first += 1  # of the expression still
     found = []
     for word in words[first:]:
-        found += ranks.parse_list(word, model.find_run() if word == "all" else None)
+        found += ranks.parse_list(word, model.find_run() if word == "all" and not inferiors.apart else None)
     found = list(dict.fromkeys(found))
     if first == 0 or len(found) < 2:
         raise Failure("usage: " + usage)
@@ -325,10 +317,12 @@ hold. Says when the ranks stand at different steps."""
 
     def run(self, argument, from_tty):
         expression, numbers = parse_ranks(argument, "diff-ranks TENSOR A B [C ...]")
-        if tensor_of(expression) is None and model.find_run() is not None:
-            for text in (steps_text(numbers), lines_text(numbers)):
-                if text is not None:
-                    print(text)
+        with inferiors.in_coordinator():
+            process = inferiors.Coordinator.number is not None
+            if (process or not inferiors.apart and tensor_of(expression) is None) and model.find_run() is not None:
+                for text in (steps_text(numbers), lines_text(numbers)):
+                    if text is not None:
+                        print(text)
         parts = {number: part for number in numbers for part in [self._held(expression, number)] if part}
         numbers = list(parts)
         if not numbers:

@@ -76,13 +76,16 @@ def install():
             c10d._world.pg_map[group] = (asked, c10d._world.pg_map[group][1])
         return made
 
-    if _debugger:
+    stops = bool(_debugger) or "LOCKSTEP_EXEC_GATE" in os.environ
+    if stops:
         from lockstep.debugger import calls
 
-        calls.install(_debugger[0], torch_backend.client, sys.modules[_MODULE], c10d)
+        calls.unlimit(c10d)
+    if _debugger:
+        calls.install(_debugger[0], torch_backend.client, sys.modules[_MODULE])
 
     def connected(*arguments, **options):
-        if _debugger:  # a stopped rank is not late
+        if stops:  # a stopped rank is not late
             options["timeout"] = calls.NO_LIMIT
         torch_backend.client.get()  # reports the place of a rank that waits here
         return rendezvous(*arguments, **options)

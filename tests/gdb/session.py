@@ -7,7 +7,7 @@ A session, in a file of its own or in a fenced block of a Markdown page:
     4 ranks, 0 sets of calls matched
     ...
 
-The program is one of BUILD/examples or BUILD/tests/gdb; or `$ lockstep gdb FILE`, a scenario below
+The program is one of BUILD/examples, BUILD/tests/gdb or BUILD/tests/exec, or a script of tests/debugger; or `$ lockstep gdb FILE`, a scenario below
 SOURCE; or another command line of lockstep that starts gdb. In expected lines '...' stands for any
 text, and a line that is only '...' for any number of lines. A block that does not begin with '$' goes
 on with the session before it. Lines of gdb's own about threads and processes are left out.
@@ -105,7 +105,11 @@ def program_path(build, source, words, scratch):
             subprocess.run([os.path.join(build, "lockstep-cc"), "-g", "-O0", "-fopenmp",
                             os.path.join(source, "tests/gdb", word + ".c"), "-o", built], check=True)
             word = built
-        for folder in ("examples", "tests/gdb"):
+        if word == "python3":
+            word = sys.executable
+        if os.path.exists(os.path.join(source, "tests/debugger", word)) and word.endswith(".py"):
+            word = os.path.join(source, "tests/debugger", word)
+        for folder in ("examples", "tests/gdb", "tests/exec"):
             if os.access(os.path.join(build, folder, word), os.X_OK) and "/" not in word:
                 word = os.path.join(build, folder, word)
         if word.endswith(".yaml") and not os.path.isabs(word):
@@ -132,6 +136,8 @@ exec {shutil.which('gdb')} -nx -batch "${{before[@]}}" {quoted} "$@"
     os.chmod(wrapper, 0o755)
     environment = dict(os.environ, LOCKSTEP_GDB=wrapper, LC_ALL="C.UTF-8", HOME=scratch)
     environment.pop("ASAN_OPTIONS", None)
+    if session.command.startswith("lockstep exec"):  # on machines without a GPU
+        environment.update(LD_LIBRARY_PATH=os.path.join(build, "tests/exec"), MEET=os.path.join(scratch, "meet"))
     words = program_path(build, source, session.command.split()[1:], scratch)
     done = subprocess.run([os.path.join(build, "lockstep")] + words, cwd=scratch, env=environment,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -8,7 +8,18 @@ KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "a
          "send", "recv")
 
 
-def install(agent, client, distributed, c10d):
+def unlimit(c10d):
+    """A stopped rank is not late; called after torch.distributed is imported."""
+    barrier = c10d._store_based_barrier
+
+    def unlimited(rank, store, group_name, rendezvous_count, _timeout, *arguments, **options):
+        store.set_timeout(NO_LIMIT)
+        return barrier(rank, store, group_name, rendezvous_count, NO_LIMIT, *arguments, **options)
+
+    c10d._store_based_barrier = unlimited
+
+
+def install(agent, client, distributed):
     """Replaces functions of the client and of torch; called after torch.distributed is imported."""
     issue, wait, join = client.Client.issue, client.Client.wait, client.Client.join
     titles, numbers, calls = {}, {}, {}
@@ -58,10 +69,3 @@ def install(agent, client, distributed, c10d):
 
     if agent.stops_by_itself:
         distributed.breakpoint = stop
-    barrier = c10d._store_based_barrier
-
-    def unlimited(rank, store, group_name, rendezvous_count, _timeout, *arguments, **options):
-        store.set_timeout(NO_LIMIT)
-        return barrier(rank, store, group_name, rendezvous_count, NO_LIMIT, *arguments, **options)
-
-    c10d._store_based_barrier = unlimited
