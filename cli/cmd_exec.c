@@ -23,7 +23,7 @@
 // The backends of the second run, for comparison.
 static const char *const others[] = {"gloo", NULL};
 static const char *const watches[] = {"default", "off", "all", NULL};
-static const char *const starts[] = {"exec", "auto", "fork", NULL};  // ls_exec_start's
+static const char *const starts[] = {"auto", "exec", "fork", NULL};  // ls_exec_start's
 
 static struct {
     cli_program_options program;
@@ -60,8 +60,9 @@ static const cli_option options[] = {
      .value_name = "HOW",
      .choices = starts,
      .help =
-         "How ranks of a PyTorch program start: exec (default), auto (two ranks import torch and "
-         "fork the others, where that changes nothing) or fork (one forks all others)"},
+         "How ranks of a PyTorch program start: auto (default; two ranks import torch and fork "
+         "the others, where that changes nothing), exec (each is started) or fork (one forks all "
+         "others)"},
     {.type = CLI_STRING,
      .long_name = "preload",
      .value = &given.preload,

@@ -17,8 +17,8 @@ typedef enum ls_exec_kept {
 
 // How ranks start.
 typedef enum ls_exec_start {
-    LS_EXEC_START_EXEC,  // each is started
     LS_EXEC_START_AUTO,  // two import torch and fork the others, where that changes nothing
+    LS_EXEC_START_EXEC,  // each is started
     LS_EXEC_START_FORK,  // one forks all others
 } ls_exec_start;
 

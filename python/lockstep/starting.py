@@ -16,6 +16,9 @@ FRAMEWORKS = {"torch", "torchrec", "torchvision", "transformers", "accelerate", 
 FILES_MAX = 500
 C10D = "torch.distributed.distributed_c10d"  # ends with its process groups
 IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([^\n#;]+))", re.M)
+# A write to the environment, and the variables that torch and its libraries read as they are imported.
+WRITE = re.compile(r"environ\s*\[([^\]]*)\]\s*=(?!=)|(?:environ\.(?:setdefault|update)|putenv|sched_setaffinity)\(([^)]*)")
+EARLY = re.compile(r"\b(?:OMP|KMP|GOMP|MKL|OPENBLAS|NUMEXPR|ATEN|TORCH|PYTORCH|CUDA|CUBLAS)_")
 DYNAMO = re.compile(r"\boptim\b|Parallel|fully_shard|\bcompile\b")  # imported at their first use
 
 
@@ -45,22 +48,35 @@ def _read(file):
 
 
 def _wanted(texts, path0):
-    """The torch modules that the program imports at its start; None: it does not use torch. texts: by file."""
-    wanted, uses, seen = ["torch"], False, set(texts)
+    """The torch modules that the program imports at its start; None: it does not use torch. texts: by file; gets the program's own
+    modules, too.
+    """
+    wanted, uses = ["torch"], False
     todo = list(texts.items())
-    while todo and len(seen) < FILES_MAX:
+    while todo and len(texts) < FILES_MAX:
         importer, text = todo.pop()
         for name, at_start in _imports(text):
             own = _file_of(name, path0, importer)
-            if own is not None and own not in seen:
-                seen.add(own)
-                todo.append((own, _read(own)))
+            if own is not None and own not in texts:
+                texts[own] = _read(own)
+                todo.append((own, texts[own]))
             elif own is None and name.split(".")[0] in FRAMEWORKS:
                 uses = True
                 wanted += [name] if at_start and name.startswith("torch.") else []
         if DYNAMO.search(text) and "LOCKSTEP_PROVE" not in os.environ:  # its behaviour is set before its import
             wanted.append("torch._dynamo")
     return list(dict.fromkeys(wanted)) if uses else None
+
+
+def _prepares(texts):
+    """Whether the program sets, before it imports torch, what torch reads then."""
+    for text in texts.values():
+        torch = re.search(r"^\s*(?:from|import)\s+torch\b", text, re.M)
+        for write in WRITE.finditer(text, 0, torch.start() if torch else len(text)):
+            value = write[1] or write[2] or ""
+            if "affinity" in write[0] or EARLY.search(value) or not re.search("[\"']", value):
+                return True
+    return False
 
 
 def _tests(words):
@@ -150,6 +166,7 @@ def serve(other):
     why = "each process runs another sitecustomize" if other else None
     why = why or ("a tool observes the process" if _observed() else None)
     why = why or ("the program does not import torch" if wanted is None else None)
+    why = why or ("the program prepares the import of torch" if _prepares(texts) else None)
     if why is None and _file_of("torch", path0, ""):
         why = "the program's folder has a module torch"
     if why is not None:

@@ -27,7 +27,7 @@ def run(lockstep, folder, start, ranks, words, code=0):
 
 def same(lockstep, folder):
     """Ranks have the same view of their process, and ranks have forked others."""
-    for words in (["-u", "program.py", "a", "b c"], ["-m", "program", "a"], ["-c", open("program.py").read(), "a"]):
+    for words in (["-u", "program.py", "a", "b c"], ["-m", "program", "a"]):
         plain, _ = run(lockstep, folder, "exec", 3, words)
         forked, case = run(lockstep, folder, "auto", 3, words)
         assert "1 of 3 ranks was forked" in case["start"], case
@@ -36,7 +36,8 @@ def same(lockstep, folder):
             assert all(len(set(draws)) == 3 for draws in zip(*(of.pop("draw") for of in at))), "ranks draw the same unseeded numbers"
         assert plain == forked, (plain, forked)
     # Ranks whose hashes differ iterate over a set in different orders.
-    told, _ = run(lockstep, folder, "auto", 4, ["program.py", "hash"])
+    told, _ = run(lockstep, folder, "auto", 4, ["-c", open("program.py").read(), "hash"])
+    assert all(of["argv"] == ["-c", "hash"] and of["main"] == "__main__" and of["file"] is None for of in told), told
     assert len({of["hash"] for of in told}) == 2, told
 
 

@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 import arguments  # noqa: E402
 import captured  # noqa: E402
 import lockstep  # noqa: E402
-from lockstep import capturing, layouts, names, tensor_files, watch_device  # noqa: E402
+from lockstep import capturing, layouts, names, starting, tensor_files, watch_device  # noqa: E402
 
 
 def backends():
@@ -311,8 +311,23 @@ def lists():
     assert names._named("gradients of", []) is None and names._named("gradients of", ["w"]) == "gradients of w"
 
 
+def preparations():
+    """A program that sets what torch reads at its import starts each rank; other variables do not matter."""
+    before, after = "import os\n{}\nimport torch\n", "import os\nimport torch\n{}\n"
+    for text in ('os.environ["OMP_NUM_THREADS"] = "1"', 'os.environ.setdefault("MKL_NUM_THREADS", "1")',
+                 'os.environ.update({"A": "1",\n"TORCH_LOGS": "x"})', 'os.putenv("CUDA_VISIBLE_DEVICES", rank)', "os.environ[name] = value",
+                 "os.environ.update(settings)", "os.sched_setaffinity(0, {1})"):
+        assert starting._prepares({"a.py": before.format(text)}), text
+        assert not starting._prepares({"a.py": after.format(text)}), text
+        assert starting._prepares({"a.py": "import torch, own\n", "own.py": text}), text
+    for text in ('os.environ["MASTER_ADDR"] = "localhost"', 'os.environ.update(MASTER_PORT="1")', 'print(os.environ["OMP_NUM_THREADS"] == "1")',
+                 'os.environ.get("CUDA_HOME", "")'):
+        assert not starting._prepares({"a.py": before.format(text)}), text
+
+
 def main():
-    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, lists):
+    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, lists,
+                 preparations):
         test()
     arguments.main()
     captured.main()
