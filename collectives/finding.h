@@ -106,7 +106,9 @@ extern "C" {
     X(LS_FINDING_DATA_REPEATED, "data.repeated", true, "bytes",                                    \
       "ranks or epochs that must have different data have the same; a note unless --strict")       \
     X(LS_FINDING_DATA_DIFFERS, "data.differs", true, "bytes",                                      \
-      "ranks that must share data have different data; a note unless --strict")
+      "ranks that must share data have different data; a note unless --strict")                    \
+    X(LS_FINDING_GRADIENT_KEPT, "gradient.kept", true, "bytes",                                    \
+      "an optimizer adds up the gradients of all steps; a note unless --strict")
 
 typedef enum ls_finding_id {
 #define LS_FINDING_ENUM(name, ...) name,

@@ -165,7 +165,7 @@ class _Stepper:
     def __init__(self, optimizer):
         self.optimizer = weakref.ref(optimizer)
         self.steps, self.known, self.sets, self.plain, self.number = 0, None, [], [], None
-        self.closure, self.works, self._begun, self._gradients, self.sharded = False, [], {}, steps.Gradients(), []
+        self.closure, self.works, self._begun, self.gradients, self.sharded = False, [], {}, steps.Gradients(), []
 
     def learn(self):
         """Finds the replicas among the parameters; again after models or parameters change."""
@@ -263,14 +263,14 @@ class _Stepper:
     def _key_of(self, work):
         """The model's name and the optimizer's number: each optimizer of a model is compared separately."""
         model = next((one for one in _models if one.work is work), None)
-        name, *joins = (model.key if model is not None else f"FSDP2 model {work.number}").split("#")
+        name, *joins = (model.key if model is not None else f"{work.kind} model {work.number}").split("#")
         return "#".join([name + (f", optimizer {self.number + 1}" if self.number else ""), *joins])
 
     def _note_steps(self):
         """The work of the ranks since the last step."""
         optimizer = self.optimizer()
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self._gradients.before(optimizer, parameters, self.steps)
+        self.gradients.before(optimizer, parameters, self.steps)
         if self.steps == 0:
             steps.note_initial(parameters)
         for work in self.works:
@@ -362,6 +362,8 @@ def _after(optimizer, *_):
 
 @_quiet
 def _at_end(*_):
+    for optimizer, stepper in list(_steppers.items()):
+        stepper.gradients.at_end(optimizer, list(_steppers), stepper.steps)
     for stepper, _ in _latest:
         stepper.at_end()
     _latest.clear()
@@ -396,7 +398,7 @@ def _wrapped(model):
 def _ran(model, inputs):
     one = _of(model)
     if one is not None and torch.is_grad_enabled():
-        one.work.runs(inputs, is_noted(one.work.steps), mode() == "all")
+        one.work.runs(inputs, is_noted, mode() == "all")
         if model.require_backward_grad_sync:
             one.summed += 1
         else:

@@ -6,7 +6,6 @@ A difference of work is a finding. A difference that may be intended is a hint: 
 import ctypes
 import gc
 import hashlib
-import sys
 import weakref
 
 import torch
@@ -18,11 +17,12 @@ from lockstep import watch_device
 HINT, APART = 4, 8  # flags of a note (exec/wire.h)
 WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced", "data.repeated", "data.differs",
                                              "value.nan_first", "value.inf_first")
-DIFFERS = "model.differs"
+DIFFERS, KEPT = "model.differs", "gradient.kept"
 MODULES_LISTED, CALLS_NOTED = 3, 32
 RESULTS = ("result", "output", "out")  # names of autograd nodes' saved tensors
-_works = []  # of models whose forwards are observed: DDP and the roots of FSDP2
+_works = []  # of models whose forwards are observed: DDP and the roots of FSDP
 _samplers = weakref.WeakKeyDictionary()  # of DistributedSampler's
+_gradients = weakref.WeakSet()  # of optimizers
 _clipped = set()  # memory of gradients that clip_grad_norm_ has read since the last step
 _state = {"backwards": 0, "steps": 0, "replicated": 0, "sampler": None, "hinted": set(), "nan": False}
 
@@ -69,8 +69,8 @@ def _alive():
 class Work:
     """The work of a wrapped model since the last step of its optimizer."""
 
-    def __init__(self, model, members):
-        self.model, self.members, self.steps = weakref.ref(model), members, 0
+    def __init__(self, model, members, kind="DistributedDataParallel"):
+        self.model, self.members, self.steps, self.kind = weakref.ref(model), members, 0, kind
         self._pending = None
         self._clear()
         self.number = _state["made", members] = _state.get(("made", members), 0) + 1
@@ -79,24 +79,24 @@ class Work:
     def _clear(self):
         self._backwards, self._types, self._resting, self._kept, self._inputs, self._random = 0, {}, (), False, [], ""
 
-    def runs(self, inputs, noted, everything):
-        """A forward begins, whose backward may follow."""
-        model = self.model()
+    def runs(self, inputs, is_noted, everything):
+        """A forward begins, whose backward may follow. is_noted: of a number of steps; ranks agree on this model's, not on all models'."""
+        model, noted = self.model(), is_noted(self.steps)
         device = next((parameter.device.type for parameter in model.parameters()), "cpu")
         is_cast = torch.is_autocast_enabled(device)
         cast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if is_cast else "off"
         resting = tuple(name or "the model" for name, part in model.named_modules() if not part.training) if noted else ()
-        self._pending = (cast, resting)
+        self._pending = (cast, resting, noted)
         if noted:
             self._inputs += _tensors_digest(inputs)
             if everything and any(isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.p > 0 and part.training
                                   for part in model.modules()):
                 self._random = digest([torch.get_rng_state()])
 
-    def goes_back(self, noted):
+    def goes_back(self):
         if self._pending is None:
             return
-        cast, self._resting = self._pending
+        cast, self._resting, noted = self._pending
         self._types[cast] = True
         if self._backwards == 0 and noted:
             smallest = min((one for one in self.model().parameters() if one.requires_grad), key=torch.Tensor.numel, default=None)
@@ -138,15 +138,25 @@ def works_of(parameters):
     return [one for one in _alive() if any(id(part) in ids for part in one.model().parameters())]
 
 
-def _root_of_fsdp(module, inputs, noted, everything):
+def _root_of_fsdp2(module, inputs, is_noted, everything):
     one = next((one for one in _alive() if one.model() is module), None)
     if one is None:
         groups = [part._get_fsdp_state()._fsdp_param_group for part in module.modules() if hasattr(part, "_get_fsdp_state")]
         mesh = next((group.mesh_info.mesh for group in groups if group is not None), None)
         if mesh is None or mesh.size() < 2:
             return
-        one = Work(module, tuple(sorted(mesh.mesh.flatten().tolist())))
-    one.runs(inputs, noted, everything)
+        one = Work(module, tuple(sorted(mesh.mesh.flatten().tolist())), "FSDP2")
+    one.runs(inputs, is_noted, everything)
+
+
+def _root_of_fsdp1(module, inputs, is_noted, everything):
+    one = next((one for one in _alive() if one.model() is module), None)
+    if one is None:
+        members = tuple(sorted(dist.get_process_group_ranks(module.process_group)))
+        if len(members) < 2:
+            return
+        one = Work(module, members, "FullyShardedDataParallel")
+    one.runs(inputs, is_noted, everything)
 
 
 def note_end(key, members, steps):
@@ -156,12 +166,23 @@ def note_end(key, members, steps):
 
 # ---- Gradients ----------------------------------------------------------------------------------
 class Gradients:
-    """Whether an optimizer has any."""
+    """Whether an optimizer has any, and those of this step alone."""
 
     def __init__(self):
-        self._backwards, self._empty = 0, 0
+        self._backwards, self._empty, self._kept = 0, 0, 0
+        self._smallest = self._zeroed = None  # zeroed: whether its gradient was, as a backward began; None: not known
+        self._outside = None  # parameters in no wrapped model that had no gradient so far
+        _gradients.add(self)
+
+    def backward_begins(self, noted):
+        if self._smallest is not None and not self._zeroed:
+            gradient = self._smallest.grad
+            gradient = gradient.to_local() if hasattr(gradient, "to_local") else gradient
+            self._zeroed = gradient is None or not bool(gradient.any()) if noted else None
 
     def before(self, optimizer, parameters, step):
+        self._look_outside(parameters)
+        self._count_kept(optimizer, parameters, step)
         began, self._backwards = self._backwards, _state["backwards"]
         if not _works or any(parameter.grad is not None for parameter in parameters):
             self._empty = 0
@@ -170,6 +191,40 @@ class Gradients:
         if self._empty == 2:  # a step without gradients may initialise a state
             tell(UNREDUCED, f"{type(optimizer).__name__} steps without a gradient: in step {step + 1}, as before, none of its "
                             f"{len(parameters)} parameters has one although a backward ran; {_why_empty(parameters)}\n")
+
+
+    def _count_kept(self, optimizer, parameters, step):
+        self._kept = self._kept + 1 if self._zeroed is False and _state["backwards"] > self._backwards else 0
+        if self._kept == 2:  # a program may begin with gradients that it has made
+            tell(KEPT, f"{type(optimizer).__name__} adds up the gradients of all steps: they were zeroed before no backward "
+                       f"of steps {step} and {step + 1}; call zero_grad() in each step\n", HINT)
+        trained = (one for one in parameters if one.grad is not None)
+        self._smallest, self._zeroed = min(trained, key=torch.Tensor.numel, default=None), None
+
+    def _look_outside(self, parameters):
+        if self._outside is None:
+            inside = _inside()
+            self._outside = [parameter for parameter in parameters if parameter.requires_grad and id(parameter) not in inside]
+        self._outside = [parameter for parameter in self._outside if parameter.grad is None]
+
+    def at_end(self, optimizer, optimizers, step):
+        """Parameters of the optimizer that took the place of a model's."""
+        inside, held = _inside(), {id(parameter) for one in optimizers for group in one.param_groups for parameter in group["params"]}
+        left = [(name, parameter) for identity, (name, parameter) in inside.items()
+                if parameter.requires_grad and identity not in held and any(parameter.shape == one.shape for one in self._outside or ())]
+        shapes = {parameter.shape for _, parameter in left}
+        outside = [one for one in self._outside or () if id(one) not in inside and one.shape in shapes]
+        if left and outside and step > 1:
+            names = ", ".join(name for name, _ in left[:MODULES_LISTED]) + (", ..." if len(left) > MODULES_LISTED else "")
+            tell(UNREDUCED, f"{type(optimizer).__name__} has {len(outside)} parameters that are in no wrapped model and had no gradient in "
+                            f"{step} steps, and no optimizer has {names} of these shapes: create the optimizer after the model's last "
+                            "change\n")
+
+
+def _inside():
+    """The parameters of wrapped models, with their names, by identity."""
+    return {id(parameter): (name.removeprefix("module."), parameter) for one in _alive()
+            for name, parameter in one.model().named_parameters()}
 
 
 def _why_empty(parameters):
@@ -258,8 +313,7 @@ def _beside(node, names):
 
 
 def _names():
-    return {id(parameter): name.removeprefix("module.") for one in _alive()
-            for name, parameter in one.model().named_parameters()}
+    return {identity: name for identity, (name, _) in _inside().items()}
 
 
 def _looks(tensors, noted):
@@ -370,8 +424,10 @@ def note_initial(optimizer_parameters):
 # ---- Hooks --------------------------------------------------------------------------------------
 def backward_begins(tensors, noted):
     _state["backwards"] += 1
+    for one in _gradients:
+        one.backward_begins(noted)
     for one in _alive():
-        one.goes_back(noted)
+        one.goes_back()
     sampler = _state["sampler"] and _state["sampler"]()
     if sampler is not None:
         _samplers[sampler]["trains"] = True
@@ -401,7 +457,7 @@ def install(quiet, is_noted, everything):
         setattr(of, name, made)
 
     begins, clips, iterates = quiet(backward_begins), quiet(_clips), quiet(_iterates)
-    replicates, shards, root = quiet(_replicates), quiet(_shards), quiet(_root_of_fsdp)
+    replicates, shards, root2, root1 = quiet(_replicates), quiet(_shards), quiet(_root_of_fsdp2), quiet(_root_of_fsdp1)
 
     def of_backward(original):
         def backward(tensors, *arguments, **options):
@@ -438,9 +494,7 @@ def install(quiet, is_noted, everything):
         return make(local_tensor, device_mesh, placements, *arguments, **options)
 
     DTensor.from_local = staticmethod(from_local)
-    fully_shard = sys.modules.get("torch.distributed.fsdp._fully_shard._fully_shard")
-    if fully_shard is None:
-        from torch.distributed.fsdp._fully_shard import _fully_shard  # noqa: F401
+    from torch.distributed.fsdp import fully_sharded_data_parallel
     from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
     from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 
@@ -452,14 +506,23 @@ def install(quiet, is_noted, everything):
             return result
         return shard
 
-    def of_root(original):
+    def of_root2(original):
         def pre_forward(self, module, args, kwargs):
             inner = self._state_ctx.iter_forward_root is not None
             result = original(self, module, args, kwargs)
             if not inner and torch.is_grad_enabled():
-                root(module, (args, kwargs), noted(), everything)
+                root2(module, (args, kwargs), is_noted, everything)
+            return result
+        return pre_forward
+
+    def of_root1(original):
+        def pre_forward(state, module, args, kwargs):
+            result = original(state, module, args, kwargs)
+            if state._is_root and torch.is_grad_enabled():
+                root1(module, (args, kwargs), is_noted, everything)
             return result
         return pre_forward
 
     around(FSDPParam, "_init_sharded_param", of_sharding)
-    around(FSDPState, "_root_pre_forward", of_root)
+    around(FSDPState, "_root_pre_forward", of_root2)
+    around(fully_sharded_data_parallel, "_root_pre_forward", of_root1)

@@ -36,6 +36,10 @@ FINDINGS = {  # finding, ranks, words of its text
     "loss": ("value.nan_first", [], r"the loss of rank 1 is NaN in the backward for step 3; the first NaN is in an input of Addmm of 4$"),
     "weight": ("value.nan_first", [], r"1.bias has NaN on rank 1 after step 2$"),
     "early": ("gradient.unreduced", [], r"SGD steps without a gradient: in step 2, .* none of its 4 parameters .* they are in no wrapped model"),
+    "early1": ("gradient.unreduced", [], r"Adam steps without a gradient: in step 2, .* none of its 4 parameters .* they are in no wrapped model"),
+    "replaced": ("gradient.unreduced", [], r"SGD has 2 parameters that are in no wrapped model and had no gradient in 3 steps, and no optimizer "
+                 r"has 1.weight, 1.bias of these shapes"),
+    "work1": ("work.differs", [1], r"^FullyShardedDataParallel model 1, work of a step: the set of modules in evaluation mode differs on rank 1"),
     "unreduced": ("gradient.unreduced", [], r"Adam steps without a gradient: in step 2, .* set_requires_gradient_sync\(False\) is set"),
     "shards": ("model.differs", [1], r"model 1 of fully_shard: the initial 0.weight differs on rank 1 before the first step\n(.*\n)*.*each rank shards its own"),
     "sharded_rate": ("optimizer.differs", [1], r"sharded DTensors: settings of Adam for 0.weight differs on rank 1 before the first step"),
@@ -51,6 +55,7 @@ NOTES = [  # of the case "notes", which passes
     r"^data.differs: DistributedSampler of 8 samples: the order differs on rank 1 .*rank 1: epoch 1",
     r"^data.repeated: DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps",
     r"^data.repeated: DistributedSampler uses the order of epoch 0",
+    r"^gradient.kept: Adam adds up the gradients of all steps: they were zeroed before no backward of steps 2 and 3;",
     r"^gradient.unreduced: gradients are clipped before they are reduced",
 ]
 
@@ -170,12 +175,28 @@ def of_loss():
         seen.append(at)
 
 
-def of_early():
+def of_early(case):
     import copy
 
-    plain = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    plain = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
-    model = DistributedDataParallel(copy.deepcopy(plain))
+    if case == "replaced":
+        plain[1] = nn.Linear(4, 2)
+    model = DistributedDataParallel(plain if case == "replaced" else copy.deepcopy(plain))
+    for _ in range(3):
+        step(model, optimizer)
+
+
+def of_fsdp1(case):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    plain = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4))
+    early = adam(plain)
+    plain[2] = FullyShardedDataParallel(plain[2], device_id=torch.device("cpu"))
+    model = FullyShardedDataParallel(plain, device_id=torch.device("cpu"))
+    if case == "work1" and dist.get_rank() == 1:
+        plain[1].eval()
+    optimizer = early if case == "early1" else adam(model)
     for _ in range(3):
         step(model, optimizer)
 
@@ -201,6 +222,10 @@ def of_notes(case):
         optimizer.step(closure)
     other.set_epoch(rank)
     list(other)
+    adding = adam(model)
+    for _ in range(4 if case == "notes" else 0):
+        model(torch.randn(8, 4) + rank).square().sum().backward()
+        adding.step()
     DTensor.from_local(torch.full((4,), float(rank)), mesh, [Replicate()])
     DTensor.from_local(torch.ones(2 + rank, 2), mesh, [Shard(0)], shape=torch.Size((5, 2)), stride=(2, 1))
     plain = nn.Linear(4, 4)
@@ -252,6 +277,8 @@ def good():
     of_adversaries()
     of_zero()
     of_fsdp()
+    of_fsdp1("good")
+    of_head()
     of_data()
     if dist.get_rank() == 0:  # after training: its own
         local[0].weight.data.zero_()
@@ -278,6 +305,25 @@ def of_adversaries():
         other.step()
         if at % 2:
             one.step()
+    for at in range(5):  # the backward of one adds to gradients of the other, which are zeroed later
+        other.zero_grad()
+        second(torch.randn(2, 4)).sum().backward()
+        other.step()
+        one.zero_grad()
+        second(first(torch.randn(2, 4))).sum().backward()
+        one.step()
+
+
+def of_head():
+    """The optimizer has some of the model's parameters, and one of a module that runs seldom."""
+    plain, seldom = net(), nn.Linear(4, 4)
+    model = DistributedDataParallel(plain)
+    optimizer = torch.optim.SGD([*plain[2].parameters(), *nn.Linear(4, 3).parameters()], lr=0.1)
+    late = torch.optim.SGD([*plain[:2].parameters(), *seldom.parameters()], lr=0.1)
+    for at in range(4):
+        step(model, optimizer)
+        if at == 3:
+            late.step()
 
 
 def of_zero():
@@ -379,8 +425,14 @@ def program(case):
         of_asynchronous(case)
     elif case in ("steps", "weight", "unreduced", "shards", "sharded_rate"):
         of_fsdp_defects(case)
-    elif case in ("work", "loss", "early", "notes", "strict"):
-        {"work": of_work, "loss": of_loss, "early": of_early}.get(case, lambda: of_notes(case))()
+    elif case in ("work", "loss"):
+        {"work": of_work, "loss": of_loss}[case]()
+    elif case in ("early", "replaced"):
+        of_early(case)
+    elif case in ("early1", "work1"):
+        of_fsdp1(case)
+    elif case in ("notes", "strict"):
+        of_notes(case)
     else:
         of_ddp(case)
     dist.destroy_process_group()
