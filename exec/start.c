@@ -82,8 +82,8 @@ int ls_exec__starters(const ls_exec *exec) {
     const int most = options->start == LS_EXEC_START_FORK ? 1 : 2;
     char kind = 0;
     bool can = options->python != NULL && options->start != LS_EXEC_START_EXEC &&
-               options->processes > most && program_word(options->argv, &kind) > 0 &&
-               is_python(options->argv[0]);
+               !ls_gdb_debugs_processes && options->processes > most &&
+               program_word(options->argv, &kind) > 0 && is_python(options->argv[0]);
     return can ? most : 0;
 }
 

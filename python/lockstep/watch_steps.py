@@ -80,7 +80,7 @@ class Work:
         self._backwards, self._types, self._resting, self._kept, self._inputs, self._random = 0, {}, (), False, [], ""
 
     def runs(self, inputs, is_noted, everything):
-        """A forward begins, whose backward may follow. is_noted: of a number of steps; ranks agree on this model's, not on all models'."""
+        """A forward begins, whose backward may follow. is_noted: of a number of steps: ranks agree on this model's."""
         model, noted = self.model(), is_noted(self.steps)
         device = next((parameter.device.type for parameter in model.parameters()), "cpu")
         is_cast = torch.is_autocast_enabled(device)
@@ -172,6 +172,7 @@ class Gradients:
         self._backwards, self._empty, self._kept = 0, 0, 0
         self._smallest = self._zeroed = None  # zeroed: whether its gradient was, as a backward began; None: not known
         self._outside = None  # parameters in no wrapped model that had no gradient so far
+        self._alike, self._replaced = {}, 0  # the wrapped models' of the same shapes, by identity; how many are outside
         _gradients.add(self)
 
     def backward_begins(self, noted):
@@ -206,17 +207,18 @@ class Gradients:
             inside = _inside()
             self._outside = [parameter for parameter in parameters if parameter.requires_grad and id(parameter) not in inside]
         self._outside = [parameter for parameter in self._outside if parameter.grad is None]
+        if self._outside:  # at the end the models may be gone
+            inside, shapes = _inside(), {parameter.shape for parameter in self._outside}
+            self._alike = {identity: name for identity, (name, parameter) in inside.items() if parameter.requires_grad and parameter.shape in shapes}
+            self._replaced = len([one for one in self._outside if id(one) not in inside])
 
     def at_end(self, optimizer, optimizers, step):
         """Parameters of the optimizer that took the place of a model's."""
-        inside, held = _inside(), {id(parameter) for one in optimizers for group in one.param_groups for parameter in group["params"]}
-        left = [(name, parameter) for identity, (name, parameter) in inside.items()
-                if parameter.requires_grad and identity not in held and any(parameter.shape == one.shape for one in self._outside or ())]
-        shapes = {parameter.shape for _, parameter in left}
-        outside = [one for one in self._outside or () if id(one) not in inside and one.shape in shapes]
-        if left and outside and step > 1:
-            names = ", ".join(name for name, _ in left[:MODULES_LISTED]) + (", ..." if len(left) > MODULES_LISTED else "")
-            tell(UNREDUCED, f"{type(optimizer).__name__} has {len(outside)} parameters that are in no wrapped model and had no gradient in "
+        held = {id(parameter) for one in optimizers for group in one.param_groups for parameter in group["params"]}
+        left = [name for identity, name in self._alike.items() if identity not in held]
+        if self._outside and self._replaced and left and step > 1:
+            names = ", ".join(left[:MODULES_LISTED]) + (", ..." if len(left) > MODULES_LISTED else "")
+            tell(UNREDUCED, f"{type(optimizer).__name__} has {self._replaced} parameters that are in no wrapped model and had no gradient in "
                             f"{step} steps, and no optimizer has {names} of these shapes: create the optimizer after the model's last "
                             "change\n")
 
