@@ -59,9 +59,9 @@ static const cli_option options[] = {
      .value = &given.start,
      .value_name = "HOW",
      .choices = starts,
-     .help =
-         "How ranks of a PyTorch program start: auto (default; two import torch and fork the others "
-         "where that changes nothing), exec (each is started) or fork (one forks all others)"},
+     .help = "How ranks of a PyTorch program start: auto (default; two import torch and fork the "
+             "others "
+             "where that changes nothing), exec (each is started) or fork (one forks all others)"},
     {.type = CLI_STRING,
      .long_name = "preload",
      .value = &given.preload,
