@@ -13,7 +13,7 @@ import time
 
 ANSWER_SECONDS = 10  # for an evaluation in a rank
 GATHER_SECONDS = 30  # until all other ranks have stopped or wait
-FOUND_SECONDS = 2  # the same after a finding
+FOUND_SECONDS = 10  # the same after a finding
 PAUSE_SECONDS = 3  # until an interrupted rank stops
 RUNNING, STOPPED, WAITS, ENDED = "runs", "stopped", "waits", "ended"
 
