@@ -186,8 +186,7 @@ static bool tell_exchanged(ls_text *out, const ls_reason_output *of, const ls_re
     size_t looked_at = 0;
     for (int i = 0; i < ls_stages_count(of->stages); i++) {
         const ls_stage_entry *entry = ls_stages_at(of->stages, i);
-        if (strcmp(entry->stage, own->stage) != 0 || entry->dtype != own->dtype ||
-            !same_name(entry->field, own->field)) {
+        if (strcmp(entry->stage, own->stage) != 0 || !same_name(entry->field, own->field)) {
             continue;
         }
         for (int rank = 0; rank < v->ranks && looked_at < OTHERS_MAX; rank++) {

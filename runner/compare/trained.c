@@ -155,9 +155,6 @@ int ls_case__check_replicas(ls_finding *out, bool *found, const ls_case_run *run
     const ls_scenario *scenario = run->scenario;
     bool on = false;
     *found = false;
-    if (scenario->is_program || !ls_scenario_runs(scenario, LS_TABLES_UPDATE)) {
-        return LS_OK;
-    }
     LS_TRY(ls_spmd_check_on(&on, run->options->checks, LS_FINDING_REPLICA_DIVERGED));
     for (int step = 0; step < scenario->train.steps && on; step++) {
         for (int i = 0; i < ls_stages_count(stages) && !*found; i++) {
