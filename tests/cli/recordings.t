@@ -93,18 +93,21 @@ $ printf 'lockstep: 1\nname: slow\nmesh: {shape: [4]}\ntables: [{name: t, rows: 
 > own TERM 0
 > own KILL 0
 # Stages that fail come first, integers differ by a number, and an element of a table has a row and no position.
-$ printf 'lockstep: 1\nname: w\nmesh: {shape: [2]}\ntables: [{name: t, rows: 6, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nsteps: [forward, backward, update]\noptimizer: {type: sgd, lr: 0.5}\n' > w.yaml; lockstep run --quiet --keep rows w.yaml; python3 $SOURCE/tests/cli/change_tensor.py rows/w/rank_00001.safetensors update/t/t/weights 3 f 9; python3 $SOURCE/tests/cli/change_tensor.py rows/w/rank_00001.safetensors input_dist/t/t/ids 1 q 5; lockstep compare w.yaml --real rows | grep -A 2 'FAIL\|stage update, \|stage input_dist '; lockstep compare w.yaml --real rows --json - | grep '"max_[a-z]*": [^0]'
+$ printf 'lockstep: 1\nname: w\nmesh: {shape: [2]}\ntables: [{name: t, rows: 6, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nsteps: [forward, backward, update]\noptimizer: {type: sgd, lr: 0.5}\n' > w.yaml; lockstep run --quiet --keep rows w.yaml; python3 $SOURCE/tests/cli/change_tensor.py rows/w/rank_00001.safetensors update/t/t/weights 3 f 9; python3 $SOURCE/tests/cli/change_tensor.py rows/w/rank_00001.safetensors input_dist/t/t/ids 1 q 5; lockstep compare w.yaml --real rows | grep -A 3 'FAIL\|stage update, \|stage input_dist '; lockstep compare w.yaml --real rows --json - | grep '"max_[a-z]*": [^0]'
 > run: 1 passed, 0 failed, 0 skipped
 > FAIL  w                              wrong         sim against recording, ...
 >         input_dist                   wrong                   16           1      4 (int)       inf
 >         update                       wrong                   12           1  sign change  7.07e+07
+>         lookup                       bit_exact               16           0            0         0
 > --
 >   stage input_dist is wrong: 1 of 16 elements differ, by up to 4
 >     stage input_dist, table t, feature t, ids, rank 1, element 1 [1]
 >       simulated 1, recording 5: 4 apart where every bit must match
+>       sample 1 of rank 0, id 4 at position 1, whose row rank 1 holds
 > --
 >     stage update, table t, feature t, weights, rank 1, element 3 [1, 1]
 >       simulated -0.112619936 (0xbde6a548), recording 9 (0x41100000): sign change; exactly -0.112619936, allowed difference 1.29e-07, row 4 of the table, which rank 1 holds
 >   reproduce: lockstep compare --real rows w.yaml
+>
 >           "max_difference": 4,
 >           "max_ulps": "sign change",

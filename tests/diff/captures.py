@@ -116,6 +116,8 @@ def factors(check):
         return {**before, "step 0 parameter w": ([6, 4], [v - 0.01 * times * g for v, g in zip(t, a)], {})}
 
     check.one(updated(1), [updated(2)], 1, "wrong", "the update is 2 times the reference's", name="step 0 parameter w")
+    stage = check.one(updated(100), [updated(100.7)], 1, "wrong", name="step 0 parameter w")
+    assert "the update is" not in stage["divergence"], stage
     weighted = {"t": ([6, 4], [0.25 * x + 0.75 * y for x, y in zip(a, b)], {})}
     check.one(weighted, with_parts([(x + y) / 2 for x, y in zip(a, b)], a, b), 1, "wrong", "a mean of means over unequal")
     check.one({"t": ([6, 4], [0.0] * 24, {})}, with_parts(t, a, b), 1, "wrong", "where the reference is 0 of rank 0, 0 of rank 1")

@@ -227,3 +227,21 @@ Test(range, ends_that_are_known_otherwise) {
     cr_expect(is_unknown(ls_range__about(INFINITY, INFINITY, 0)));
     cr_expect(is_that(ls_range__about(NAN, 1, 1), NAN));
 }
+
+// A step by a gradient and one by its opposite: the results are opposite, too, end by end.
+Test(range, adagrad_has_no_sign) {
+    const ls_optimizer adagrad = ls_optimizer_default(LS_OPTIMIZER_ADAGRAD, LS_OPTIMIZER_FUSED);
+    oracle_range weights[2] = {ls_range__point(0), ls_range__point(0)}, state[2];
+    const oracle_range gradients[2] = {{3, 2.5, 3.5, 3}, {-3, -3.5, -2.5, 3}};
+    state[0] = state[1] = ls_range__point(7);
+    ls_oracle__update_row(&(oracle_row_step){.optimizer = &adagrad,
+                                             .dtype = LS_F32,
+                                             .step = 1,
+                                             .columns = 2,
+                                             .weights = weights,
+                                             .states = {state},
+                                             .gradients = gradients});
+    cr_expect(weights[0].mid < 0 && weights[0].lo < weights[0].mid);
+    cr_expect(weights[0].lo == -weights[1].hi && weights[0].hi == -weights[1].lo, "%.17g %.17g",
+              weights[0].lo, weights[1].hi);
+}

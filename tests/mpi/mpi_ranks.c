@@ -66,6 +66,20 @@ static int check_types(ls_backend *backend, int size) {
     return found ? LS_OK : LS_ERR_MISMATCH;
 }
 
+// Of two declared replicas the second differs; size > 1.
+static int check_declared(ls_backend *backend) {
+    bug_run run = {0};
+    ls_spmd_result *result = NULL;
+    int status = ls_spmd_run_backend(&result, bug_replica_asked, &run, backend, NULL);
+    bool found = status == LS_ERR_FINDING && ls_spmd_finding_count(result) == 1 &&
+                 ls_spmd_finding(result, 0)->id == LS_FINDING_REPLICA_DIVERGED;
+    if (!found) {
+        (void)fprintf(stderr, "a declared replica that differs: %d\n", status);
+    }
+    ls_spmd_result_free(result);
+    return found ? LS_OK : LS_ERR_MISMATCH;
+}
+
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "explain") == 0) {
         return explain(find(argv[2]));
@@ -105,6 +119,7 @@ int main(int argc, char **argv) {
     }
     if (argc == 1 && size > 1 && status == LS_OK) {
         status = check_types(backend, size);
+        status = status == LS_OK ? check_declared(backend) : status;
     }
     ls_spmd_result_free(result);
     ls_backend_free(backend);

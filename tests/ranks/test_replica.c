@@ -83,6 +83,20 @@ static int differs_after_async(ls_rank *self, void *arg) {
     return ls_replica_forget(w, WORLD);
 }
 
+// Of the ranks' calls that of the rank at fault is named.
+static int differs_at_its_call(ls_rank *self, void *arg) {
+    place *at = arg;
+    float w[2] = {1, 1};
+    LS_TRY(ls_replica_declare(w, 2, LS_F32, WORLD));
+    if (is_wrong(self, at)) {
+        w[1] = 5;
+        LS_TRY(HERE(ls_all_reduce(w, w, 1, LS_F32, LS_SUM, WORLD)));
+    } else {
+        LS_TRY(ls_all_reduce(w, w, 1, LS_F32, LS_SUM, WORLD));
+    }
+    return ls_replica_forget(w, WORLD);
+}
+
 // The first call after which the copies differ is named, not the last.
 static int differs_since(ls_rank *self, void *arg) {
     place *at = arg;
@@ -316,6 +330,7 @@ static const struct expected {
     {"halves", differs_after_async, 4, 12, TOUCHED, "after all_reduce sum of 1", 2, 2},
     {"most", differs_after_async, 4, 14, TOUCHED, "after all_reduce sum of 1", 0, 1},
     {"ends", differs_after_async, 5, 17, TOUCHED, "after all_reduce sum of 1", 0, 2},
+    {"its call", differs_at_its_call, 3, 4, TOUCHED, "after all_reduce sum of 1", 2, 1},
     {"since", differs_since, 3, 2, TOUCHED, "when they are freed, since all_reduce max", 1, 1},
     {"again", differs_again, 3, 4, TOUCHED, "when they are freed, since all_reduce max", 2, 1},
     {"gone", gone_at_the_end, 3, 2, TOUCHED, NULL, 0, 0},
