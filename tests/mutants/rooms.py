@@ -103,7 +103,7 @@ ROOMS = (
                              "exec/join", "exec/early", "exec/apart", "exec/ends_left",
                              "exec/ended", "exec/strangers", "exec/start_sleeps", "exec/start_fails", "exec/start_slow",
                              "exec/start_stderr", "exec/restart", "exec/queues", "exec/large",
-                             "exec/device_bits", "exec/device_redundant")),
+                             "exec/device_bits", "exec/device_redundant", "exec/hosts_op")),
     ("mpi", "mpi/", ("mpi_front/mistakes", "mpi_front/cases"),
      ("mpi_front/linking", "mpi_front/explore", "mpi_front/compare")),
     ("cli", "cli/cmd_traffic", ("trace/format",), CLI),
