@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/core.h"
 #include "cli/debugger.h"
 #include "cli/device.h"
 #include "cli/scenarios.h"
@@ -23,7 +24,7 @@ static struct {
     int device;
     int schedule;
     int explore;
-    const char *checks;
+    const char *checks, *core;
     bool explain_schema;
     bool json_schema;
 } given;
@@ -88,6 +89,7 @@ static const cli_option options[] = {
     CLI_STOP_OPTIONS(
         given.stop, "break-on-finding",
         "Run in gdb and stop at a finding or at a result that differs from the oracle's"),
+    CLI_CORE_OPTION(given.core),
     {.type = CLI_SWITCH,
      .long_name = "explain-schema",
      .value = &given.explain_schema,
@@ -167,7 +169,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.keep_dir = given.keep;
     run_options.checkpoint = given.checkpoint;
     run_options.trace = trace;
-    ls_gdb_keeps = cli_debugger_has() != 0;
+    ls_gdb_keeps = given.core != NULL || cli_debugger_has() != 0;
     ls_process_pool pool = {0};
     run_options.pool = scenarios->count > 1 ? &pool : NULL;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
@@ -199,6 +201,8 @@ static int check_spread(void) {
         other = "--trace";
     } else if (given.stop.stop) {
         other = "--break-on-finding";
+    } else if (given.core != NULL) {
+        other = "--core";
     }
     if (given.run.spread && other != NULL) {
         cli_error("--on spreads the simulation over processes: %s does not go with it", other);
@@ -236,7 +240,8 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     const char *const catches[] = {"catch finding", "catch divergence"};
-    code = cli_stop(&given.stop, "break-on-finding", catches, 2);
+    code = cli_core_check(given.core, given.stop.stop || given.stop.wait);
+    code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 2) : code;
     if (code != LS_EXIT_OK) {
         return code;
     }
@@ -245,7 +250,12 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    return cli_scenarios_run(args, &given.run, given.keep, run_all, device);
+    code = cli_core_open(given.core);
+    if (code == LS_EXIT_OK) {
+        code = cli_scenarios_run(args, &given.run, given.keep, run_all, device);
+    }
+    cli_core_close();
+    return code;
 }
 
 const cli_command cli_cmd_run = {

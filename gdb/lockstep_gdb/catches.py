@@ -355,6 +355,28 @@ $finding_name and $finding_rank say what was found, and the first rank at fault.
                 memory.enum("ls_finding_id", "LS_FINDING_").items() if name != "count"]
 
 
+def tell_divergence(at):
+    """Prints an ls_gdb_divergence, and makes it the subject of `shard` and `rank`."""
+    rank, element, count = int(at["rank"]), int(at["element"]), int(at["count"])
+    known = element < count
+    where = f"element {element}" if known else "no element"
+    print(f"stage {memory.text(int(at['stage']))} is {memory.text(int(at['class_name']))}: "
+          f"{memory.text(int(at['key']))}, rank {rank}, {where}")
+    explanation = memory.text(int(at["text"])).rstrip()
+    if explanation:
+        print(explanation)
+    gdb.set_convenience_variable("divergence_rank", rank)
+    gdb.set_convenience_variable("divergence_element", element if known else -1)
+    for name, dtype in (("ours", "dtype"), ("theirs", "their_dtype")):
+        pointer = values.typed(at[name], int(at[dtype]))
+        gdb.set_convenience_variable(f"divergence_{name}", pointer)
+        if known and int(pointer) != 0:
+            print(f"  {name}: {values.at(pointer, int(at[dtype]), element)}")
+    ranks.State.chosen = rank
+    scenario.Judged.stage = memory.text(int(at["stage"]))
+    scenario.Judged.key = memory.text(int(at["key"]))
+
+
 class DivergenceCatch(memory.Stop):
     """A stage of a run is wrong, or of a class that its scenario does not allow."""
 
@@ -362,25 +384,7 @@ class DivergenceCatch(memory.Stop):
         super().__init__("ls_gdb_hook_divergence")
 
     def hit(self):
-        at = gdb.newest_frame().read_var("divergence")
-        rank, element, count = int(at["rank"]), int(at["element"]), int(at["count"])
-        known = element < count
-        where = f"element {element}" if known else "no element"
-        print(f"stage {memory.text(int(at['stage']))} is {memory.text(int(at['class_name']))}: "
-              f"{memory.text(int(at['key']))}, rank {rank}, {where}")
-        explanation = memory.text(int(at["text"])).rstrip()
-        if explanation:
-            print(explanation)
-        gdb.set_convenience_variable("divergence_rank", rank)
-        gdb.set_convenience_variable("divergence_element", element if known else -1)
-        for name, dtype in (("ours", "dtype"), ("theirs", "their_dtype")):
-            pointer = values.typed(at[name], int(at[dtype]))
-            gdb.set_convenience_variable(f"divergence_{name}", pointer)
-            if known and int(pointer) != 0:
-                print(f"  {name}: {values.at(pointer, int(at[dtype]), element)}")
-        ranks.State.chosen = rank
-        scenario.Judged.stage = memory.text(int(at["stage"]))
-        scenario.Judged.key = memory.text(int(at["key"]))
+        tell_divergence(gdb.newest_frame().read_var("divergence"))
         return True
 
 

@@ -4,7 +4,7 @@ import os
 
 import gdb
 
-from . import inferiors, memory, model, ranks
+from . import catches, inferiors, memory, model, ranks
 
 INDEX_BYTES = 16 << 20
 
@@ -62,6 +62,13 @@ class OpenCores(memory.Command):
         at = model.selected_rank(run) if run is not None else None
         if at is not None:
             print(ranks.go_to(run, at.id))
+            return
+        frame = gdb.newest_frame()
+        while frame is not None and frame.name() != "ls_comparison_stop":
+            frame = frame.older()
+        if frame is not None:  # the ranks of a scenario have ended, and a stage is judged
+            frame.select()
+            catches.tell_divergence(frame.read_var("divergence"))
 
 
 def register():

@@ -1,4 +1,4 @@
-"""--core DIR of mpi, spmd and exec: cores.py BUILD SOURCE [NCCL]
+"""--core DIR of mpi, spmd, run and exec: cores.py BUILD SOURCE [NCCL]
 
 A core file has what a debugger needs: stacks, globals, memory in use, also where it is zero; at most 20 MB; and a run that cannot write
 it, or is killed, leaves nothing. NCCL: folder of the stand-in for the libraries of GPUs, for exec. Exit code 77: there is no gdb.
@@ -179,6 +179,20 @@ def threads(test, build):
     test.look(kept, ["ranks"], ["3 ranks, ", "   1  "])
 
 
+def scenario(test, source):
+    """The steps of a scenario, and its tensors."""
+    kept, _ = test.run("run", os.path.join(source, "tests/gdb/gradients.yaml"))
+    test.sizes(kept, SMALL)
+    test.look(kept, ["ranks", "rank 2", "shard gradients 0", "diff-ranks gradients 0 2"], [
+        "   2     blocked  all_reduce max of 1024 f32  world         0    gradients.yaml:6", "[rank 2, blocked] step gradients at gradients.yaml:6",
+        "rank 0 .send: 1024 f32 = {", "of 1024 f32 differ\n"])
+    kept, _ = test.run("run", os.path.join(source, "scenarios/bugs/embedding_weight_flipped.yaml"), code=0)  # as it expects
+    test.look(kept, ["rank", "print $divergence_ours[$divergence_element] == $divergence_theirs[$divergence_element]", "shard input_dist 0"], [
+        "stage input_dist is wrong: input_dist/product/product/weights, rank 0, element 5\n", "  ours: ", "\nrank 0\n", "$1 = 0\n", "rank 0 .product/weights: 9 f32 = {"])
+    kept, _ = test.run("run", os.path.join(source, "tests/gdb/gradients.yaml"), "--on", "mpi", code=2)
+    need(not os.path.exists(kept), "a spread simulation has no core file")
+
+
 def programs(test, build, nccl):
     """NCCL programs: a core file of each rank."""
     test.environment.update(LD_LIBRARY_PATH=nccl, MEET=os.path.join(test.folder, "meet"))
@@ -212,6 +226,7 @@ def main():
         nothing_left(test, program)
         killed(test, os.path.join(folder, "ring"))
         threads(test, build)
+        scenario(test, source)
         if len(sys.argv) > 3:
             programs(test, build, os.path.abspath(sys.argv[3]))
     print("core files have what a debugger needs")
