@@ -71,11 +71,12 @@ static int lock_port(int port) {
 
 // A port for programs that rendezvous at one, free and not promised to another command. Below the
 // kernel's range for connections and ephemeral ports, which could take it before rank 0 listens.
+// Programs take the ports behind theirs for a second rendezvous, so commands' ports are apart.
 static int free_port(int *lock) {
-    enum { FIRST = 15000, COUNT = 16000 };
+    enum { FIRST = 15000, COUNT = 1600, APART = 10 };
     for (int i = 0; i < COUNT; i++) {
         struct sockaddr_in address = {.sin_family = AF_INET};
-        int port = FIRST + (int)(((long)getpid() + i) % COUNT);
+        int port = FIRST + APART * (int)(((long)getpid() + i) % COUNT);
         *lock = lock_port(port);
         address.sin_port = htons((uint16_t)port);
         int made = *lock >= 0 ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;

@@ -4,14 +4,14 @@ import socket
 import subprocess
 import sys
 
-FIRST, COUNT = 15000, 16000  # of exec/children.c, which tries the port of its process number first
+FIRST, COUNT, APART = 15000, 1600, 10  # of exec/children.c, which tries the port of its process number first
 kept = []
 
 
 def take():
     """In the process that becomes lockstep: the lock of its first port, which stays open."""
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    lock.bind(f"\0lockstep-port-{FIRST + os.getpid() % COUNT}")
+    lock.bind(f"\0lockstep-port-{FIRST + APART * (os.getpid() % COUNT)}")
     lock.set_inheritable(True)
     kept.append(lock)
 
@@ -33,9 +33,10 @@ def locks():
 def main():
     runs = [start(), start(take)]
     ports, held = [port_of(run) for run in runs], locks()
-    taken = FIRST + runs[1].pid % COUNT
+    taken = FIRST + APART * (runs[1].pid % COUNT)
     for run in runs:
         run.communicate("\n")
+    assert all(port % APART == FIRST % APART for port in ports), "a program may use the next ports, too"
     assert taken in held and taken not in ports and set(ports) <= held, (ports, taken, held)
     assert not set(ports) & locks(), "the ports are still locked"
 
