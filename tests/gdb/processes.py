@@ -162,6 +162,10 @@ def usage(test):
 
 
 def main():
+    version = subprocess.run(["gdb", "--version"], capture_output=True, text=True, check=False).stdout if shutil.which("gdb") else ""
+    if " 13." in version.splitlines()[0] if version else False:
+        print("skipped: gdb 13 fails an assertion of its own (select_event_lwp) in one of five sessions whose ranks exit at once")
+        sys.exit(77)
     if shutil.which("gdb") is None:
         print("skipped: gdb is not installed")
         sys.exit(77)
