@@ -4,7 +4,6 @@ A difference of work is a finding. A difference that may be intended is a hint: 
 """
 
 import ctypes
-import gc
 import hashlib
 import weakref
 
@@ -12,14 +11,13 @@ import torch
 import torch.distributed as dist
 
 from lockstep import torch_client as client
-from lockstep import watch_device
+from lockstep import watch_device, watch_values
 
 HINT, APART = 4, 8  # flags of a note (exec/wire.h)
 WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced", "data.repeated", "data.differs",
                                              "value.nan_first", "value.inf_first")
 DIFFERS, KEPT = "model.differs", "gradient.kept"
 MODULES_LISTED, CALLS_NOTED = 3, 32
-RESULTS = ("result", "output", "out")  # names of autograd nodes' saved tensors
 _works = []  # of models whose forwards are observed: DDP and the roots of FSDP
 _samplers = weakref.WeakKeyDictionary()  # of DistributedSampler's
 _gradients = weakref.WeakSet()  # of optimizers
@@ -49,13 +47,9 @@ def digest(tensors):
     return hashed.hexdigest()
 
 
-def _plain(tensor):
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_meta
-
-
 def _tensors(value):
     if isinstance(value, torch.Tensor):
-        return [value] if _plain(value) and value.numel() else []
+        return [value] if watch_values.is_plain(value) and value.numel() else []
     if isinstance(value, dict):
         value = list(value.values())
     return [tensor for part in value for tensor in _tensors(part)] if isinstance(value, (list, tuple)) else []
@@ -245,7 +239,7 @@ def memory(tensor):
 
 
 def _clips(gradients):
-    _clipped.update(memory(gradient) for gradient in gradients if _plain(gradient))
+    _clipped.update(memory(gradient) for gradient in gradients if watch_values.is_plain(gradient))
 
 
 def reduces(tensor):
@@ -254,66 +248,6 @@ def reduces(tensor):
 
 
 # ---- NaN ----------------------------------------------------------------------------------------
-def _has_nan(tensor):
-    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return _plain(tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor.detach().sum())) and \
-        bool(torch.isnan(tensor).any())
-
-
-def _scales():
-    """A gradient scaler skips steps whose gradients are not finite."""
-    return any(issubclass(type(one), torch.amp.GradScaler) and one.is_enabled() for one in gc.get_objects())
-
-
-def _saved(node):
-    """Saved tensors of an autograd node, except those that a hook would recompute."""
-    for name in dir(node):
-        if name.startswith("_raw_saved_"):
-            raw = getattr(node, name)
-            for at, one in enumerate(raw) if isinstance(raw, (tuple, list)) else [(None, raw)]:
-                try:
-                    one.register_hooks(lambda value: value, lambda value: value)
-                    value = getattr(node, name.removeprefix("_raw"))
-                except (RuntimeError, AttributeError):
-                    continue
-                value = value if at is None else value[at]
-                if isinstance(value, torch.Tensor):
-                    yield name.removeprefix("_raw_saved_"), value
-
-
-def _first_nan(loss, names):
-    """Describes the node nearest to the inputs that saved a NaN."""
-    order, seen, stack = [], set(), [(loss.grad_fn, False)]
-    while stack:
-        node, done = stack.pop()
-        if node is None or (node in seen and not done):
-            continue
-        if done:
-            order.append(node)
-            continue
-        seen.add(node)
-        stack.append((node, True))
-        stack.extend((after, False) for after, _ in node.next_functions)
-    for node in order:
-        kept = next((name for name, value in _saved(node) if _has_nan(value)), None)
-        if kept is not None:
-            side = "the result" if kept in RESULTS else "an input"
-            return f"; the first NaN is in {side} of {type(node).__name__.removesuffix('0').removesuffix('Backward')}{_beside(node, names)}"
-    return ""
-
-
-def _beside(node, names):
-    """The modules of the parameters that an autograd node takes, or else of the nearest node after it."""
-    of, word = [node], "of"
-    while of:
-        near = {names[id(after.variable)].rpartition(".")[0] for one in of for after, _ in one.next_functions
-                if hasattr(after, "variable") and id(after.variable) in names}
-        if near:
-            return f" {word} {', '.join(sorted(near))}"
-        of, word = [after for one in of for after, _ in one.next_functions if after is not None], "behind"
-    return ""
-
-
 def _names():
     return {identity: name for identity, (name, _) in _inside().items()}
 
@@ -324,9 +258,9 @@ def _looks(tensors, noted):
     for loss in tensors:
         if not isinstance(loss, torch.Tensor) or not (noted or (loss.device.type == "cpu" and loss.numel() < 1 << 16)):
             continue
-        if _has_nan(loss) and not _scales():
+        if watch_values.has_nan(loss) and not watch_values.scales():
             _state["nan"] = True
-            first = _first_nan(loss, _names()) if loss.grad_fn is not None else ""
+            first = watch_values.first_nan(loss, _names()) if loss.grad_fn is not None else ""
             tell(NAN, f"the loss of rank {dist.get_rank()} is NaN in the backward for step {_state['steps'] + 1}{first}\n")
             return
 
@@ -339,12 +273,12 @@ def looks_at_values(optimizer, named, step):
     for name, parameter in named:
         for what, tensor in (("gradient", parameter.grad), ("weight", parameter.detach())):
             local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-            if local is not None and _plain(local) and local.is_floating_point():
+            if local is not None and watch_values.is_plain(local) and local.is_floating_point():
                 looked.append((what, name, local))
     while (at := watch_device.not_finite([local for _, _, local in looked])) is not None:
         (what, name, local), looked = looked[at], looked[at + 1:]
         is_nan = bool(torch.isnan(local).any())
-        if what == "gradient" and is_nan and not _scales():
+        if what == "gradient" and is_nan and not watch_values.scales():
             tell(NAN, f"the gradient of {name} is NaN on rank {dist.get_rank()} in step {step + 1}, and the loss is not\n")
         elif what == "weight" and not bool(torch.isfinite(local).all()):
             tell(NAN if is_nan else INF,
@@ -386,7 +320,7 @@ def _replicates(tensor, mesh, placements, shape, noted):
             tell(DATA, f"DTensor.from_local on rank {dist.get_rank()}: {tensor.shape[placement.dim]} rows of dimension "
                        f"{placement.dim}, where {placement} of {shape[placement.dim]} over {pieces} ranks has {due}; full_tensor() and "
                        "redistribute() misplace rows\n", HINT)
-    if not noted or not _plain(tensor) or any(one.is_partial() for one in placements):
+    if not noted or not watch_values.is_plain(tensor) or any(one.is_partial() for one in placements):
         return
     index = tuple(slice(None) if one.is_replicate() else place for one, place in zip(placements, at))
     members = tuple(sorted(mesh.mesh[index].flatten().tolist()))
@@ -398,7 +332,7 @@ def _replicates(tensor, mesh, placements, shape, noted):
 
 # ---- Initial weights ----------------------------------------------------------------------------
 def _shards(param, whole):
-    if whole.is_meta or not _plain(whole.detach()):
+    if whole.is_meta or not watch_values.is_plain(whole.detach()):
         return
     param._lockstep = (digest([whole]), digest([param.sharded_param.to_local()]))
 
