@@ -16,8 +16,8 @@ static int64_t read_ns(clockid_t clock) {
     return (int64_t)now.tv_sec * NS + now.tv_nsec;
 }
 
-// A debugger that stops this process writes the time to the first one; what passes from then until
-// the process looks at its clock again does not count.
+// A debugger that stops this process stores the time in the first one. The time from then until
+// this process reads its clock again does not count.
 _Atomic int64_t ls_gdb_stopped_ns;
 static _Atomic int64_t not_counted_ns;
 

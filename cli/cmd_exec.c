@@ -60,8 +60,7 @@ static const cli_option options[] = {
      .value_name = "HOW",
      .choices = starts,
      .help = "How ranks of a PyTorch program start: auto (default; two import torch and fork the "
-             "others "
-             "where that changes nothing), exec (each is started) or fork (one forks all others)"},
+             "others where that changes nothing), exec (each is started) or fork (one forks all)"},
     {.type = CLI_STRING,
      .long_name = "preload",
      .value = &given.preload,

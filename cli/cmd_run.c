@@ -246,11 +246,8 @@ static int run(const cli_args *args) {
         return code;
     }
     ls_device *device = NULL;
-    code = cli_device_open(&device, given.device);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     code = cli_core_open(given.core);
+    code = code == LS_EXIT_OK ? cli_device_open(&device, given.device) : code;
     if (code == LS_EXIT_OK) {
         code = cli_scenarios_run(args, &given.run, given.keep, run_all, device);
     }
