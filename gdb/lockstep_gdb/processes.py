@@ -17,7 +17,8 @@ SETTINGS = ("set detach-on-fork off", "set schedule-multiple on", "set print inf
 
 
 class State:
-    hook = None
+    hook = leaves = None
+    leaving = []  # numbers of inferiors
     begun = ending = found = False
     entry = False  # stops once all ranks have started
     stepping = False  # a step that the exit of another rank ends is not continued
@@ -48,6 +49,18 @@ class Started(memory.Stop):
         return State.entry
 
 
+class Leaves(memory.Stop):
+    """A rank is about to exit."""
+
+    def __init__(self):
+        super().__init__("ls_gdb_hook_leaves", internal=True)
+        self.silent = True
+
+    @staticmethod
+    def hit():
+        return True
+
+
 def begin(program):
     """In the coordinator, before it starts processes."""
     inferiors.Coordinator.number, State.exited, State.code = gdb.selected_inferior().num, False, None
@@ -71,8 +84,11 @@ def stop_clock():
             memory_.write(struct.pack("<q", time.clock_gettime_ns(time.CLOCK_MONOTONIC)))
 
 
-def stopped(_event):
-    State.exited, State.stopped = False, True
+def stopped(event):
+    leaves = isinstance(event, gdb.BreakpointEvent) and State.leaves in event.breakpoints and len(event.breakpoints) == 1
+    if leaves:
+        State.leaving.append(gdb.selected_inferior().num)
+    State.exited, State.stopped = leaves, True
     State.found = State.found or bool(catches.FindingCatch.shown)
     if inferiors.find(inferiors.Coordinator.number) is not None:
         stop_clock()
@@ -88,17 +104,27 @@ def exited(event):
         State.exited = True
 
 
+def detach():
+    """From ranks that exit: gdb 13 fails an assertion where several of its processes exit at once."""
+    for number in State.leaving:
+        if inferiors.find(number) is not None:
+            gdb.execute(f"detach inferiors {number}", to_string=True)
+    State.leaving.clear()
+
+
 def pass_exits():
     """Continues where the last stop was only the exit of a rank."""
     lost = 0  # stops without a reason: gdb 13 may miss exits, and then finds nothing to wait for
     while State.exited and not State.stepping and inferiors.find(inferiors.Coordinator.number) is not None and lost < 10:
         State.exited, State.stopped = False, False
+        detach()
         inferiors.select(inferiors.Coordinator.number)
         gdb.execute("continue")
         lost = 0 if State.exited else lost + 1
         State.exited = State.exited or not State.stopped
     if State.exited and inferiors.find(inferiors.Coordinator.number) is not None:
         State.exited = False
+        detach()
         inferiors.select(inferiors.Coordinator.number)
         print("a rank has exited, and the step is not complete")
     State.stepping = False
@@ -144,7 +170,7 @@ class StartRanks(memory.Command):
 
     def run(self, argument, from_tty):
         if State.hook is None:
-            State.hook = Started()
+            State.hook, State.leaves = Started(), Leaves()
         State.entry = State.begun = True
         try:
             gdb.execute("maintenance set target-non-stop off", to_string=True)  # gdb 13 hangs where ranks fork at once

@@ -95,6 +95,14 @@ class Terminal:
         return status
 
 
+def state_of(process):
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def terminal(test):
     at = Terminal(test, "absent")
     at.until(PROMPT)
@@ -117,6 +125,8 @@ def terminal(test):
     need("$2 = 1" in shown, "the coordinator's clock goes on: " + shown)
     os.write(at.file, b"continue\n")
     at.until(b"Continuing.")
+    while any(state_of(process) == "t" for process in test.processes()):  # gdb 13 loops where Ctrl-C comes before it has resumed all
+        time.sleep(0.01)
     os.write(at.file, b"\x03")
     at.until(PROMPT)
     os.write(at.file, b"quit\n")
@@ -164,10 +174,6 @@ def usage(test):
 def main():
     if shutil.which("gdb") is None:
         print("skipped: gdb is not installed")
-        sys.exit(77)
-    version = subprocess.run(["gdb", "--version"], capture_output=True, text=True, check=True).stdout.partition("\n")[0]
-    if " 13." in version:
-        print(f"skipped: {version} fails an assertion of its own (select_event_lwp) where several processes exit at once")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         test = Test(os.path.abspath(sys.argv[1]), folder)
