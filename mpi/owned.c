@@ -85,13 +85,7 @@ static void look_away(mpi_rank *me, bool alone) {
 
 void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code) {
     const char *low = at, *high = low + bytes;
-    bool alone, near = ls_mpi__interval_near(&me->owned[1], low, high) ||
-                       (writes && ls_mpi__interval_near(&me->owned[0], low, high));
-    // Most accesses end here, without a lock. A call in progress may be about to own memory.
-    if (me->window_count == 0 &&
-        (!owns(me) || (!near && __atomic_load_n(&me->rank->in, __ATOMIC_SEQ_CST) == NULL))) {
-        return;
-    }
+    bool alone;
     if (ls_mpi__state.run->status != LS_OK || ls_schedule__inside() || !look(me, &alone)) {
         return;
     }

@@ -25,18 +25,36 @@ void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *lin
     }
 }
 
+// Most accesses end here, without a lock. A call in progress may be about to own memory.
+static inline bool may_matter(const mpi_rank *me, const char *low, const char *high, bool writes) {
+    const mpi_intervals *reads = &me->owned[0], *written = &me->owned[1];
+    return me->window_count > 0 || ((reads->root != NULL || written->root != NULL) &&
+                                    (ls_mpi__interval_near(written, low, high) ||
+                                     (writes && ls_mpi__interval_near(reads, low, high)) ||
+                                     __atomic_load_n(&me->rank->in, __ATOMIC_SEQ_CST) != NULL));
+}
+
 static inline void watched_at(const void *at, size_t bytes, bool writes, const void *code) {
     mpi_rank *me = ls_mpi__watched;
-    if (__builtin_expect(me != NULL, 0) && bytes > 0) {
+    if (__builtin_expect(me != NULL, 0) && bytes > 0 &&
+        may_matter(me, at, (const char *)at + bytes, writes)) {
         ls_mpi__accessed(me, at, bytes, writes, code);
     }
 }
 
+static __attribute__((noinline)) void guard_at(const void *at, size_t bytes, bool writes,
+                                               const void *code) {
+    ls_mpi__block_touched(at, bytes, writes, code);
+    watched_at(at, bytes, writes, code);
+}
+
+// Calls nothing but in its last step: a hook without a finding saves no register.
 static inline void access_at(const void *at, size_t bytes, bool writes, const void *code) {
     if (__builtin_expect(((const unsigned char *)at)[bytes - 1] == LS_MPI_GUARD_BYTE, 0)) {
-        ls_mpi__block_touched(at, bytes, writes, code);
+        guard_at(at, bytes, writes, code);
+    } else {
+        watched_at(at, bytes, writes, code);
     }
-    watched_at(at, bytes, writes, code);
 }
 
 static void access_range(const void *at, size_t bytes, bool writes, const void *code) {
