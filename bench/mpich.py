@@ -8,8 +8,9 @@ DIR is the suite's folder test/mpi; nothing of it is kept. A test passes when it
 with 0 and lockstep finds nothing. Where it prints that and lockstep finds a mistake, or where it asks for
 functions of MPI 4 that lockstep has not, that is counted by itself. Entries of its list that differ only in
 MPICH's own variables are one test; those that the list marks as failing under MPICH or as not strictly MPI
-are left out, and counted. Each test has the time that the list gives it. --keep has each result written to
-FILE, where a run that was ended goes on.
+are left out, and counted. Each test has the time that the list gives it, as processor time of a process:
+other load does not count. One that waits has ten times as long. --keep has each result written to FILE, where
+a run that was ended goes on.
 """
 import argparse
 import collections
@@ -46,13 +47,15 @@ THREADS = ("util/mtest_single.c", "util/mtest_thread.c")  # one of them, by the 
 MPI_4 = re.compile(r"P?MPI_(\w+_c|Session\w*|Isendrecv\w*|Buffer_iflush|Info_create_env)$")
 OUTCOMES = ("passed", "right, with a finding", "failed", "not built", "of MPI 4, not built")
 SECONDS = 180  # where the list says nothing else
+WAITS = 10  # times the seconds that a test has of processor time
 EXPECTED = "not expected to pass under MPICH", "beyond the standard"
 
 
 def run(command, seconds, folder=None):
+    limited = ("sh", "-c", 'ulimit -t "$0" && exec "$@"', str(seconds), *command)
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds,
-                              errors="replace")
+        done = subprocess.run(limited, cwd=folder, capture_output=True, text=True, errors="replace",
+                              timeout=seconds * WAITS + 60)
         return done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired:
         return None, "timeout"
@@ -152,9 +155,9 @@ class Suite:
                 if self.failures:
                     print(f"not built: {name}\n{built[1]}", flush=True)
                 continue
-            code, text = run([self.lockstep, "mpi", "-n", ranks, "--deadline", str(seconds),
-                              "--buffering", "all", made, "--", *arguments], seconds + 60,
-                             os.path.join(self.suite, folder))
+            code, text = run([self.lockstep, "mpi", "-n", ranks, "--deadline",
+                              str(seconds * WAITS), "--buffering", "all", made, "--", *arguments],
+                             seconds, os.path.join(self.suite, folder))
             fails = result in ("TestErrFatal", "TestStatus")
             says = "no errors" in text.lower()
             right = (code == 1) if fails else (code == 0 and says)
