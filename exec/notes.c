@@ -1,6 +1,7 @@
 // Values that ranks must share (replicas of parameters, settings of optimizers): each rank sends
 // notes of them, which are compared when those of all members have arrived. No rank waits, and the
 // order of arrival does not matter.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,20 @@ typedef struct comparison {
     int usual;            // a rank that has the usual value: its place
 } comparison;
 
+static bool is_same(const comparison *c, int a, int b) {
+    const ls_wire_item one = ls_noted__item(c->of[a]), other = ls_noted__item(c->of[b]);
+    float x[2], y[2];
+    if (one.hash == other.hash || (c->notes[0]->note.flags & LS_WIRE_NOTE_NEAR) == 0 ||
+        one.dtype != LS_F32 || other.dtype != LS_F32) {
+        return one.hash == other.hash;
+    }
+    for (int i = 0; i < 2; i++) {
+        memcpy(&x[i], one.samples[i], sizeof x[i]);
+        memcpy(&y[i], other.samples[i], sizeof y[i]);
+    }
+    return fabsf(x[0] - y[0]) <= fmaxf(x[1], y[1]) * fmaxf(fabsf(x[0]), fabsf(y[0]));
+}
+
 // Whether the item differs; then which ranks are odd: those whose value is not the most frequent
 // one, the lowest rank's where two are equally frequent.
 static bool differs(comparison *c, uint32_t place) {
@@ -57,7 +72,7 @@ static bool differs(comparison *c, uint32_t place) {
         if (c->of[i] == NULL) {
             return false;
         }
-        any = any || ls_noted__item(c->of[i]).hash != ls_noted__item(c->of[0]).hash;
+        any = any || !is_same(c, i, 0);
     }
     if (!any) {
         return false;
@@ -67,14 +82,14 @@ static bool differs(comparison *c, uint32_t place) {
     for (int i = 0; i < c->count; i++) {
         int votes = 0;
         for (int k = 0; k < c->count; k++) {
-            votes += ls_noted__item(c->of[k]).hash == ls_noted__item(c->of[i]).hash ? 1 : 0;
+            votes += is_same(c, k, i) ? 1 : 0;
         }
         c->usual = votes > best ? i : c->usual;
         best = votes > best ? votes : best;
     }
     c->odd_count = 0;
     for (int i = 0; i < c->count; i++) {
-        if (ls_noted__item(c->of[i]).hash != ls_noted__item(c->of[c->usual]).hash) {
+        if (!is_same(c, i, c->usual)) {
             c->odd[c->odd_count++] = c->notes[i]->rank;
         }
     }
@@ -141,14 +156,17 @@ static void add_values(ls_text *text, const comparison *c) {
     uint64_t at = item.count > LS_WIRE_SAMPLES
                       ? (uint64_t)sample * (item.count - 1) / (LS_WIRE_SAMPLES - 1)
                       : (uint64_t)sample % item.count;
-    ls_text_puts(text, "  element ");
-    add_position(text, c->of[odd]->shown, at);
+    ls_text_puts(text, "  ");
+    if (strcmp(c->of[odd]->shown, "[]") != 0) {
+        ls_text_puts(text, "element ");
+        add_position(text, c->of[odd]->shown, at);
+        ls_text_puts(text, ": ");
+    }
     for (int i = 0; i < 2; i++) {
         char value[64];
         const ls_wire_item side = ls_noted__item(c->of[sides[i]]);
         ls_element_format(value, sizeof value, side.samples[sample], (ls_dtype)side.dtype);
-        ls_text_printf(text, "%s %s on rank %d", i > 0 ? "," : ":", value,
-                       c->notes[sides[i]]->rank);
+        ls_text_printf(text, "%s%s on rank %d", i > 0 ? ", " : "", value, c->notes[sides[i]]->rank);
     }
     ls_text_puts(text, "\n");
 }

@@ -224,10 +224,11 @@ typedef struct ls_wire_staging {
 
 #define LS_WIRE_SAMPLES 8  // elements of a tensor that a note has
 
-#define LS_WIRE_NOTE_EXCUSED 1u  // a difference may be meant: it counts unless it goes away again
-#define LS_WIRE_NOTE_STALE   2u  // this rank changed the values since: a difference does not count
-#define LS_WIRE_NOTE_HINT    4u  // a difference fails a strict run alone
-#define LS_WIRE_NOTE_APART   8u  // members must have other values: the same ones are a defect
+#define LS_WIRE_NOTE_EXCUSED 1u   // a difference may be meant: it counts unless it goes away again
+#define LS_WIRE_NOTE_STALE   2u   // this rank changed the values since: a difference does not count
+#define LS_WIRE_NOTE_HINT    4u   // a difference fails a strict run alone
+#define LS_WIRE_NOTE_APART   8u   // members must have other values: the same ones are a defect
+#define LS_WIRE_NOTE_NEAR    16u  // an f32, and the part of it by which another may differ
 
 // Values of a rank that are compared with those of the same key, step and part of each member. Of
 // no members: a finding of this rank's alone, whose text is the key. Behind it follow members

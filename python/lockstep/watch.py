@@ -23,6 +23,7 @@ from lockstep import torch_client as client
 from lockstep import watch_buffers as buffers
 from lockstep import watch_device
 from lockstep import watch_reductions as reductions
+from lockstep import watch_scaling as scaling
 from lockstep import watch_steps as steps
 
 EXCUSED, STALE = 1, 2  # flags of a note (exec/wire.h)
@@ -166,6 +167,7 @@ class _Stepper:
         self.optimizer = weakref.ref(optimizer)
         self.steps, self.known, self.sets, self.plain, self.number = 0, None, [], [], None
         self.closure, self.works, self._begun, self.gradients, self.sharded = False, [], {}, steps.Gradients(), []
+        self._scalings = {}  # by name and ranks
 
     def learn(self):
         """Finds the replicas among the parameters; again after models or parameters change."""
@@ -200,9 +202,20 @@ class _Stepper:
                     one.history, one.excused = old.history, old.excused
             made[key, members].parameters.append((name, parameter))
         self.sets, self.sharded = list(made.values()), list(sharded.values())
+        self._learn_shards(parameters)
         if self.sets and self.number is None:  # index among the optimizers of the same replicas, in the order of their first steps
             key = (self.sets[0].key, self.sets[0].members)
             self.number = _state[key] = _state.get(key, -1) + 1
+
+    def _learn_shards(self, parameters):
+        shards = {(scaling.FSDP1, work.members): work.parts(parameters) for work in self.works if work.kind == scaling.FSDP1}
+        for parameter in parameters:
+            if hasattr(parameter, "device_mesh") and any(placement.is_shard() for placement in parameter.placements):
+                ranks = tuple(sorted(parameter.device_mesh.mesh.flatten().tolist()))
+                shards.setdefault((scaling.DTENSORS, ranks), []).append(parameter)
+        self._scalings = {which: self._scalings.get(which) or scaling.Scaling(*which) for which in shards}
+        for which, one in self._scalings.items():
+            one.watch(shards[which])
 
     # ---- Notes ----
     def _note_settings(self, one, key):
@@ -280,6 +293,8 @@ class _Stepper:
                 work.note(key, self.steps - began)
         if is_noted(self.steps):
             steps.looks_at_values(optimizer, self._named(), self.steps)
+            for one in self._scalings.values():
+                one.note(self.steps + 1)
 
     def _named(self):
         return [*self.plain, *[entry for one in [*self.sets, *self.sharded] for entry in one.parameters]]

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep import torch_client as client
-from lockstep import watch_device, watch_values
+from lockstep import watch_device, watch_scaling, watch_values
 
 HINT, APART = 4, 8  # flags of a note (exec/wire.h)
 WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced", "data.repeated", "data.differs",
@@ -120,6 +120,11 @@ class Work:
         self.steps += 1
         self._clear()
 
+    def parts(self, parameters):
+        """Those of the model."""
+        ids = {id(parameter) for parameter in self.model().parameters()}
+        return [parameter for parameter in parameters if id(parameter) in ids]
+
 
 def _tensors_digest(inputs):
     tensors = _tensors(inputs)
@@ -128,8 +133,7 @@ def _tensors_digest(inputs):
 
 def works_of(parameters):
     """The models that contain some of these parameters."""
-    ids = {id(parameter) for parameter in parameters}
-    return [one for one in _alive() if any(id(part) in ids for part in one.model().parameters())]
+    return [one for one in _alive() if one.parts(parameters)]
 
 
 def _root_of_fsdp2(module, inputs, is_noted, everything):
@@ -392,13 +396,16 @@ def install(quiet, is_noted, everything):
         made.__wrapped__, made.__name__, made.__doc__ = original, name, original.__doc__
         setattr(of, name, made)
 
-    begins, clips, iterates = quiet(backward_begins), quiet(_clips), quiet(_iterates)
+    begins, clips, iterates, ends = quiet(backward_begins), quiet(_clips), quiet(_iterates), quiet(watch_scaling.backward_ends)
     replicates, shards, root2, root1 = quiet(_replicates), quiet(_shards), quiet(_root_of_fsdp2), quiet(_root_of_fsdp1)
 
     def of_backward(original):
         def backward(tensors, *arguments, **options):
             begins(tensors, noted())
-            return original(tensors, *arguments, **options)
+            result = original(tensors, *arguments, **options)
+            if noted():
+                ends()
+            return result
         return backward
 
     def of_norm(original):

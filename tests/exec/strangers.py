@@ -181,7 +181,7 @@ OWN = {
 GREETINGS = {"rank": (RANKS_MAX, 1, CONTROL_BYTES), "ranks": (0, RANKS_MAX + 1, CONTROL_BYTES), "memory": (0, 1, 4096), "no memory": (0, 1, None)}
 
 
-FLOAT, AT_END, EXCUSED, STALE, HINT, APART = 7, 2**64 - 1, 1, 2, 4, 8
+FLOAT, AT_END, EXCUSED, STALE, HINT, APART, NEAR = 7, 2**64 - 1, 1, 2, 4, 8, 16
 
 
 def value(name, hash_=1, shown="[2, 3, 4]", samples=(1.0,) * 8, count=24, dtype=FLOAT):
@@ -207,6 +207,11 @@ def compared(items, step=1, key="k", about="", flags=0):
 def apart(text, step):
     """A note of values that must differ between any two of three ranks; they change with the step."""
     return compared([word("t", f"{text} {step}")], step, about="why", flags=APART)
+
+
+def factor(number, part=1e-3):
+    """A note of a value, and by which part of it that of another rank may differ."""
+    return compared([value("f", abs(hash((number, part))), "[]", (number, part) * 4, 2)], flags=NEAR)
 
 
 ONE = [value("w")]
@@ -241,6 +246,11 @@ NOTES = {
     "apart once": ([[apart(text, 1), apart(text + other, 2), apart(text, 3)] for text, other in ("ax", "ay", "bz")], None),
     "apart of nothing": ([[compared([], flags=APART)]] * 3, None),
     "hint": ([[compared([word("t", text)], flags=HINT)] for text in "aab"], None),
+    "near": ([[factor(number)] for number in (0.5, 0.50049, 0.49951)], None),
+    "not near": ([[factor(number)] for number in (0.5, 0.5, 0.49)], ([2], "k: f differs on rank 2 after step 1\n  0.49 on rank 2, 0.5 on rank 0\n")),
+    "near by the larger part": ([[factor(number, part)] for number, part in ((0.5, 0.1), (0.5, 0.1), (0.49, 0))], None),
+    "near of a sign": ([[factor(number)] for number in (-1.0, 1.0, 1.0)], ([0], "k: f differs on rank 0 after step 1\n  -1 on rank 0, 1 on rank 1\n")),
+    "near and no number": ([[factor(number)] for number in (1.0, 1.0, float("nan"))], ([2], "k: f differs on rank 2 after step 1\n  nan on rank 2, 1 on rank 0\n")),
     "stale": ([[compared([word("t", text)], flags=flags)] for text, flags in zip("aab", (0, STALE, 0))], None),
     "excused": ([[compared([word("t", text)], flags=EXCUSED)] for text in "aab"], ([2], "k: t differs on rank 2 after step 1\n")),
     "excused by two": ([[compared([word("t", text)], flags=flags)] for text, flags in zip("aab", (EXCUSED, EXCUSED, 0))], ([2], "k: t differs on rank 2 after step 1\n")),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+import scaled
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -43,6 +44,10 @@ FINDINGS = {  # finding, ranks, words of its text
     "unreduced": ("gradient.unreduced", [], r"Adam steps without a gradient: in step 2, .* set_requires_gradient_sync\(False\) is set"),
     "shards": ("model.differs", [1], r"model 1 of fully_shard: the initial 0.weight differs on rank 1 before the first step\n(.*\n)*.*each rank shards its own"),
     "sharded_rate": ("optimizer.differs", [1], r"sharded DTensors: settings of Adam for 0.weight differs on rank 1 before the first step"),
+    **{case: ("work.differs", [1], r"^sharded DTensors: the factor that scales the gradients after the backward differs on rank 1 after step 2\n"
+              r" *\S+ on rank 1, \S+ on rank 0\n(.*\n)*.*a norm or a count of one rank's own part") for case in ("scaled", "scaled_count", "scaled_bf16")},
+    **{case: ("work.differs", [1], r"^FullyShardedDataParallel: the factor that scales the gradients after the backward differs")
+       for case in ("scaled1", "scaled1_original")},
     "strict": ("data.repeated", [0, 1], r"^DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps"),
     "frozen": ("model.differs", [1], r"0.weight differs on rank 1 .*\n.*rank 1: float32 \[4, 4\], frozen"),
 }
@@ -278,6 +283,7 @@ def good():
     of_zero()
     of_fsdp()
     of_fsdp1("good")
+    scaled.good()
     of_head()
     of_data()
     if dist.get_rank() == 0:  # after training: its own
@@ -425,6 +431,8 @@ def program(case):
         of_asynchronous(case)
     elif case in ("steps", "weight", "unreduced", "shards", "sharded_rate"):
         of_fsdp_defects(case)
+    elif case in scaled.WRONG:
+        scaled.WRONG[case]()
     elif case in ("work", "loss"):
         {"work": of_work, "loss": of_loss}[case]()
     elif case in ("early", "replaced"):

@@ -1,0 +1,94 @@
+"""Programs for watches.py that scale the gradients of shards: by one factor on all ranks, and by one of each rank."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def local(parameter):
+    return parameter.grad.to_local() if hasattr(parameter.grad, "to_local") else parameter.grad
+
+
+def by_norm(model):
+    nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+
+
+def by_value(model):
+    nn.utils.clip_grad_value_(model.parameters(), 0.01)
+
+
+def by_rows(model):
+    """Adaptive clipping: each row by its norm."""
+    for parameter in model.parameters():
+        gradient = local(parameter)
+        if gradient.ndim == 2 and gradient.numel():
+            gradient.mul_((0.01 / gradient.norm(dim=1, keepdim=True)).clamp(max=1))
+
+
+def by_parameter(model):
+    for at, parameter in enumerate(model.parameters()):
+        parameter.grad.mul_(1 / (at + 1))
+
+
+def by_own_norm(model):
+    """Wrong: of the shards of this rank alone."""
+    norm = torch.stack([local(parameter).norm() for parameter in model.parameters() if parameter.grad is not None]).norm()
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            local(parameter).mul_(0.05 / norm)
+
+
+def by_own_count(model):
+    """Wrong: by the number of samples of this rank."""
+    for parameter in model.parameters():
+        local(parameter).div_(3 + dist.get_rank())
+
+
+def train(model, scale, dtype=torch.float32, steps=3):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for at in range(steps):
+        optimizer.zero_grad()
+        torch.manual_seed(at * dist.get_world_size() + dist.get_rank())
+        model(torch.randn(8, 4, dtype=dtype)).square().mean().backward()
+        scale(model)
+        optimizer.step()
+
+
+def tensor_parallel():
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    return parallelize_module(net(), init_device_mesh("cpu", (dist.get_world_size(),)), plan)
+
+
+def of_fsdp1(original):
+    return FullyShardedDataParallel(net(), device_id=torch.device("cpu"), use_orig_params=original)
+
+
+def good():
+    for scale in by_norm, by_value, by_rows, by_parameter:
+        train(fully_shard(net()), scale)
+    train(fully_shard(net().bfloat16()), by_norm, torch.bfloat16, steps=9)
+    for original in False, True:
+        train(of_fsdp1(original), lambda model: model.clip_grad_norm_(0.05))
+    first, second = fully_shard(net()), fully_shard(net())  # optimizers of their own
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (first, second)]
+    for at in range(3):
+        torch.manual_seed(at * dist.get_world_size() + dist.get_rank())
+        for model, optimizer in zip((first, second), optimizers):
+            model(torch.randn(8, 4)).square().mean().backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.01 * (at + 1) * (1 + (model is first)))
+            optimizer.step()
+    torch.manual_seed(0)
+    one = fully_shard(nn.Linear(4, 2, bias=False))  # each rank has a row
+    train(one, by_rows)
+
+
+WRONG = {"scaled": lambda: train(fully_shard(net()), by_own_norm), "scaled_count": lambda: train(fully_shard(net()), by_own_count),
+         "scaled_bf16": lambda: train(fully_shard(net().bfloat16()), by_own_count, torch.bfloat16),
+         "scaled1": lambda: train(of_fsdp1(False), by_norm), "scaled1_original": lambda: train(of_fsdp1(True), by_norm)}
