@@ -6,6 +6,7 @@ exec`. A rank sets up its own fixtures. Its reports are merged into one, with th
 """
 
 import glob
+import importlib
 import json
 import os
 import re
@@ -163,6 +164,7 @@ def _serve(items, connection, parent):
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session ends this process
     if "torch.distributed" in sys.modules:
         lockstep.hook()
+        importlib.import_module(starting.WATCHED)
     gc.freeze()
     while True:
         message = connection.recv(MESSAGE_BYTES)

@@ -20,6 +20,7 @@ IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+(
 WRITE = re.compile(r"environ\s*\[([^\]]*)\]\s*=(?!=)|(?:environ\.(?:setdefault|update)|putenv|sched_setaffinity)\(([^)]*)")
 EARLY = re.compile(r"\b(?:OMP|KMP|GOMP|MKL|OPENBLAS|NUMEXPR|ATEN|TORCH|PYTORCH|CUDA|CUBLAS)_")
 DYNAMO = re.compile(r"\boptim\b|Parallel|fully_shard|\bcompile\b")  # imported at their first use
+WATCHED = "torch.distributed.fsdp"  # imported with the first process group, to watch its models
 
 
 def _imports(text):
@@ -65,6 +66,8 @@ def _wanted(texts, path0):
                 wanted += [name] if at_start and name.startswith("torch.") else []
         if DYNAMO.search(text) and "LOCKSTEP_PROVE" not in os.environ:  # its behaviour is set before its import
             wanted.append("torch._dynamo")
+        if "torch.distributed" in text and os.environ.get("LOCKSTEP_EXEC_WATCH", "off") != "off":
+            wanted.append(WATCHED)
     return list(dict.fromkeys(wanted)) if uses else None
 
 

@@ -53,6 +53,7 @@ def ends(lockstep, folder):
     told, case = run(lockstep, folder, "fork", 3, ["program.py", "late"])
     assert "2 of 3 ranks were forked" in case["start"], case
     assert sorted((at["RANK"], at["late"]) for at in told) == [(rank, of) for rank in range(3) for of in ("c", "python")], told
+    assert not any(at.get("imported") for at in told), told
 
 
 def refused(lockstep, folder):

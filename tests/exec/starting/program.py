@@ -15,12 +15,14 @@ rank = int(os.environ["RANK"])
 if sys.argv[1:] in (["exits"], ["signal"]) and rank == 2:
     print("rank 2 ends", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGKILL) if sys.argv[1] == "signal" else sys.exit(7)
+before = set(sys.modules)
 dist.init_process_group("gloo")
+imported = [name for name in set(sys.modules) - before if name.startswith("torch.")]  # by each rank, where others were imported once
 tensor = torch.ones(4) * rank
 dist.all_reduce(tensor)
 if sys.argv[1:] == ["late"]:  # after the end of the program
     libc = ctypes.CDLL(None)
-    atexit.register(print, json.dumps({"RANK": rank, "late": "python"}) + "\n", end="")  # one write, as ranks share the pipe
+    atexit.register(print, json.dumps({"RANK": rank, "late": "python", "imported": imported}) + "\n", end="")  # one write, as ranks share the pipe
     atexit.register(libc.printf, b"%s\n", json.dumps({"RANK": rank, "late": "c"}).encode())
     sys.exit(0)
 main = sys.modules["__main__"]
