@@ -7,7 +7,11 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "program.py")
+sys.path.insert(0, os.path.join(HERE, "../forks"))
+from forks import Forks  # noqa: E402
+
 RIGHT = ["ddp", "fsdp", "tp"]
 WRONG = {  # the first wrong tensor, and the text about it
     "ddp_uneven": ("step 0 backward narrow", "mean of means: rank 0 has 1.2 times the reference"),
@@ -19,12 +23,8 @@ DERIVED = {"step 0 forward wide", "step 0 forward narrow", "step 0 gradient wide
            "step 0 gradient narrow.bias", "step 0 gradient table.weight", "step 1 forward table", "step 1 forward wide"}
 
 
-def run(lockstep, folder, python, ranks, *words):
-    program = [sys.executable, PROGRAM, *words]
-    environment = {**os.environ, "PYTHONPATH": python}
-    if ranks > 1:
-        program = [lockstep, "exec", "-n", str(ranks), "--start", "fork", "--watch", "off", "--quiet", "--", *program]
-    done = subprocess.run(program, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+def run(forks, lockstep, folder, *words):
+    done = forks.run([lockstep, "exec", "-n", "2", "--watch", "off", "--quiet"], words, cwd=folder)
     assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr[-3000:]}"
 
 
@@ -37,11 +37,12 @@ def diff(lockstep, folder, ref, other):
 
 def checkpoints(lockstep, folder, python):
     """Checkpoints of one rank and of two, by torch.distributed.checkpoint, written anew."""
-    for way in ("whole", "fsdp"):
-        done = subprocess.run([sys.executable, "-m", "lockstep.checkpoint", f"{way}.dcp", f"{way}.saved"],
-                              capture_output=True, text=True, check=False, cwd=folder,
-                              env={**os.environ, "PYTHONPATH": python})
-        assert done.returncode == 0, done.stderr
+    from lockstep.checkpoint import convert
+
+    done = subprocess.run([sys.executable, "-m", "lockstep.checkpoint", "whole.dcp", "whole.saved"], capture_output=True, text=True,
+                          check=False, cwd=folder, env={**os.environ, "PYTHONPATH": python})
+    assert done.returncode == 0, done.stderr
+    convert(f"{folder}/fsdp.dcp", f"{folder}/fsdp.saved")
     code, stages = diff(lockstep, folder, "whole.saved", "fsdp.saved")
     assert code == 0 and len(stages) == 7, stages
     assert {stage["class"] for stage in stages} <= {"bit_exact", "unjudged"}, stages
@@ -128,10 +129,14 @@ def parts(lockstep, folder):
 
 def main():
     lockstep, python = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    sys.path.insert(0, python)
     with tempfile.TemporaryDirectory() as folder:
-        run(lockstep, folder, python, 1, "whole", "whole", "whole.dcp")
+        done = subprocess.run([sys.executable, PROGRAM, "whole", "whole", "whole.dcp"], capture_output=True, text=True, check=False, cwd=folder,
+                              env={**os.environ, "PYTHONPATH": python})
+        assert done.returncode == 0, done.stderr
+        forks = Forks(PROGRAM)
         for way in RIGHT:
-            run(lockstep, folder, python, 2, way, way, *(["fsdp.dcp"] if way == "fsdp" else []))
+            run(forks, lockstep, folder, way, way, *(["fsdp.dcp"] if way == "fsdp" else []))
             code, stages = diff(lockstep, folder, "whole", way)
             judged = {stage["name"]: stage["class"] for stage in stages}
             assert code == 0 and len(stages) > 40, (way, judged)
@@ -140,14 +145,13 @@ def main():
             assert "within_bound" in judged.values(), (way, judged)
             print(way, "is as one rank")
         for way, (name, text) in WRONG.items():
-            run(lockstep, folder, python, 2, way, way)
+            run(forks, lockstep, folder, way, way)
             code, stages = diff(lockstep, folder, "whole", way)
             last = stages[-1]
             assert code == 1 and last["class"] == "wrong" and last["name"] == name, (way, last)
             assert text in last["divergence"], (way, last)
             print(way, "is found:", name)
         checkpoints(lockstep, folder, python)
-        sys.path.insert(0, python)
         entries(lockstep, folder)
         parts(lockstep, folder)
     return 0

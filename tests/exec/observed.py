@@ -2,9 +2,12 @@
 
 A program without a defect, one whose ranks differ in a reduction, and one that hangs in gloo."""
 import json
-import subprocess
+import os
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../forks"))
+from forks import Forks  # noqa: E402
 
 PROGRAM = """
 import sys, torch, torch.distributed as dist
@@ -26,9 +29,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/program.py", "w", encoding="utf-8") as file:
             file.write(PROGRAM)
+        forks = Forks(f"{folder}/program.py")
         for case, expected in CASES.items():
-            done = subprocess.run([sys.argv[1], "exec", "--observe", "-n", "2", "--json", f"{folder}/report.json", "--",
-                                   sys.executable, f"{folder}/program.py", case], capture_output=True, text=True)
+            done = forks.run([os.path.abspath(sys.argv[1]), "exec", "--observe", "-n", "2", "--json", f"{folder}/report.json"], [case])
             with open(f"{folder}/report.json", encoding="utf-8") as file:
                 read = json.load(file)
             found = [finding["id"] for row in read["cases"] for finding in row["findings"]]

@@ -3,7 +3,6 @@ and with lists whose blocks share memory.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -82,11 +81,10 @@ def program(name):
     dist.barrier()
 
 
-def run(lockstep, name, *options):
+def run(forks, lockstep, name, *options):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "-n", str(RANKS), "--start", "fork", "--json", report, *options, "--", sys.executable,
-                               __file__, "--program", name], capture_output=True, text=True, check=False)
+        done = forks.run([lockstep, "exec", "-n", str(RANKS), "--json", report, *options], ["--program", name])
         with open(report, encoding="utf-8") as file:
             return done, json.load(file)["cases"][0]["findings"]
 
@@ -96,21 +94,24 @@ def line_of(lines, name):
 
 
 def main(lockstep):
-    failed = []
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../forks"))
+    from forks import Forks
+
+    forks, failed = Forks(__file__), []
     for options in ((), ("--checks", "all,-handle.leak")):
-        done, findings = run(lockstep, "right", *options)
+        done, findings = run(forks, lockstep, "right", *options)
         if done.returncode != 0 or findings:
             failed.append(f"right {options}: {done.stdout}{done.stderr}")
     with open(__file__, encoding="utf-8") as file:
         lines = file.read().splitlines()
     for name, (ranks, said) in WRONG.items():
         line = line_of(lines, name)
-        done, findings = run(lockstep, name)
+        done, findings = run(forks, lockstep, name)
         found = findings[0] if findings else {"id": None, "ranks": [], "text": "", "where": ""}
         if found["id"] != "buffer.overlap" or found["ranks"][0] not in ranks or said not in found["text"] or \
                 found["where"] != f"{os.path.abspath(__file__)}:{line}":
             failed.append(f"{name}: {found}\n{done.stdout}{done.stderr}")
-    done, findings = run(lockstep, "twice", "--checks", "-buffer.overlap")
+    done, findings = run(forks, lockstep, "twice", "--checks", "-buffer.overlap")
     if [(one["id"], one["where"]) for one in findings] != [("call.invalid", f"{os.path.abspath(__file__)}:{line_of(lines, 'gaps')}")] or \
             "of sizes [3] and strides [4], which has gaps" not in findings[0]["text"]:
         failed.append(f"twice, not checked: {done.stdout}{done.stderr}")

@@ -2,11 +2,13 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../forks"))
+from forks import Forks  # noqa: E402
+
 PROGRAM = os.path.join(HERE, "program.py")
 BUGS = {  # finding, ranks, mark, exit code
     "op": ("collective.op_mismatch", [1], "op", 1),
@@ -30,32 +32,32 @@ def marked(mark):
         return next(number for number, line in enumerate(file, 1) if re.search(rf"# MARK {mark}$", line))
 
 
-def run(lockstep, ranks, *words):
+def run(forks, lockstep, ranks, *words):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "-n", str(ranks), "--start", "fork", "--json", report, "--", sys.executable, PROGRAM,
-                               *words], capture_output=True, text=True, check=False)
+        done = forks.run([lockstep, "exec", "-n", str(ranks), "--json", report], words)
         with open(report, encoding="utf-8") as file:
             return done, json.load(file)["cases"][0]
 
 
 def main():
-    lockstep, wrong = sys.argv[1], []
+    lockstep, wrong = os.path.abspath(sys.argv[1]), []
+    forks = Forks(PROGRAM)
     for ranks in (1, 2, 3):
-        done, case = run(lockstep, ranks)
+        done, case = run(forks, lockstep, ranks)
         if done.returncode != 0 or case["findings"]:
             wrong.append(f"{ranks} ranks: {done.stdout}{done.stderr}")
         purposes = {(call["call"], call["purpose"]) for call in case["calls"]}
         if ranks > 1 and not PURPOSES <= purposes:
             wrong.append(f"{ranks} ranks: {PURPOSES - purposes} not in {purposes}")
     for bug, (name, ranks, mark, code) in BUGS.items():
-        done, case = run(lockstep, 2, bug)
+        done, case = run(forks, lockstep, 2, bug)
         found = case["findings"][0] if case["findings"] else {"id": None, "ranks": [], "where": ""}
         where = f"program.py:{marked(mark)}" if mark else ""
         if (found["id"], done.returncode) != (name, code) or not set(ranks) >= set(found["ranks"]) or \
                 where not in found["where"]:
             wrong.append(f"{bug}: {found}, exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    done, case = run(lockstep, 2, "raises")
+    done, case = run(forks, lockstep, 2, "raises")
     if done.returncode == 0 or "a defect of rank 1" not in done.stderr:
         wrong.append(f"raises: exit code {done.returncode}")
     print("\n".join(wrong))

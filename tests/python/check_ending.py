@@ -7,6 +7,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "ending.py")
+sys.path.insert(0, os.path.join(HERE, "../forks"))
+from forks import Forks  # noqa: E402
+
 ALL = ["--checks", "all"]
 WAYS = {  # options, findings, exit code
     "destroyed": (ALL, [], 0),
@@ -24,25 +28,27 @@ WAYS = {  # options, findings, exit code
 }
 
 
-def run(lockstep, way, options):
+def run(forks, lockstep, way, options):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
-    ranks = [] if way == "spawn" else ["-n", "2"]
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", *ranks, "--json", report, *options, "--", sys.executable,
-                               os.path.join(HERE, "ending.py"), way, port], capture_output=True, text=True, check=False)
+        command = [lockstep, "exec", "--json", report, *options]
+        if way == "spawn":
+            done = subprocess.run([*command, "--", sys.executable, PROGRAM, way, port], capture_output=True, text=True, check=False)
+        else:
+            done = forks.run([*command, "-n", "2"], [way, port])
         with open(report, encoding="utf-8") as file:
             return done, json.load(file)["cases"][0]
 
 
 def main():
-    lockstep, *ways = sys.argv[1:]
-    wrong = 0
+    lockstep, *ways = os.path.abspath(sys.argv[1]), *sys.argv[2:]
+    forks, wrong = Forks(PROGRAM, whole=True), 0
     for way in ways or WAYS:
         options, names, code = WAYS[way]
-        done, case = run(lockstep, way, options)
+        done, case = run(forks, lockstep, way, options)
         found = [finding["id"] for finding in case["findings"]]
         if done.returncode != code or bool(found) != bool(names) or not set(found) <= set(names):
             print(f"{way}: {found}, exit code {done.returncode}\n{done.stdout}{done.stderr}")

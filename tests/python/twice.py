@@ -3,7 +3,6 @@ program NAME.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -72,11 +71,10 @@ def program(name):
     dist.destroy_process_group()
 
 
-def run(lockstep, name):
+def run(forks, lockstep, name):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        done = subprocess.run([lockstep, "exec", "--compare", "gloo", "--start", "fork", "-n", str(RANKS.get(name, 2)), "--json", report, "--", sys.executable,
-                               os.path.abspath(__file__), "program", name], capture_output=True, text=True, check=False)
+        done = forks.run([lockstep, "exec", "--compare", "gloo", "--start", "fork", "-n", str(RANKS.get(name, 2)), "--json", report], ["program", name])
         print(f"---- {name}: exit code {done.returncode}\n{done.stdout}{done.stderr[-3000:]}", flush=True)
         with open(report, encoding="utf-8") as file:
             cases = json.load(file)["cases"]
@@ -89,24 +87,27 @@ def lines_of(text):
 
 
 def main():
-    lockstep = sys.argv[1]
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../forks"))
+    from forks import Forks
+
+    lockstep, forks = os.path.abspath(sys.argv[1]), Forks(os.path.abspath(__file__))
     sums = lines_of("dist.all_reduce(x, op=")
     for name, first, second in (("calls", "all_reduce sum of 4 f32 on world", "all_reduce max of 4 f32 on world"),
                                 ("none", "broadcast of 4 f32, root 0 on world", "no such call"),
                                 ("group", "no such call", "broadcast of 4 f32, root 0 on group")):
-        done, _, found = run(lockstep, name)
+        done, _, found = run(forks, lockstep, name)
         assert done.returncode == 1 and [each["id"] for each in found] == ["runs.calls_differ"], (name, found)
         text = found[0]["text"]
         assert f"the first run: {first}" in text and f"on gloo: {second}" in text, text
         assert name != "calls" or text.count(f"twice.py:{sums[0]}") == 2, text
     for name, ranks, call in (("inputs", [1], 1), ("message", [0], 0), ("uneven", [0], 0), ("time", [0], 0)):
-        done, cases, found = run(lockstep, name)
+        done, cases, found = run(forks, lockstep, name)
         assert done.returncode == 1 and [each["id"] for each in found] == ["runs.inputs_differ"], (name, found)
         assert found[0]["ranks"] == ranks and f"in its call {call}," in found[0]["text"], found
         assert all(case["class"] != "wrong" for case in cases), (name, cases)
-    done, cases, found = run(lockstep, "barriers")
+    done, cases, found = run(forks, lockstep, "barriers")
     assert done.returncode == 5 and all(case["verdict"] != "fail" for case in cases) and not found, cases
-    done, cases, found = run(lockstep, "right")
+    done, cases, found = run(forks, lockstep, "right")
     assert done.returncode == 0 and not found, found
     both = next(case for case in cases if case["name"].endswith("both runs"))
     assert {stage["name"] for stage in both["stages"]} == {"what ranks sent", "what messages and uneven calls gave"}, both

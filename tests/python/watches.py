@@ -1,17 +1,17 @@
-"""State that ranks must share, and state that they need not: watches.py LOCKSTEP good | CASE... Each case is a program on two ranks."""
+"""State that ranks must share, and state that they need not: watches.py LOCKSTEP [CASE...]. Each case is a program on two ranks."""
 import contextlib
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
-import scaled
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+if sys.argv[1] == "--program":
+    import scaled
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
 
 HERE = os.path.abspath(__file__)
 FINDINGS = {  # finding, ranks, words of its text
@@ -449,13 +449,12 @@ def program(case):
 DIGESTED = ("inner", "moment")  # as on GPUs, where digests of tensors are compared
 
 
-def run(lockstep, case):
+def run(forks, lockstep, case):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
         strict = ["--strict", "--checks=-data.differs,-gradient.*"] if case == "strict" else []
-        done = subprocess.run([lockstep, "exec", "-n", "2", "--start", "fork", *strict, "--json", report, "--", sys.executable, HERE,
-                               "--program", case], capture_output=True, text=True, check=False, env={
-                                   **os.environ, "LOCKSTEP_WATCH_RAISES": "1", **({"LOCKSTEP_WATCH_DIGESTS": "1"} if case in DIGESTED else {})})
+        done = forks.run([lockstep, "exec", "-n", "2", *strict, "--json", report], ["--program", case], env={
+            **os.environ, "LOCKSTEP_WATCH_RAISES": "1", **({"LOCKSTEP_WATCH_DIGESTS": "1"} if case in DIGESTED else {})})
         with open(report, encoding="utf-8") as file:
             row = json.load(file)["cases"][0]
         found, notes = row["findings"], row.get("note", "").splitlines()
@@ -477,5 +476,9 @@ if __name__ == "__main__":
     if sys.argv[1] == "--program":
         program(sys.argv[2])
     else:
+        sys.path.insert(0, os.path.join(os.path.dirname(HERE), "../forks"))
+        from forks import Forks
+
+        served = Forks(HERE)
         cases = sys.argv[2:] or ["good", "notes", *FINDINGS]
-        sys.exit(0 if all([run(os.path.abspath(sys.argv[1]), case) for case in cases]) else 1)
+        sys.exit(0 if all([run(served, os.path.abspath(sys.argv[1]), case) for case in cases]) else 1)
