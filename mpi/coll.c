@@ -270,7 +270,9 @@ int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *hand
         own_sides(me, none, record, false);
         ls_mpi__collective_proto(&proto, &own);
         ls_rank_comm *comm = own.channel != NULL ? own.channel : own.comm->inner;
+        ls_mpi__types_use(&own);
         int status = ls_call__post(ls_mpi__file, ls_mpi__line, comm, &proto, NULL);
+        ls_mpi__types_drop(&own);
         return ls_mpi__leave(me, status);
     }
     mpi_request *request = make_request(me, record);
@@ -284,9 +286,8 @@ static bool side_counts(const mpi_comm *comm, const collective_args *args, bool 
         return true;
     }
     bool root = comm->inter ? args->root == MPI_ROOT : args->root == comm->rank;
-    bool none = comm->inter && args->root == MPI_PROC_NULL;
     bool from_root = args->kind->sync == MPI_SYNC_FROM_ROOT;
-    if (none) {
+    if (comm->inter && args->root == MPI_PROC_NULL) {
         return false;
     }
     if (send) {

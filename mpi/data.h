@@ -48,6 +48,7 @@ typedef struct mpi_type {
     MPI_Aint *addresses;
     struct mpi_type **parts;
     int integer_count, address_count, type_count;
+    int uses;  // by its handle, calls in flight and other types; changed atomically
 } mpi_type;
 
 typedef struct mpi_op {
@@ -63,6 +64,14 @@ void ls_mpi__types_open(mpi_rank *me);
 mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle);  // NULL: none
 // The same, to change its name or its attributes: those of a constant are the rank's own.
 mpi_type *ls_mpi__type_own(mpi_rank *me, mpi_type *of);
+struct mpi_record;
+// A copy with no name, attributes or arguments.
+mpi_type *ls_mpi__type_like(const mpi_type *of);
+// A type that MPI_Type_free has freed lives until its last use ends. Constants and NULL have none.
+void ls_mpi__type_use(const mpi_type *type);
+void ls_mpi__type_drop(const mpi_type *type);
+void ls_mpi__types_use(const struct mpi_record *call);
+void ls_mpi__types_drop(const struct mpi_record *call);
 const mpi_type *ls_mpi__basic(int number);
 const char *ls_mpi__type_name(const mpi_type *type);
 size_t ls_mpi__pack(void *out, const void *buf, size_t count, const mpi_type *type);

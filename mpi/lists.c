@@ -54,7 +54,7 @@ void ls_mpi__lists_copy(mpi_request *request) {
         bytes += room_of(&all[i]);
     }
     size_t types[2] = {types_of(request, false), types_of(request, true)};
-    bytes += (types[0] + types[1]) * sizeof(mpi_type *);
+    bytes += (types[0] + types[1] > 0 ? types[0] + types[1] + 2 : 0) * sizeof(mpi_type *);
     char *at = request->lists = bytes > 0 ? ls_mpi__alloc(bytes) : NULL;
     for (int i = 0; i < n; i++) {
         memcpy(at, *all[i].at, all[i].bytes);
@@ -68,8 +68,9 @@ void ls_mpi__lists_copy(mpi_request *request) {
             objects[b] = ls_mpi__block_type(request->record.comm->owner, side, (int)b);
         }
         side->objects = types[send] > 0 ? objects : NULL;
-        at += types[send] * sizeof *objects;
+        at += types[send] > 0 ? (types[send] + 1) * sizeof *objects : 0;  // ends with NULL
     }
+    ls_mpi__types_use(&request->record);
 }
 
 void ls_mpi__lists_own(mpi_rank *me, mpi_request *request) {

@@ -44,6 +44,7 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
     const void *data = from->packed;
     if (to->whole) {  // a matched probe: it owns the message from here on
         to->send = from->send;
+        ls_mpi__type_use(to->send.type);
         to->packed = ls_mpi__alloc(bytes);
         to->packed_bytes = bytes;
         if (data != NULL) {
@@ -84,6 +85,7 @@ int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
         if (from->mode == MPI_MODE_BUFFERED) {
             ls_mpi__state.ranks[send->call.rank].bsend_used -= bytes + MPI_BSEND_OVERHEAD;
         }
+        ls_mpi__types_drop(from);
         free(from->packed);
         free(from->clock);
         free(from);

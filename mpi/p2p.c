@@ -78,7 +78,9 @@ static int blocking(mpi_where at, const mpi_message *m, MPI_Status *status) {
     }
     mpi_owned *held = hold(at, m->send ? &record.send : &record.recv, !m->send);
     ls_mpi__message_proto(&proto, &record, m->send, m->peer, m->tag);
+    ls_mpi__types_use(&record);
     int result = ls_mpi__message_post(at.me, &proto, &record, NULL);
+    ls_mpi__types_drop(&record);
     ls_mpi__disown(at.me, held);
     MPI_TRY(result);
     result = ls_mpi__received(at.me, &record);
@@ -91,6 +93,7 @@ mpi_request *ls_mpi__message_request(mpi_where at, const mpi_message *m, const m
     mpi_request *made =
         ls_mpi__request_make(at.me, m->send ? MPI_REQUEST_SEND : MPI_REQUEST_RECV, at.function);
     made->record = *record;
+    ls_mpi__types_use(record);
     made->comm = record->comm;
     made->persistent = persistent;
     ls_mpi__message_proto(&made->proto, &made->record, m->send, m->peer, m->tag);
@@ -215,6 +218,7 @@ static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_mes
     }
     int open = 0;
     for (int i = 0; i < 2; i++) {
+        ls_mpi__types_use(&records[i]);
         if (both[i]->peer != MPI_PROC_NULL) {
             ls_mpi__message_proto(&protos[i], &records[i], both[i]->send, both[i]->peer,
                                   both[i]->tag);
@@ -223,8 +227,10 @@ static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_mes
         }
     }
     (void)ls_mpi__await(at.me, inner, open, false);
-    ls_mpi__disown(at.me, held[0]);
-    ls_mpi__disown(at.me, held[1]);
+    for (int i = 0; i < 2; i++) {
+        ls_mpi__types_drop(&records[i]);
+        ls_mpi__disown(at.me, held[i]);
+    }
     ls_schedule__enter(at.me->rank);
     for (int i = 0; i < open; i++) {
         ls_request__free(at.me->rank, inner[i]);
@@ -264,26 +270,24 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int 
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     MPI_TRY(dest == MPI_PROC_NULL ? MPI_SUCCESS : ls_mpi__buffer_arg(at, NULL, buf, count, of));
     // Sends a packed copy without gaps: the gaps of absolute addresses may have any size.
-    mpi_type packed = *of;
-    packed.segments = ls_mpi__alloc(of->segment_count * sizeof *packed.segments);
-    packed.lb = packed.true_lb = 0;
-    packed.extent = packed.true_extent = (ptrdiff_t)of->size;
-    packed.contiguous = of->segment_count == 1;
+    mpi_type *packed = ls_mpi__type_like(of);
+    packed->lb = packed->true_lb = 0;
+    packed->extent = packed->true_extent = (ptrdiff_t)of->size;
+    packed->contiguous = of->segment_count == 1;
     ptrdiff_t end = 0;
     for (size_t i = 0; i < of->segment_count; i++) {
-        packed.segments[i] = of->segments[i];
-        packed.segments[i].offset = end;
+        packed->segments[i].offset = end;
         end += (ptrdiff_t)(of->segments[i].count * ls_mpi__basic(of->segments[i].basic)->size);
     }
     char *copy = ls_mpi__alloc((size_t)count * of->size);
     if (dest != MPI_PROC_NULL) {
         (void)ls_mpi__pack(copy, buf, (size_t)count, of);
     }
-    const mpi_message send = {true, MPI_MODE_STANDARD, copy, count,  type,
-                              dest, sendtag,           comm, &packed};
+    const mpi_message send = {true, MPI_MODE_STANDARD, copy, count, type,
+                              dest, sendtag,           comm, packed};
     const mpi_message recv = {false, 0, buf, count, type, source, recvtag, comm, NULL};
     int result = send_and_receive(at, &send, &recv, status);
-    free(packed.segments);
+    ls_mpi__type_drop(packed);
     free(copy);
     return result;
 }

@@ -222,6 +222,7 @@ int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI
     mpi_record record;
     MPI_TRY(ls_mpi__status_arg(at, status, 1));
     MPI_TRY(receive_matched(&record, NULL, at, &(matched_receive){buf, count, type, message}));
+    ls_mpi__types_drop(&record);
     int result = ls_mpi__received(at.me, &record);
     ls_mpi__status(status, &record.status);
     return result;

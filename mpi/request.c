@@ -137,6 +137,7 @@ static void let_go(mpi_rank *me, mpi_request *request) {
     if (request->access != NULL) {
         request->access->request = NULL;
     }
+    ls_mpi__types_drop(&request->record);
     free(request->record.clock);
     free(request->lists);
     free(request);
@@ -193,6 +194,7 @@ static int post_eager(mpi_rank *me, const ls_request *proto, mpi_record *record)
     own->packed = ls_mpi__alloc(own->packed_bytes);
     (void)ls_mpi__pack(own->packed, record->send.buf, (size_t)record->send.count,
                        record->send.type);
+    ls_mpi__types_use(own);
     record->clock = NULL;
     ls_request eager = *proto, *made = NULL;
     eager.record = own;

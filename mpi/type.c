@@ -173,13 +173,77 @@ const char *ls_mpi__type_name(const mpi_type *type) {
     return type->name != NULL ? type->name : "a derived datatype";
 }
 
-// ---- Making -------------------------------------------------------------------------------------
+// ---- Life ---------------------------------------------------------------------------------------
 mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner) {
     (void)me;
     mpi_type *made = ls_mpi__alloc(sizeof *made);
     made->combiner = combiner;
+    made->uses = 1;
     return made;
 }
+
+mpi_type *ls_mpi__type_like(const mpi_type *of) {
+    mpi_type *made = ls_mpi__alloc(sizeof *made);
+    *made = *of;
+    made->segments = ls_mpi__alloc(of->segment_count * sizeof *made->segments);
+    if (of->segment_count > 0) {
+        memcpy(made->segments, of->segments, of->segment_count * sizeof *made->segments);
+    }
+    made->constant = NULL;
+    made->name = NULL;
+    made->attributes = NULL;
+    made->integers = NULL;
+    made->addresses = NULL;
+    made->parts = NULL;
+    made->integer_count = made->address_count = made->type_count = 0;
+    made->uses = 1;
+    return made;
+}
+
+void ls_mpi__type_use(const mpi_type *type) {
+    if (type != NULL && type->constant == NULL) {
+        (void)__atomic_add_fetch((int *)(uintptr_t)&type->uses, 1, __ATOMIC_RELAXED);
+    }
+}
+
+// Goes on with the last part: a type may be a copy of a copy of many more.
+void ls_mpi__type_drop(const mpi_type *type) {
+    while (type != NULL && type->constant == NULL &&
+           __atomic_sub_fetch((int *)(uintptr_t)&type->uses, 1, __ATOMIC_ACQ_REL) == 0) {
+        mpi_type *gone = (mpi_type *)(uintptr_t)type;
+        type = gone->type_count > 0 ? gone->parts[gone->type_count - 1] : NULL;
+        for (int i = 0; i + 1 < gone->type_count; i++) {
+            ls_mpi__type_drop(gone->parts[i]);
+        }
+        free(gone->segments);
+        free(gone->integers);
+        free(gone->addresses);
+        free(gone->parts);
+        free(gone->name);
+        free(gone);
+    }
+}
+
+static void for_types(const mpi_record *call, void (*change)(const mpi_type *)) {
+    const mpi_side *sides[2] = {&call->send, &call->recv};
+    for (int s = 0; s < 2; s++) {
+        const mpi_type *const *at = sides[s]->objects;
+        change(sides[s]->type);
+        for (; at != NULL && *at != NULL; at++) {
+            change(*at);
+        }
+    }
+}
+
+void ls_mpi__types_use(const mpi_record *call) {
+    for_types(call, ls_mpi__type_use);
+}
+
+void ls_mpi__types_drop(const mpi_record *call) {
+    for_types(call, ls_mpi__type_drop);
+}
+
+// ---- Making -------------------------------------------------------------------------------------
 
 static void add_segment(mpi_type *made, ptrdiff_t offset, int number, size_t count) {
     ptrdiff_t each = basics[number].extent;

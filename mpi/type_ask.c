@@ -22,7 +22,8 @@ int MPI_Type_free(MPI_Datatype *type) {
                              of->constant);
     }
     MPI_TRY(ls_mpi__attributes_free(at, *type, &of->attributes));
-    ls_mpi__handle_free(at.me, *type);  // calls in flight may still use the object
+    ls_mpi__handle_free(at.me, *type);
+    ls_mpi__type_drop(of);
     *type = MPI_DATATYPE_NULL;
     return MPI_SUCCESS;
 }

@@ -5,9 +5,9 @@
 #include "mpi/internal.h"
 
 // The arguments for MPI_Type_get_contents. The component types may be freed first.
-static void keep(mpi_rank *me, mpi_type *made, const int *integers, int integer_count,
-                 const MPI_Aint *addresses, int address_count, const MPI_Datatype *types,
-                 int type_count) {
+static void keep_parts(mpi_type *made, const int *integers, int integer_count,
+                       const MPI_Aint *addresses, int address_count, mpi_type *const *parts,
+                       int type_count) {
     made->integers = ls_mpi__alloc((size_t)integer_count * sizeof(int));
     made->addresses = ls_mpi__alloc((size_t)address_count * sizeof(MPI_Aint));
     made->parts = ls_mpi__alloc((size_t)type_count * sizeof(mpi_type *));
@@ -18,25 +18,35 @@ static void keep(mpi_rank *me, mpi_type *made, const int *integers, int integer_
         memcpy(made->addresses, addresses, (size_t)address_count * sizeof(MPI_Aint));
     }
     for (int i = 0; i < type_count; i++) {
-        made->parts[i] = ls_mpi__type_of(me, types[i]);
+        ls_mpi__type_use(parts[i]);
+        made->parts[i] = parts[i];
     }
     made->integer_count = integer_count;
     made->address_count = address_count;
     made->type_count = type_count;
 }
 
+static void keep(mpi_rank *me, mpi_type *made, const int *integers, int integer_count,
+                 const MPI_Aint *addresses, int address_count, const MPI_Datatype *types,
+                 int type_count) {
+    mpi_type **parts = ls_mpi__alloc((size_t)type_count * sizeof *parts);
+    for (int i = 0; i < type_count; i++) {
+        parts[i] = ls_mpi__type_of(me, types[i]);
+    }
+    keep_parts(made, integers, integer_count, addresses, address_count, parts, type_count);
+    free(parts);
+}
+
 static int finish(mpi_where at, mpi_type *made, MPI_Datatype *out) {
     ptrdiff_t end;
     if (made->too_many) {
-        free(made->segments);
-        free(made);
+        ls_mpi__type_drop(made);
         return ls_mpi__refuse(at, ls_mpi__file, ls_mpi__line,
                               "datatypes of more than 2^24 separate parts");
     }
     if (made->too_large || !ls_mpi__fits(&end, 0, 1, made->lb) ||
         !ls_mpi__fits(&end, 0, 1, made->extent) || !ls_mpi__fits(&end, made->lb, 1, made->extent)) {
-        free(made->segments);
-        free(made);
+        ls_mpi__type_drop(made);
         return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
                              "the datatype reaches further than 2^61 bytes");
     }
@@ -262,18 +272,11 @@ int MPI_Type_create_resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent, MPI_
     return finish(at, made, type);
 }
 
-// A freed type keeps its contents: calls in flight and copies may use them.
-static mpi_type *type_like(const mpi_type *of) {
-    mpi_type *made = ls_mpi__alloc(sizeof *made);
-    *made = *of;
-    made->constant = NULL;
-    made->name = NULL;
-    made->attributes = NULL;
-    return made;
-}
-
 int ls_mpi__type_copy(mpi_where at, const mpi_type *of, MPI_Datatype *out) {
-    return finish(at, type_like(of), out);
+    mpi_type *made = ls_mpi__type_like(of);
+    keep_parts(made, of->integers, of->integer_count, of->addresses, of->address_count, of->parts,
+               of->type_count);
+    return finish(at, made, out);
 }
 
 int MPI_Type_dup(MPI_Datatype old, MPI_Datatype *type) {
@@ -281,7 +284,7 @@ int MPI_Type_dup(MPI_Datatype old, MPI_Datatype *type) {
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
     MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
-    mpi_type *made = type_like(of);
+    mpi_type *made = ls_mpi__type_like(of);
     made->combiner = MPI_COMBINER_DUP;
     keep(at.me, made, NULL, 0, NULL, 0, &old, 1);
     int status = ls_mpi__attributes_copy(at, NULL, old, of->attributes, &made->attributes);

@@ -1,5 +1,5 @@
 """Every correct program of these tests is silent under random schedules, and with each of its ranks
-delayed. schedules.py BUILD SOURCES SEEDS [NAME]; try it with 1000 seeds, niced."""
+delayed, also where sends never wait. schedules.py BUILD SOURCES SEEDS [NAME]; try it with 1000 seeds, niced."""
 import glob
 import os
 import re
@@ -51,6 +51,7 @@ def main():
                                check=True)
             schedules = [["--schedule", "random", "--seed", str(s)] for s in range(1, seeds + 1)]
             schedules += [["--delayed-rank", str(r)] for r in range(ranks)]
+            schedules += [["--buffering", "all", "--delayed-rank", str(ranks - 1)]]
             for schedule in schedules:
                 count += 1
                 said = failure(lockstep, ranks, schedule, built[source], arguments)
