@@ -251,7 +251,8 @@ int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm, const char *of) {
                             .count = inner->size};
     ls_schedule__enter(me->rank);
     ls_shared_comm *place = NULL;
-    int status = join(&place, me, &wanted, inner->ranks, inner->name);
+    const char *name = comm == me->world ? "MPI_COMM_WORLD" : inner->name;
+    int status = join(&place, me, &wanted, inner->ranks, name);
     status = status == LS_OK ? ls_rank_comm__make(out, place, me->rank, true) : status;
     ls_schedule__leave(me->rank);
     return ls_mpi__leave(me, status);

@@ -59,7 +59,8 @@ static void no_fence_at_the_end(void) {
 static void a_rank_without_fence(void) {
     open_window();
     if (rank > 0 || !wrong) {
-        MPI_Win_fence(0, window);  // wrong: collective.kind_mismatch
+        // wrong: collective.kind_mismatch, MPI_Win_fence on MPI_COMM_WORLD
+        MPI_Win_fence(0, window);
     }
     MPI_Win_free(&window);
 }

@@ -165,7 +165,8 @@ static void persistent_collectives_in_two_orders(void) {
         }
     }
     for (int round = 0; round < 2; round++) {
-        MPI_Start(&pair[(first + round) % 2]);  // wrong: collective.kind_mismatch
+        // wrong: collective.kind_mismatch, MPI_Barrier_init on MPI_COMM_WORLD
+        MPI_Start(&pair[(first + round) % 2]);
         MPI_Start(&pair[(first + round + 1) % 2]);
         MPI_Waitall(2, pair, MPI_STATUSES_IGNORE);
     }
