@@ -1,5 +1,5 @@
 """Runs the programs of examples/python under `lockstep exec`: examples.py LOCKSTEP torch|torchrec. Compares their output, and the purposes
-of their calls in the report, with the expected ones.
+of their calls in the report, with the expected ones. examples.py LOCKSTEP PROGRAM: one of examples/frameworks, beside gloo.
 """
 import json
 import os
@@ -7,7 +7,8 @@ import subprocess
 import sys
 import tempfile
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "python")
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
+FOLDER = os.path.join(EXAMPLES, "python")
 LARGE, SMALL = ["large_table_0", "large_table_1"], ["small_table_0", "small_table_1"]
 
 
@@ -96,8 +97,19 @@ def defects(lockstep):
     assert done.returncode == 1 and all(text in done.stdout for text in wanted), done.stdout
 
 
+def framework(lockstep, program):
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"  # DeepSpeed compiles with the ninja in that folder
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([lockstep, "exec", "--compare", "gloo", "-n", "2", "--", sys.executable,
+                               os.path.join(EXAMPLES, "frameworks", program)], cwd=folder, env={**os.environ, "PATH": path},
+                              capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "bit_exact" in done.stdout, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+
+
 def main():
     lockstep, part = sys.argv[1:3]
+    if part.endswith(".py"):
+        return framework(lockstep, part)
     for check in {"torch": [dtensor], "torchrec": [plans, defects]}[part]:
         check(lockstep)
     return 0
