@@ -40,9 +40,9 @@ runpy.run_module("lockstep.rules", run_name="__main__", alter_sys=True)
 """
 
 
-def started(folder, only, *options, python=sys.executable):
+def started(folder, only, *options, python=sys.executable, env=None):
     return subprocess.run([LOCKSTEP, "prove", "--rules", "dtensor", "--quick", "--only", ";".join(only), "--python", python,
-                           "--json", os.path.join(folder, "report.json"), "--quiet", *options], capture_output=True, text=True)
+                           "--json", os.path.join(folder, "report.json"), "--quiet", *options], capture_output=True, text=True, env=env)
 
 
 def prove(folder, only, *options, python=sys.executable):
@@ -116,13 +116,17 @@ def check_files(folder):
     table, other = os.path.join(folder, "table.jsonl"), os.path.join(folder, "other.jsonl")
     prove(folder, ["x.cos()", "x.erf()"], "--results", table)
     found = rows(table)
+    os.mkdir(os.path.join(folder, "none"))
+    with open(os.path.join(folder, "none", "torch.py"), "w", encoding="utf-8") as file:
+        file.write("raise SystemExit('torch is imported')\n")
+    without = {**os.environ, "PYTHONPATH": os.path.join(folder, "none")}  # files are read before torch is imported
 
-    def refused(says, *options, only=("x.cos()",)):
-        run = started(folder, only, *options)
+    def refused(says, *options, only=("x.cos()",), env=without):
+        run = started(folder, only, *options, env=env)
         assert run.returncode == 2 and says in run.stderr, (says, run.returncode, run.stdout, run.stderr)
 
     resumed = ("--results", other, "--resume")
-    refused("no operator or expression has the name nothing;x.co", only=("nothing", "x.co"))
+    refused("no operator or expression has the name nothing;x.co", only=("nothing", "x.co"), env=None)
     write(other, found[:2], '{"name": "x.cos()"}\n', like=table)
     refused("line 4 is not a row of a table", *resumed)
     refused("line 4 is not a row of a table", "--against", other)
@@ -137,8 +141,8 @@ def check_files(folder):
     refused("cannot be read", "--against", os.path.join(folder, "none.jsonl"))
     with open(other, "w", encoding="utf-8") as file:
         file.write(json.dumps({"subject": "dtensor", "torch": "1.0", "seed": 1}) + "\n")
-    refused("belongs to another run (subject dtensor, torch 1.0, seed 1)", *resumed)
-    refused("cannot continue it", "--results", table, "--resume", "--seed", "2")
+    refused("belongs to another run (subject dtensor, torch 1.0, seed 1)", *resumed, env=None)
+    refused("cannot continue it", "--results", table, "--resume", "--seed", "2", env=None)
     with open(table, encoding="utf-8") as file:
         assert len(file.readlines()) == len(found) + 1
     # Another selection continues the file: the rows of the first stay. An incomplete line is dropped, and a second one as well.

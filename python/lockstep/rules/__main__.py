@@ -3,7 +3,9 @@
 import argparse
 import sys
 
-NO_MODULE = 4  # exit code, as in cli/rules.c
+from lockstep.rules import tables
+
+USAGE, NO_MODULE = 2, 4  # exit codes, as in cli/rules.c
 
 
 def main():
@@ -20,6 +22,7 @@ def main():
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--progress", action="store_true")
     options = vars(parser.parse_args())
+    given = tables.opened(options)
     try:
         from torch.distributed import tensor  # noqa: F401
         if options["subject"] == "torchrec":
@@ -30,7 +33,11 @@ def main():
     from lockstep.rules import driver, work
 
     work.quiet()
-    sys.exit(driver.run(options))
+    return driver.run(options, given)
 
 
-main()
+try:
+    sys.exit(main())
+except tables.BadTable as error:
+    print(f"lockstep prove: {error}", file=sys.stderr)
+    sys.exit(USAGE)

@@ -12,76 +12,17 @@ import os
 import pickle
 import random
 import re
-import sys
 import time
 
 from lockstep.rules import judge, shrink, work
+from lockstep.rules.tables import ORDER, BadTable, Writer, key_of
 
-USAGE = 2  # an exit code
-ORDER = ("right", "refused", "wrong", "hung", "unconfirmed")
 BAD = ("wrong", "hung")
 HUNG_WORLDS = 8  # that run at the same time; they sleep
 MESHES = {"quick": [(2,)], "all": [(2,), (3,), (4,), (2, 2)]}
 # Combinations of a call on a mesh: all up to this number, else a random draw of it. All calls run on the first mesh, one call of each
 # operator on the others.
 MOST = {(2,): (49, 10), (3,): (6, 4), (4,): (6, 4), (2, 2): (6, 6)}
-
-
-class BadTable(Exception):
-    """A file that is not a table, or that cannot be continued or compared."""
-
-
-class Table:
-    """A results file: its header {"subject", "torch", "seed"} and its rows, by key."""
-
-    def __init__(self, path, must_exist=False):
-        self.header, self.rows = None, {}
-        if path is None or (not must_exist and not os.path.exists(path)):
-            return
-        try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadTable(f"{path} cannot be read: {error}") from error
-        for number, line in enumerate(text.split("\n")[:-1], 1):  # a stopped run leaves an incomplete last line
-            try:
-                row = json.loads(line)
-                if self.header is None:
-                    self.header = {key: row[key] for key in ("subject", "torch", "seed")}
-                else:
-                    self.rows[work.key_of(row)] = {**row, "verdict": ORDER[ORDER.index(row["verdict"])]}
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                what = "row" if self.header else "header"
-                raise BadTable(f"{path}: line {number} is not a {what} of a table of sharding rules") from error
-
-    def continues(self, header, path):
-        """Checks that a run with this header can continue the table."""
-        if self.header not in (None, header):
-            was, now = (", ".join(f"{key} {value}" for key, value in one.items()) for one in (self.header, header))
-            raise BadTable(f"{path} belongs to another run ({was}); this one ({now}) cannot continue it")
-
-
-class Writer:
-    """Writes a results file: first the rows that are known, then each row as it comes."""
-
-    def __init__(self, path, header, rows):
-        self.path, self.header = path, header
-        self._whole(rows)
-        self.file = open(path, "a", encoding="utf-8")
-
-    def _whole(self, rows):
-        with open(self.path + ".part", "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(one) + "\n" for one in [self.header, *rows])
-        os.replace(self.path + ".part", self.path)
-
-    def add(self, row):
-        """A later row of the same key replaces the earlier one."""
-        self.file.write(json.dumps(row) + "\n")
-        self.file.flush()
-
-    def end(self, rows):
-        self.file.close()
-        self._whole(rows)
 
 
 def calls_of(chosen):
@@ -273,11 +214,11 @@ def _torchrec(options, header):
     for count in (2,) if options["quick"] else (2, 4):
         named = [({"name": name, "call": torchrec_table.key(case), "mesh": [count], "placements": [], "pass": "step"}, case)
                  for name, case in cases]
-        keys.update((work.key_of(row), (case, count)) for row, case in named)
-        wanted = [(row, case) for row, case in named if work.key_of(row) not in done]
+        keys.update((key_of(row), (case, count)) for row, case in named)
+        wanted = [(row, case) for row, case in named if key_of(row) not in done]
         for at, verdict in work.gloo(torchrec_table.judge_case, count, [case for _, case in wanted]):
             row = {**wanted[at][0], "verdict": verdict[0], "kind": verdict[1], "text": verdict[2], "gloo": verdict[0]}
-            done[work.key_of(row)] = row
+            done[key_of(row)] = row
             writer.add(row)
     found = {}
     for row, (case, count) in ((done[key], how) for key, how in keys.items()):
@@ -305,7 +246,7 @@ def _finish(options, rows, found, notes, checked, begun):
     notes += [f"the examples of these defects are not confirmed on gloo: {', '.join(doubtful)}"] if doubtful else []
     against, last = None, options["last"]
     if options["against"]:
-        against = compared({work.key_of(row): row for row in rows}, last.rows)
+        against = compared({key_of(row): row for row in rows}, last.rows)
         notes.append(f"the earlier table has torch {last.header['torch']} and seed {last.header['seed']}")
     summary = {"cases": list(cases(rows)), "defects": found, "notes": notes, "sample": checked, "totals": totals,
                "against": against, "minutes": round((time.monotonic() - begun) / 60, 1)}
@@ -332,21 +273,13 @@ def _some(found, options):
         raise BadTable(f"no operator or expression has the name {';'.join(options['only'])}")
 
 
-def run(options):
-    """Computes the table. options: subject, only, seed, results, summary, against, programs, resume, quick, sample, progress."""
-    try:
-        return _run({**options, "only": [pattern.strip() for pattern in (options["only"] or "*").split(";")]})
-    except BadTable as error:
-        print(f"lockstep prove: {error}", file=sys.stderr)
-        return USAGE
-
-
-def _run(options):
+def run(options, tables):
+    """Computes the table. options: subject, only, seed, results, summary, against, programs, resume, quick, sample, progress. tables: those
+    that tables.opened() gives.
+    """
+    options = {**options, "only": [pattern.strip() for pattern in (options["only"] or "*").split(";")]}
     begun, seed, path, header = time.monotonic(), options["seed"], options["results"], _header(options["subject"], options["seed"])
-    last = options["last"] = Table(options["against"], must_exist=True)
-    if options["against"] and (last.header is None or last.header["subject"] != header["subject"]):
-        raise BadTable(f"{options['against']} is not a table of {header['subject']}")
-    earlier = Table(path if options["resume"] else None)
+    options["last"], earlier = tables
     earlier.continues(header, path)
     done = options["done"] = earlier.rows
     if options["subject"] == "torchrec":
@@ -372,7 +305,7 @@ def _run(options):
     confirm([row for row in rows if row["verdict"] in BAD and "gloo" not in row], by_key, seed, writer.add)
     found = defects([row for row in rows if row["verdict"] in BAD], by_key, seed)
     checked = _sampled(rows, by_key, seed, options["sample"])
-    kept = {work.key_of(row) for row in rows}
+    kept = {key_of(row) for row in rows}
     writer.end([*rows, *(row for key, row in done.items() if key not in kept)])
     reasons = collections.Counter(row["text"].split(":")[0] for row in skipped.values())
     notes += [f"{count} calls are left out: {why}" for why, count in reasons.items()]

@@ -11,6 +11,7 @@ import warnings
 import torch
 
 from lockstep.rules import inputs, judge
+from lockstep.rules.tables import key_of
 
 SILENT_SECONDS = 120  # a part without output for this long is stopped: it loops in torch
 CRASHES_MAX = 3  # of one item
@@ -70,11 +71,6 @@ def record(call, shape, placements, backward, verdict):
         if value:
             row[key] = value
     return row
-
-
-def key_of(row):
-    places = [".".join(p) for p in row["placements"]]
-    return f"{row['call']} | {'x'.join(map(str, row['mesh']))} | {' '.join(places)} | {row['pass']}"
 
 
 def unit(threads, call, shape, settings, done):
