@@ -1,12 +1,13 @@
 // Where MPICH runs over UCX, a rank that waits looks for messages without ever letting another
 // process have the processor: more ranks than there are processors take seconds to do nothing.
 // Linked into a program of MPI's, this stands before UCX's own function, and lets it sleep for a
-// moment after it has found nothing a few times. No other MPI calls it.
+// moment after it has found nothing a few times, and longer in a long wait. No other MPI calls it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <time.h>
 
 #define TRIES 20
+#define LONG  (200 * TRIES)  // some 10 ms
 
 __attribute__((visibility("default"))) unsigned ucp_worker_progress(void *worker);
 
@@ -18,9 +19,11 @@ unsigned ucp_worker_progress(void *worker) {
     }
     unsigned found = own(worker);
     idle = found > 0 ? 0 : idle + 1;
-    if (idle > TRIES) {
-        idle = 0;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
+    if (idle > 0 && idle % TRIES == 0) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = idle < LONG ? 1000 : 500000}, NULL);
+    }
+    if (idle == LONG) {
+        idle -= TRIES;
     }
     return found;
 }
