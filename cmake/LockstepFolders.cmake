@@ -37,4 +37,8 @@ function(lockstep_libraries)
     if(NOT LOCKSTEP_SANITIZE)  # a sanitizer's symbols come with the program
         target_link_options(lockstep_shared PRIVATE LINKER:--no-undefined)
     endif()
+    # The rooms below the runner, for programs that run no scenario.
+    list(FILTER objects EXCLUDE REGEX "ls_(runner|report)>")
+    add_library(lockstep_rooms STATIC EXCLUDE_FROM_ALL ${objects})
+    target_link_libraries(lockstep_rooms PUBLIC lockstep_compile lockstep_dependencies)
 endfunction()

@@ -29,7 +29,7 @@ add_custom_target(stress)  # all that the thread sanitizer's tests need
 function(lockstep_stress_test name)
     add_executable(stress_${name} ${ARGN})
     add_dependencies(stress stress_${name})
-    target_link_libraries(stress_${name} PRIVATE lockstep_static)
+    target_link_libraries(stress_${name} PRIVATE lockstep_rooms)
     add_test(NAME stress/${name} COMMAND stress_${name})
     set_tests_properties(stress/${name} PROPERTIES LABELS stress
         ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
