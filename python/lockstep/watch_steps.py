@@ -65,7 +65,7 @@ class Work:
 
     def __init__(self, model, members, kind="DistributedDataParallel"):
         self.model, self.members, self.steps, self.kind = weakref.ref(model), members, 0, kind
-        self._pending = None
+        self._pending, self._inner = None, {}
         self._clear()
         self.number = _state["made", members] = _state.get(("made", members), 0) + 1
         _works[:] = [*_alive(), self]
@@ -80,17 +80,23 @@ class Work:
         is_cast = torch.is_autocast_enabled(device)
         cast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if is_cast else "off"
         resting = tuple(name or "the model" for name, part in model.named_modules() if not part.training) if noted else ()
-        self._pending = (cast, resting, noted)
+        self._pending, self._inner = (cast, resting, noted), {}
         if noted:
             self._inputs += _tensors_digest(inputs)
             if everything and any(isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.p > 0 and part.training
                                   for part in model.modules()):
                 self._random = digest([torch.get_rng_state()])
 
+    def casts(self, cast):
+        """An autocast in the forward, as frameworks have that wrap the inner model's."""
+        if self._pending is not None:
+            self._inner[cast] = True
+
     def goes_back(self):
         if self._pending is None:
             return
         cast, self._resting, noted = self._pending
+        self._types.update(self._inner)
         self._types[cast] = True
         if self._backwards == 0 and noted:
             smallest = min((one for one in self.model().parameters() if one.requires_grad), key=torch.Tensor.numel, default=None)
@@ -374,6 +380,12 @@ def backward_begins(tensors, noted):
     _looks([tensors] if isinstance(tensors, torch.Tensor) else tensors, noted)
 
 
+def _casts(autocast):
+    if autocast._enabled:
+        for one in _alive():
+            one.casts(str(autocast.fast_dtype).removeprefix("torch."))
+
+
 def step_ends():
     _state["steps"] += 1
     _state["replicated"] = 0
@@ -397,6 +409,7 @@ def install(quiet, is_noted, everything):
         setattr(of, name, made)
 
     begins, clips, iterates, ends = quiet(backward_begins), quiet(_clips), quiet(_iterates), quiet(watch_scaling.backward_ends)
+    casts = quiet(_casts)
     replicates, shards, root2, root1 = quiet(_replicates), quiet(_shards), quiet(_root_of_fsdp2), quiet(_root_of_fsdp1)
 
     def of_backward(original):
@@ -426,7 +439,15 @@ def install(quiet, is_noted, everything):
             return map(used, indices)
         return iterate
 
+    def of_cast(original):
+        def enter(self):
+            result = original(self)
+            casts(self)
+            return result
+        return enter
+
     around(torch.autograd, "backward", of_backward)
+    around(torch.amp.autocast_mode.autocast, "__enter__", of_cast)
     around(clip_grad, "_get_total_norm", of_norm)
     around(DistributedSampler, "__iter__", of_iteration)
     make = DTensor.from_local

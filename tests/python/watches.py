@@ -33,6 +33,7 @@ FINDINGS = {  # finding, ranks, words of its text
     "written": ("buffer.use_before_wait", [], r"^zero_ writes to a tensor of send at .*watches.py:\d+ before"),
     "work": ("work.differs", [1], r"work of a step: the number of backwards differs on rank 1 after step 2\n.*rank 1: 2\n.*rank 0: 1\n"
              r".*4 of 4 values differ: autocast, the set of modules in evaluation mode, the gradient before the first backward"),
+    "cast": ("work.differs", [1], r"work of a step: autocast differs on rank 1 after step 1\n.*rank 1: bfloat16, off\n.*rank 0: off\n"),
     "steps": ("work.differs", [1], r"FSDP2 model 1, the whole run: the number of steps differs on rank 1 at the end\n.*rank 1: 2\n.*rank 0: 3"),
     "loss": ("value.nan_first", [], r"the loss of rank 1 is NaN in the backward for step 3; the first NaN is in an input of Addmm of 4$"),
     "weight": ("value.nan_first", [], r"1.bias has NaN on rank 1 after step 2$"),
@@ -167,6 +168,22 @@ def of_work():
     optimizer.step()
 
 
+def of_cast(wrong):
+    """An autocast in the model, as accelerate and Lightning have it; on one rank, if wrong."""
+    class Cast(nn.Linear):
+        def forward(self, value):
+            with torch.autocast("cpu", torch.bfloat16, enabled=not wrong or dist.get_rank() == 1):
+                return super().forward(value).float()
+
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), Cast(4, 4)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        if dist.get_rank() == 0 and not wrong:  # an evaluation of one rank
+            with torch.autocast("cpu", torch.float16):
+                model.module(torch.ones(2, 4))
+        step(model, optimizer)
+
+
 def of_loss():
     class Odd(nn.Module):
         def forward(self, value):
@@ -284,6 +301,7 @@ def good():
     of_fsdp()
     of_fsdp1("good")
     scaled.good()
+    of_cast(wrong=False)
     of_head()
     of_data()
     if dist.get_rank() == 0:  # after training: its own
@@ -433,6 +451,8 @@ def program(case):
         of_fsdp_defects(case)
     elif case in scaled.WRONG:
         scaled.WRONG[case]()
+    elif case == "cast":
+        of_cast(wrong=True)
     elif case in ("work", "loss"):
         {"work": of_work, "loss": of_loss}[case]()
     elif case in ("early", "replaced"):
