@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,27 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS = {"forms.py": 3, "data_parallel.py": 2, "sharded.py": 4, "stages.py": 2, "around.py": 2, "recommender.py": 2}
 SECONDS = 2400  # on a busy machine
+IMPORTS = {"recommender.py": "torchrec"}
+FORK = """
+import importlib, os, runpy, sys
+ranks, module, *words = sys.argv[1:]
+importlib.import_module(module)
+importlib.import_module("torch._dynamo")
+children = []
+for rank in range(int(ranks)):
+    children.append(os.fork())
+    if children[-1] == 0:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        if rank > 0:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 1)
+            os.dup2(nothing, 2)
+        sys.argv = words
+        sys.path[0] = os.path.dirname(words[0])
+        runpy.run_path(words[0], run_name="__main__")
+        sys.exit()
+sys.exit(max(abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) for child in children))
+"""
 
 
 def programs_of(file):
@@ -46,21 +68,17 @@ class Outcome:
 
 
 def on_gloo(file, names):
-    port, ranks = str(free_port()), RANKS[file]
-    processes = []
-    for rank in range(ranks):
-        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
-                           MASTER_PORT=port, OMP_NUM_THREADS="1")
-        processes.append(subprocess.Popen([sys.executable, os.path.join(HERE, file), *names], env=environment, text=True,
-                                          stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                                          stderr=subprocess.STDOUT if rank == 0 else subprocess.DEVNULL))
+    """The ranks are forks of a process that imports torch once."""
+    ranks = str(RANKS[file])
+    environment = dict(os.environ, WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1")
+    process = subprocess.Popen([sys.executable, "-c", FORK, ranks, IMPORTS.get(file, "torch.distributed.fsdp"), os.path.join(HERE, file), *names],
+                               env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        output = processes[0].communicate(timeout=SECONDS)[0]
-        code = max(abs(process.wait(timeout=SECONDS)) for process in processes)
-    finally:
-        for process in processes:
-            process.kill()
-    return Outcome(code, output, names)
+        output = process.communicate(timeout=SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return Outcome(process.returncode, output, names)
 
 
 def under(lockstep, checks, file, names):
