@@ -32,20 +32,20 @@ def program(case, folder):
         dist.destroy_process_group()
 
 
-def compare(case):
-    with tempfile.TemporaryDirectory() as folder:
-        one, many = f"{folder}/one", f"{folder}/many"
-        words = [sys.executable, os.path.abspath(__file__), "program", case]
-        subprocess.run([*words, one], env={**os.environ, "PYTHONPATH": sys.argv[2]}, check=True)
-        subprocess.run([sys.argv[1], "exec", "-n", "2", "--", *words, many], check=True, stdout=subprocess.DEVNULL)
-        done = subprocess.run([sys.argv[1], "diff", one, many, "--json", "-"], capture_output=True, text=True, check=False)
-        return done.returncode, [(stage["name"], stage["class"]) for stage in json.loads(done.stdout)["cases"][0]["stages"]]
+def compare(folder, case):
+    words = [sys.executable, os.path.abspath(__file__), "program", case, f"{folder}/{case}"]
+    subprocess.run([sys.argv[1], "exec", "-n", "2", "--start", "fork", "--", *words], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([sys.argv[1], "diff", f"{folder}/one", f"{folder}/{case}", "--json", "-"], capture_output=True, text=True, check=False)
+    return done.returncode, [(stage["name"], stage["class"]) for stage in json.loads(done.stdout)["cases"][0]["stages"]]
 
 
 def main():
-    code, stages = compare("right")
-    assert code == 0 and len(stages) > 20 and {of for _, of in stages} == {"proved"}, (code, stages)
-    code, stages = compare("wrong")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, os.path.abspath(__file__), "program", "one", f"{folder}/one"],
+                       env={**os.environ, "PYTHONPATH": sys.argv[2]}, check=True)
+        code, stages = compare(folder, "right")
+        assert code == 0 and len(stages) > 20 and {of for _, of in stages} == {"proved"}, (code, stages)
+        code, stages = compare(folder, "wrong")
     assert code == 1 and next(name for name, of in stages if of == "wrong") == "step 0 forward 1", (code, stages)
 
 

@@ -62,7 +62,7 @@ def captured():
     with tempfile.TemporaryDirectory() as folder:
         one, many = f"{folder}/one", f"{folder}/many"
         for kept, ranks in ((one, "1"), (many, "2")):
-            done = lockstep("exec", "-n", ranks, "--capture", kept, "--", sys.executable, PROGRAM, "right")
+            done = lockstep("exec", "-n", ranks, "--start", "fork", "--capture", kept, "--", sys.executable, PROGRAM, "right")
             assert done.returncode in (0, 5), (done.stdout, done.stderr)
             assert sorted(os.listdir(kept)) == ["000_model", *(f"{at:03}_model_{at}" for at in range(1, 7))]
         done = lockstep("diff", f"{one}/001_model_1", f"{many}/001_model_1")
