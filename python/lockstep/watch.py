@@ -414,10 +414,18 @@ def _ran(model, inputs):
     one = _of(model)
     if one is not None and torch.is_grad_enabled():
         one.work.runs(inputs, is_noted, mode() == "all")
+        one.work.inside = True
         if model.require_backward_grad_sync:
             one.summed += 1
         else:
             one.local += 1
+
+
+@_quiet
+def _returned(model):
+    one = _of(model)
+    if one is not None:
+        one.work.inside = False
 
 
 @_quiet
@@ -450,7 +458,10 @@ def install():
 
     def forward_and_note(self, *inputs, **options):
         _ran(self, (inputs, options))
-        return forward(self, *inputs, **options)
+        try:
+            return forward(self, *inputs, **options)
+        finally:
+            _returned(self)
 
     def load_and_note(self, *arguments, **options):
         result = load(self, *arguments, **options)

@@ -65,7 +65,7 @@ class Work:
 
     def __init__(self, model, members, kind="DistributedDataParallel"):
         self.model, self.members, self.steps, self.kind = weakref.ref(model), members, 0, kind
-        self._pending, self._inner = None, {}
+        self._pending, self._inner, self.inside = None, {}, False  # inside: the forward, where its end is known
         self._clear()
         self.number = _state["made", members] = _state.get(("made", members), 0) + 1
         _works[:] = [*_alive(), self]
@@ -89,7 +89,7 @@ class Work:
 
     def casts(self, cast):
         """An autocast in the forward, as frameworks have that wrap the inner model's."""
-        if self._pending is not None:
+        if self.inside:
             self._inner[cast] = True
 
     def goes_back(self):

@@ -177,11 +177,15 @@ def of_cast(wrong):
 
     model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), Cast(4, 4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(2):
-        if dist.get_rank() == 0 and not wrong:  # an evaluation of one rank
+    for at in range(2):
+        torch.manual_seed(2 * at + dist.get_rank())
+        optimizer.zero_grad()
+        value = model(torch.randn(8, 4))
+        if dist.get_rank() == 0 and not wrong:  # an evaluation of one rank, before the backward
             with torch.autocast("cpu", torch.float16):
                 model.module(torch.ones(2, 4))
-        step(model, optimizer)
+        value.square().sum().backward()
+        optimizer.step()
 
 
 def of_loss():
