@@ -200,11 +200,23 @@ static int start_by_forks(ls_exec *exec, const char *dir, int port, int starters
     return status;
 }
 
+// Passes on what this command has set in its own environment after the process was forked.
+static void set_capture(ls_text *out) {
+    static const char *const names[] = {"LOCKSTEP_CAPTURE", "LOCKSTEP_CAPTURE_STEPS"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL) {
+            set(out, names[i], value);
+        }
+    }
+}
+
 static int start_forked(ls_exec *exec, const char *dir, int port) {
     ls_exec_forked forked = {0};
     for (int r = 0; r < exec->child_count && ls_exec__next_forked(&forked); r++) {
         ls_text settings = {0};
         set_environment(&settings, exec, dir, r, port);
+        set_capture(&settings);
         int status = ls_exec__adopt(exec, r, &forked, ls_text_string(&settings));
         ls_text_free(&settings);
         LS_TRY(status);

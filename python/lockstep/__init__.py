@@ -141,14 +141,22 @@ def _debug():
         _debugger.append(agent.Agent(os.environ.pop("LOCKSTEP_DEBUGGER"), int(rank)))
 
 
+def _when_loaded(module, prepare):
+    if module in sys.modules:
+        prepare()
+    else:
+        sys.meta_path.insert(0, _Finder(module, prepare))
+
+
 def hook():
     """Prepares torch's modules, whether or not they are loaded."""
     _debug()
-    wanted = [(_MODULE, install), (_RULES, skip)]
+    _when_loaded(_MODULE, install)
+    _when_loaded(_RULES, skip)
+    hook_capture()
+
+
+def hook_capture():
+    """Keeps the models of this process if the command wants it."""
     if "LOCKSTEP_CAPTURE" in os.environ:
-        wanted.append(("torch", _capture_all))
-    for module, prepare in wanted:
-        if module in sys.modules:
-            prepare()
-        else:
-            sys.meta_path.insert(0, _Finder(module, prepare))
+        _when_loaded("torch", _capture_all)

@@ -105,6 +105,7 @@ def _redirect(config, folder, rank):
 def _be_rank(item, rank, connection, folder, parent):
     from _pytest.runner import runtestprotocol
 
+    import lockstep
     from lockstep import starting
 
     starting.end_with(parent)
@@ -114,6 +115,7 @@ def _be_rank(item, rank, connection, folder, parent):
     connection.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     library = starting.become(message.decode().split("\n"), files[0], "LD_PRELOAD")
+    lockstep.hook_capture()
     code = 1
     try:
         _redirect(item.config, folder, rank)
@@ -162,8 +164,8 @@ def _serve(items, connection, parent):
 
     starting.end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session ends this process
+    lockstep.hook()  # a test may import torch itself
     if "torch.distributed" in sys.modules:
-        lockstep.hook()
         importlib.import_module(starting.WATCHED)
     gc.freeze()
     while True:

@@ -90,6 +90,12 @@ def options(lockstep):
     assert case["findings"][0]["id"] == "collective.op_mismatch" and case["start"] == "3 of 3 ranks were forked", case
     _, counts, _ = run(lockstep, [f"{HERE}/../../examples/pytest/test_ranks.py"], 0)
     assert counts == {"passed": 3}, counts
+    _, _, failures = run(lockstep, ["--noconftest", "test_late.py"], 1)  # the conftest imports torch
+    assert list(failures) == ["test_late_count"], failures
+    holds(failures["test_late_count"][0], ["collective.count_mismatch, rank 1, at ", "rank 1 says 5"], "test_late_count")
+    for folder, words in ("late", ["--noconftest"]), ("early", []):
+        run(lockstep, [f"--lockstep=--capture {folder}", *words, "test_late.py::test_late"], 0)
+        assert os.listdir(folder) == ["000_model"], folder
     output, _, _ = run(lockstep, ["--lockstep=--no-such-option", "-k", "test_no_calls", "."], 1)
     assert "no-such-option" in output, output
 
