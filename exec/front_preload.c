@@ -276,7 +276,8 @@ LS_NCCL_EXPORT cudaError_t cudaDeviceSynchronize(void) {
 // ---- The end of the process ---------------------------------------------------------------------
 static pid_t debugged;  // this process, if gdb has it
 
-// gdb detaches from a rank that ends here: gdb 13 fails where several of its processes exit.
+// gdb detaches from a rank that ends here: gdb 13 fails where several of its processes exit at
+// once.
 __attribute__((noinline, used)) static void ls_gdb_hook_leaves(int status) {
     __asm__ volatile("" ::"r"(status) : "memory");
 }

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 if sys.argv[1] == "--program":
-    import scaled
+    import shards
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -133,23 +133,6 @@ def of_hand(case):
             if case == "unwaited" and name != "0.weight":
                 work.wait()
         optimizer.step()
-
-
-def of_fsdp_defects(case):
-    from torch.distributed.fsdp import fully_shard
-
-    torch.manual_seed(dist.get_rank() if case == "shards" else 0)
-    model = fully_shard(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
-    if case == "unreduced":
-        model.set_requires_gradient_sync(False)
-    optimizer = adam(model, lr=0.2 if case == "sharded_rate" and dist.get_rank() == 1 else 0.1)
-    for at in range(3):
-        optimizer.zero_grad()
-        model(torch.randn(8, 4)).square().sum().backward()
-        if case == "weight" and at == 2 and dist.get_rank() == 1:
-            model[1].bias.to_local().data.fill_(float("nan"))
-        if case != "steps" or dist.get_rank() == 0 or at < 2:
-            optimizer.step()
 
 
 def of_work():
@@ -304,7 +287,7 @@ def good():
     of_zero()
     of_fsdp()
     of_fsdp1("good")
-    scaled.good()
+    shards.good()
     of_cast(wrong=False)
     of_head()
     of_data()
@@ -452,9 +435,9 @@ def program(case):
     elif case in ("read", "written"):
         of_asynchronous(case)
     elif case in ("steps", "weight", "unreduced", "shards", "sharded_rate"):
-        of_fsdp_defects(case)
-    elif case in scaled.WRONG:
-        scaled.WRONG[case]()
+        shards.train_wrong(case)
+    elif case in shards.WRONG:
+        shards.WRONG[case]()
     elif case == "cast":
         of_cast(wrong=True)
     elif case in ("work", "loss"):

@@ -1,4 +1,6 @@
-"""Programs for watches.py that scale the gradients of shards: by one factor on all ranks, and by one of each rank."""
+"""Programs for watches.py whose ranks hold shards: they scale the gradients by one factor on all ranks, or by one of each rank, or have other
+defects.
+"""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -87,6 +89,21 @@ def good():
     torch.manual_seed(0)
     one = fully_shard(nn.Linear(4, 2, bias=False))  # each rank has a row
     train(one, by_rows)
+
+
+def train_wrong(case):
+    torch.manual_seed(dist.get_rank() if case == "shards" else 0)
+    model = fully_shard(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    if case == "unreduced":
+        model.set_requires_gradient_sync(False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.2 if case == "sharded_rate" and dist.get_rank() == 1 else 0.1)
+    for at in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().sum().backward()
+        if case == "weight" and at == 2 and dist.get_rank() == 1:
+            model[1].bias.to_local().data.fill_(float("nan"))
+        if case != "steps" or dist.get_rank() == 0 or at < 2:
+            optimizer.step()
 
 
 WRONG = {"scaled": lambda: train(fully_shard(net()), by_own_norm), "scaled_count": lambda: train(fully_shard(net()), by_own_count),
