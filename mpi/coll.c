@@ -263,16 +263,16 @@ static mpi_request *make_request(mpi_rank *me, const mpi_record *record) {
 
 int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *handle) {
     if (handle == NULL) {
-        mpi_record own = *record;
-        own.thread = ls_mpi__thread(me);
+        mpi_request own = {.record = *record};
+        own.record.thread = ls_mpi__thread(me);
         mpi_owned *none[2];
-        ls_request proto;
         own_sides(me, none, record, false);
-        ls_mpi__collective_proto(&proto, &own);
-        ls_rank_comm *comm = own.channel != NULL ? own.channel : own.comm->inner;
-        ls_mpi__types_use(&own);
-        int status = ls_call__post(ls_mpi__file, ls_mpi__line, comm, &proto, NULL);
-        ls_mpi__types_drop(&own);
+        ls_mpi__lists_copy(&own);  // another thread may free the types before the ranks meet
+        ls_mpi__collective_proto(&own.proto, &own.record);
+        ls_rank_comm *comm = record->channel != NULL ? record->channel : record->comm->inner;
+        int status = ls_call__post(ls_mpi__file, ls_mpi__line, comm, &own.proto, NULL);
+        ls_mpi__types_drop(&own.record);
+        free(own.lists);
         return ls_mpi__leave(me, status);
     }
     mpi_request *request = make_request(me, record);

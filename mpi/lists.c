@@ -1,5 +1,5 @@
-// The lists of counts, displacements and datatypes of a nonblocking collective. The program may not
-// change them before the call completes, and a change must not affect other ranks.
+// The lists of counts, displacements and datatypes of a collective. The program may not change
+// them before the call completes, and a change must not affect other ranks.
 #include <string.h>
 
 #include "mpi/coll.h"

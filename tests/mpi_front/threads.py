@@ -18,6 +18,7 @@ CASES = (
     ("helper", 1, "call.invalid", ("helper", "init")),
     ("two_at_once", 1, "call.invalid", ("two_at_once", "waits", "init")),
     ("both_wait", 0, None, ()),
+    ("freed_types", 0, None, ()),
     ("matched_probes", 0, None, ()),
     ("probes", 1, "p2p.count_mismatch", ("probes",)),
 )

@@ -132,6 +132,43 @@ static void probes(void) {
     }
 }
 
+static void *all_to_all(void *types) {
+    const int counts[] = {1, 1}, displs[] = {0, 2 * sizeof(int)}, out[] = {rank, 0, rank, 1};
+    int in[4];
+    MPI_Alltoallw(out, counts, displs, types, in, counts, displs, types, MPI_COMM_WORLD);
+    if (in[0] != 0 || in[1] != rank || in[2] != 1 || in[3] != rank) {
+        exit(9);
+    }
+    return types;
+}
+
+// The types are freed while rank 0's thread is in its call, which uses them until it returns.
+static void freed_types(void) {
+    pthread_t thread;
+    MPI_Datatype types[2], same[2];
+    for (int i = 0; i < 2; i++) {
+        MPI_Type_contiguous(2, MPI_INT, &types[i]);
+        MPI_Type_commit(&types[i]);
+        same[i] = types[i];
+    }
+    if (rank == 0) {
+        pthread_create(&thread, NULL, all_to_all, types);
+    }
+    for (int i = 0; i < 10; i++) {  // while these wait, the thread makes its call
+        exchange(i);
+    }
+    if (rank > 0) {
+        exchange(10);
+        all_to_all(types);
+    }
+    MPI_Type_free(&same[0]);
+    MPI_Type_free(&same[1]);
+    if (rank == 0) {
+        exchange(10);
+        pthread_join(thread, NULL);
+    }
+}
+
 int main(int argc, char **argv) {
     int provided, level = MPI_THREAD_MULTIPLE;
     pthread_t thread;
@@ -149,6 +186,8 @@ int main(int argc, char **argv) {
         two_at_once();
     } else if (is("probes") || is("matched_probes")) {
         probes();
+    } else if (is("freed_types")) {
+        freed_types();
     }
     MPI_Finalize();
     return 0;
