@@ -302,11 +302,17 @@ int cli_supervise(const cli_supervised *what) {
     if (!WIFSIGNALED(how)) {
         return WEXITSTATUS(how);
     }
-    if (passed_on != 0) {
-        end_by(WTERMSIG(how));
+    int number = WTERMSIG(how);
+    int code = passed_on != 0
+                   ? cli_fail(LS_FAIL(LS_ERR_RESOURCE,
+                                      "signal %d (%s) ended the command; there is no report",
+                                      (int)passed_on, strsignal((int)passed_on)))
+                   : cli_fail(LS_FAIL(LS_ERR_RESOURCE,
+                                      "the process that supervises the ranks was killed by signal "
+                                      "%d (%s); there is no report",
+                                      number, strsignal(number)));
+    if (passed_on == SIGINT || passed_on == SIGQUIT) {  // a shell ends its loop then
+        end_by((int)passed_on);
     }
-    return cli_fail(LS_FAIL(LS_ERR_RESOURCE,
-                            "the process that supervises the ranks was killed by signal %d (%s); "
-                            "there is no report",
-                            WTERMSIG(how), strsignal(WTERMSIG(how))));
+    return code;
 }

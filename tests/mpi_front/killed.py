@@ -1,5 +1,5 @@
-"""lockstep mpi killed with SIGKILL at a random moment leaves nothing: no process, no file, no shared memory. If its child is killed, it
-reports this and ends with code 3. killed.py BUILD SOURCES MPICC KILLS [SEED]; MPICC "" leaves out runs beside MPICH; try it with 100 kills.
+"""lockstep mpi killed with SIGKILL at a random moment leaves nothing: no process, no file, no shared memory. If its child is killed, or
+if SIGTERM ends it, it says so and ends with code 3; Ctrl-C ends it by SIGINT. killed.py BUILD SOURCES MPICC KILLS [SEED]; MPICC "" leaves out runs beside MPICH; try it with 100 kills.
 """
 import os
 import random
@@ -11,6 +11,15 @@ import time
 
 PATIENCE_S = 60  # time for the clean-up
 WAYS = ([], ["--explore", "100"], ["--compare", "mpich"])
+
+# the signal, whether a child gets it, the exit code, the words on stderr
+ENDS = (
+    (signal.SIGKILL, True, 3, "was killed by signal 9"),
+    (signal.SIGTERM, True, 3, "was killed by signal 15"),
+    (signal.SIGTERM, False, 3, "signal 15 (Terminated) ended the command"),
+    (signal.SIGHUP, False, 3, "signal 1 (Hangup) ended the command"),
+    (signal.SIGINT, False, -signal.SIGINT, "signal 2 (Interrupt) ended the command"),
+)
 
 
 def processes_of(folder):
@@ -41,8 +50,8 @@ def left(folder, tmp, shared):
         time.sleep(0.05)
 
 
-def kill_supervisor(build, program, folder, tmp, number):
-    """The exit code and the messages of a command whose child is killed."""
+def kill_one(build, program, folder, tmp, number, child):
+    """The exit code and the messages of a command that is killed, or whose child is."""
     run = subprocess.Popen([os.path.join(build, "lockstep"), "mpi", "-n", "2", program], cwd=folder,
                            env={**os.environ, "TMPDIR": tmp}, stdout=subprocess.DEVNULL,
                            stderr=subprocess.PIPE, text=True)
@@ -51,7 +60,7 @@ def kill_supervisor(build, program, folder, tmp, number):
         with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="utf-8") as file:
             children = file.read()
     time.sleep(0.2)
-    os.kill(int(children.split()[0]), number)
+    os.kill(int(children.split()[0]) if child else run.pid, number)
     text = run.communicate()[1]
     return run.returncode, text
 
@@ -83,11 +92,11 @@ def main():
             found = left(folder, tmp, shared)
             assert early is None, f"kill {kill}: it ended with {early} before"
             assert not any(found), f"kill {kill} of {way}: left {found}"
-        for number in (signal.SIGKILL, signal.SIGTERM):
-            code, text = kill_supervisor(build, program, folder, tmp, number)
+        for number, child, expected, words in ENDS:
+            code, text = kill_one(build, program, folder, tmp, number, child)
             found = left(folder, tmp, shared)
-            assert (code, any(found)) == (3, False), (number, code, text, found)
-            assert f"was killed by signal {int(number)}" in text, text
+            assert (code, any(found)) == (expected, False), (number, child, code, text, found)
+            assert words in text, text
     print(f"{kills} kills, and nothing is left")
 
 
