@@ -56,13 +56,14 @@ def install():
         from torch.distributed import distributed_c10d as c10d
     except ImportError:  # torch was built without it
         return
-    from lockstep import torch_backend, watch
+    from lockstep import torch_backend, watch, watch_deepspeed
 
     torch_backend.register()
     make, rendezvous = c10d._new_process_group_helper, c10d.rendezvous
 
     def replaced(size, rank, members, backend, *arguments, **options):
-        watch.install()
+        if watch.install():
+            watch_deepspeed.install()
         ours = _replaced(backend)
         elsewhere = os.environ.get("LOCKSTEP_EXEC_SIMULATED") == "0" and "LOCKSTEP_EXEC_REAL" not in os.environ
         if ours is None or elsewhere:

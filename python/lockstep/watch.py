@@ -2,8 +2,8 @@
 models that DDP wraps, and the order of manually reduced gradients.
 
 Each rank records its values before an optimizer step, in program order; the coordinator compares them (exec/notes.c). No rank waits, and no
-call is made. Only wrappers declare replicas: DistributedDataParallel, and DTensors with a Replicate placement, as those of FSDP2 and tensor
-parallelism. A plain module declares none.
+call is made. Only wrappers declare replicas: DistributedDataParallel, DeepSpeed's engine, and DTensors with a Replicate placement, as those
+of FSDP2 and tensor parallelism. A plain module declares none.
 
 Invariant: whether a step is recorded depends only on its number.
 """
@@ -32,17 +32,18 @@ DIVERGED, DIFFERS, SETTINGS = "replica.diverged", "model.differs", "optimizer.di
 # DDP hooks that sum over all ranks. Others may not: local SGD has one.
 SUMMING = ("torch.distributed.algorithms.ddp_comm_hooks.default_hooks", "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
            "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks", "torch.distributed.algorithms.ddp_comm_hooks.mixed_precision_hooks")
-_models = []  # weak references to DDP models, in the order of their wrapping
+_models = []  # of DDP and DeepSpeed, in the order of their wrapping
 _steppers = weakref.WeakKeyDictionary()  # the _Stepper of an optimizer
 _latest = []  # the last ones that stepped, and those whose last step summed no gradients: alive until they are recorded at the end
 _state = {"installed": False}
+within = []  # optimizers in a step, which step others that are not watched
 
 
 def mode():
     return os.environ.get("LOCKSTEP_EXEC_WATCH", "off")
 
 
-def _quiet(function):
+def quiet(function):
     """A program of an unusual kind runs as without this check."""
     def call(*arguments, **options):
         try:
@@ -96,19 +97,19 @@ def _setting(value):
 
 # ---- Replicas ------------------------------------------------------------------------------------
 class _Wrapped:
-    """A DDP model: how its gradients were computed since the last step."""
+    """A model of DDP or DeepSpeed: how its gradients were computed since the last step. replicated: its parameters are replicas."""
 
-    def __init__(self, model):
-        self.model = weakref.ref(model)
-        self.members = tuple(sorted(dist.get_process_group_ranks(model.process_group)))
-        ignored = getattr(model, "parameters_to_ignore", ())
+    def __init__(self, model, kind, group, ignored, replicated=True):
+        self.model, self.replicated = weakref.ref(model), replicated
+        self.members = tuple(sorted(dist.get_process_group_ranks(group)))
         self._names = {id(parameter): (_plain(name), weakref.ref(parameter))
                        for name, parameter in model.module.named_parameters() if name not in ignored}
         number = _state["models", self.members] = _state.get(("models", self.members), 0) + 1
-        self._key, self.joins = "DistributedDataParallel" + (f" {number}" if number > 1 else ""), 0
+        self._key, self.joins = kind + (f" {number}" if number > 1 else ""), 0
         self.summed = self.local = 0  # forwards since the last step
         self.loaded, self._promised = "", True
-        self.work = steps.Work(model, self.members)
+        self.work = steps.Work(model, self.members, kind)
+        _models[:] = [*[one for one in _models if one.model() is not None], self]
 
     @property
     def key(self):
@@ -189,6 +190,9 @@ class _Stepper:
                 self.plain.append((name, parameter))
                 continue
             members = wrapped.members if wrapped is not None else _members_of(parameter)
+            if wrapped is not None and not wrapped.replicated:
+                sharded.setdefault(members, _Replicas(wrapped.key, members, None, self.steps)).parameters.append((name, parameter))
+                continue
             if name is not None and members is None:
                 ranks = tuple(sorted(parameter.device_mesh.mesh.flatten().tolist()))
                 sharded.setdefault(ranks, _Replicas("sharded DTensors", ranks, None, self.steps)).parameters.append((name, parameter))
@@ -283,7 +287,8 @@ class _Stepper:
         """The work of the ranks since the last step."""
         optimizer = self.optimizer()
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self.gradients.before(optimizer, parameters, self.steps)
+        if isinstance(optimizer, torch.optim.Optimizer):  # DeepSpeed's engine has freed the gradients, or holds them flat
+            self.gradients.before(optimizer, parameters, self.steps)
         if self.steps == 0:
             steps.note_initial(parameters)
         for work in self.works:
@@ -338,7 +343,7 @@ class _Stepper:
 
 
 # ---- Hooks --------------------------------------------------------------------------------------
-@_quiet
+@quiet
 def reduced(group, tensors, work):
     """A sum or mean over a group was issued, with these tensors as results."""
     if mode() != "off":
@@ -347,35 +352,35 @@ def reduced(group, tensors, work):
         reductions.made(group, tensors, work)
 
 
-@_quiet
+@quiet
 def issued(group, calls):
     return buffers.issued(group, calls) if mode() != "off" else None
 
 
-@_quiet
+@quiet
 def broadcast(group, tensor, work):
     if mode() != "off":
         reductions.made(group, [tensor], work)
 
 
-@_quiet
-def _before(optimizer, arguments, options):
-    if not dist.is_initialized() or dist.get_world_size() < 2 or torch.compiler.is_compiling():
+@quiet
+def before_step(optimizer, arguments=(), options=None):
+    if within or not dist.is_initialized() or dist.get_world_size() < 2 or torch.compiler.is_compiling():
         return
     stepper = _steppers.get(optimizer)
     if stepper is None:
         stepper = _steppers[optimizer] = _Stepper(optimizer)
-    stepper.before(closure=(arguments[1:] or (options.get("closure"),))[0] is not None)
+    stepper.before(closure=(arguments[1:] or ((options or {}).get("closure"),))[0] is not None)
 
 
-@_quiet
-def _after(optimizer, *_):
-    stepper = _steppers.get(optimizer)
+@quiet
+def after_step(optimizer, *_):
+    stepper = _steppers.get(optimizer) if not within else None
     if stepper is not None:
         stepper.after()
 
 
-@_quiet
+@quiet
 def _at_end(*_):
     for optimizer, stepper in list(_steppers.items()):
         stepper.gradients.at_end(optimizer, list(_steppers), stepper.steps)
@@ -384,51 +389,49 @@ def _at_end(*_):
     _latest.clear()
 
 
-@_quiet
-def _note_wrapping(module, group):
-    group = group or dist.group.WORLD
+@quiet
+def note_wrapping(module, kind, group):
     members = sorted(dist.get_process_group_ranks(group))
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # tables of TorchRec, which are sharded
     parameters = [(_plain(name), one) for name, one in module.named_parameters() if name not in ignored]
     items = [_text("the order of parameters", ", ".join(name for name, _ in parameters) or "none")]
-    items += [_text(name, f"{str(one.dtype).removeprefix('torch.')} {list(one.shape)}, "
+    items += [_text(name, f"{str(one.dtype).removeprefix('torch.')} {list(getattr(one, 'ds_shape', one.shape))}, "
                           f"{'trainable' if one.requires_grad else 'frozen (requires_grad is False)'}")
               for name, one in parameters]
     number = _state["wraps", tuple(members)] = _state.get(("wraps", tuple(members)), -1) + 1
     if len(members) > 1:
-        client.get().note(DIFFERS, f"model {number + 1} of DistributedDataParallel", "", members, items=items[1:] + items[:1])
+        client.get().note(DIFFERS, f"model {number + 1} of {kind}", "", members, items=items[1:] + items[:1])
 
 
 def _of(model):
     return next((one for one in _models if one.model() is model), None)
 
 
-@_quiet
-def _wrapped(model):
-    _models[:] = [one for one in _models if one.model() is not None]
-    _models.append(_Wrapped(model))
+@quiet
+def wrapped(*arguments):
+    _Wrapped(*arguments)
 
 
-@_quiet
-def _ran(model, inputs):
+@quiet
+def runs(model, inputs):
     one = _of(model)
     if one is not None and torch.is_grad_enabled():
         one.work.runs(inputs, is_noted, mode() == "all")
         one.work.inside = True
-        if model.require_backward_grad_sync:
+        if getattr(model, "require_backward_grad_sync", True):
             one.summed += 1
         else:
             one.local += 1
 
 
-@_quiet
-def _returned(model):
+@quiet
+def returned(model):
     one = _of(model)
     if one is not None:
         one.work.inside = False
 
 
-@_quiet
+@quiet
 def _loaded(module, frame):
     for one in _models:
         model = one.model()
@@ -437,31 +440,32 @@ def _loaded(module, frame):
 
 
 def install():
-    """Watches optimizers and DDP, from the first process group on."""
+    """Watches optimizers and DDP, from the first process group on. Returns whether it does."""
     if _state["installed"] or mode() == "off" or "LOCKSTEP_PROVE" in os.environ:
-        return
+        return _state["installed"]
     _state["installed"] = True
     from torch.distributed import distributed_c10d as c10d
     from torch.distributed.algorithms.join import Join
     from torch.nn.parallel import DistributedDataParallel as Model
     from torch.optim import optimizer
 
-    optimizer.register_optimizer_step_pre_hook(_before)
-    optimizer.register_optimizer_step_post_hook(_after)
+    optimizer.register_optimizer_step_pre_hook(before_step)
+    optimizer.register_optimizer_step_post_hook(after_step)
     make, forward, destroy = Model.__init__, Model.forward, c10d.destroy_process_group
-    load, leave = nn.Module.load_state_dict, Join.__exit__
+    load, leave, kind = nn.Module.load_state_dict, Join.__exit__, "DistributedDataParallel"
 
     def make_and_note(self, module, *arguments, **options):
-        _note_wrapping(module, options.get("process_group") or (arguments[4] if len(arguments) > 4 else None))
+        group = options.get("process_group") or (arguments[4] if len(arguments) > 4 else None)
+        note_wrapping(module, kind, group or dist.group.WORLD)
         make(self, module, *arguments, **options)
-        _wrapped(self)
+        wrapped(self, kind, self.process_group, getattr(self, "parameters_to_ignore", ()))
 
     def forward_and_note(self, *inputs, **options):
-        _ran(self, (inputs, options))
+        runs(self, (inputs, options))
         try:
             return forward(self, *inputs, **options)
         finally:
-            _returned(self)
+            returned(self)
 
     def load_and_note(self, *arguments, **options):
         result = load(self, *arguments, **options)
@@ -485,4 +489,5 @@ def install():
     nn.Module.load_state_dict, Join.__exit__ = load_and_note, leave_and_count
     c10d.destroy_process_group = dist.destroy_process_group = end_and_destroy
     atexit.register(_at_end)
-    steps.install(_quiet, is_noted, mode() == "all")
+    steps.install(quiet, is_noted, mode() == "all")
+    return True
