@@ -226,7 +226,10 @@ static void pass_on(int number) {
 static void on_signals(void (*handler)(int)) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        (void)sigaction(signals[i], &(struct sigaction){.sa_handler = handler}, NULL);
+        struct sigaction given;  // one that was ignored stays so, as nohup wants it
+        if (sigaction(signals[i], NULL, &given) == 0 && given.sa_handler != SIG_IGN) {
+            (void)sigaction(signals[i], &(struct sigaction){.sa_handler = handler}, NULL);
+        }
     }
 }
 

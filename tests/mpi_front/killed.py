@@ -50,11 +50,33 @@ def left(folder, tmp, shared):
         time.sleep(0.05)
 
 
+def default_signals():
+    """A shell's background jobs ignore SIGINT."""
+    for number, *_ in ENDS:
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def ignored(build, program, folder, tmp, shared):
+    """A command that was started with SIGHUP ignored, as by nohup, runs on."""
+    run = subprocess.Popen([os.path.join(build, "lockstep"), "mpi", "-n", "2", program], cwd=folder,
+                           env={**os.environ, "TMPDIR": tmp}, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL,
+                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    time.sleep(0.5)
+    os.kill(run.pid, signal.SIGHUP)
+    time.sleep(0.5)
+    assert run.poll() is None, run.returncode
+    run.kill()
+    run.wait()
+    assert not any(left(folder, tmp, shared))
+
+
 def kill_one(build, program, folder, tmp, number, child):
     """The exit code and the messages of a command that is killed, or whose child is."""
     run = subprocess.Popen([os.path.join(build, "lockstep"), "mpi", "-n", "2", program], cwd=folder,
                            env={**os.environ, "TMPDIR": tmp}, stdout=subprocess.DEVNULL,
-                           stderr=subprocess.PIPE, text=True)
+                           stderr=subprocess.PIPE, text=True, preexec_fn=default_signals)
     children = ""
     while not children:
         with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="utf-8") as file:
@@ -97,6 +119,7 @@ def main():
             found = left(folder, tmp, shared)
             assert (code, any(found)) == (expected, False), (number, child, code, text, found)
             assert words in text, text
+        ignored(build, program, folder, tmp, shared)
     print(f"{kills} kills, and nothing is left")
 
 
