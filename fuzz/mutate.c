@@ -99,12 +99,12 @@ static void note(mutating *m, int kind, const char *by) {
     }
 }
 
-// Keys by which a scenario notices more.
-static const char *const remedies[] = {
-    "without its checks: the default ones would notice it",
+// How more would be noticed.
+enum { DEFAULT_CHECKS, PROOF, EXACT_NUMBERS, REMEDY_COUNT };
+static const char *const remedies[REMEDY_COUNT] = {
+    "without its checks: the default ones would notice it", "`lockstep prove` would notice it",
     "with numbers that add up exactly in any order (exact) and checks: {oracle: bit_exact} the "
     "oracle would"};
-#define REMEDY_COUNT 2
 
 static int remedied(json_t **out, const json_t *scenario, int remedy) {
     json_t *tree = json_deep_copy(scenario);
@@ -113,13 +113,13 @@ static int remedied(json_t **out, const json_t *scenario, int remedy) {
     static const char *const keys[] = {"weights", "values"};
     bool failed = tree == NULL;
     (void)json_object_del(tree, "checks");
-    for (int l = 0; remedy == 1 && l < 2; l++) {
+    for (int l = 0; remedy == EXACT_NUMBERS && l < 2; l++) {
         for (size_t i = 0; i < json_array_size(lists[l]); i++) {
             json_t *of = json_array_get(lists[l], i);
             failed |= json_object_set_new(of, keys[l], json_string("exact")) != 0;
         }
     }
-    if (remedy == 1 && !failed) {
+    if (remedy == EXACT_NUMBERS && !failed) {
         json_t *checks = json_pack("{s:s}", "oracle", "bit_exact");
         failed = json_object_set_new(tree, "checks", checks) != 0;
     }
@@ -130,9 +130,12 @@ static int remedied(json_t **out, const json_t *scenario, int remedy) {
 static int end_remedied(ls_fuzz_end *end, const mutating *m, const json_t *scenario, int remedy) {
     ls_fuzz_outcome outcome = {.end = LS_FUZZ_UNFIT};
     json_t *tree = NULL;
-    int status = remedied(&tree, scenario, remedy);
-    if (status == LS_OK) {
-        status = ls_fuzz_try(&outcome, tree, m->file, 0, m->options);
+    int status = LS_OK;
+    if (remedy == PROOF) {
+        status = ls_fuzz_prove(&outcome, scenario, m->file, m->options);
+    } else {
+        status = remedied(&tree, scenario, remedy);
+        status = status == LS_OK ? ls_fuzz_try(&outcome, tree, m->file, 0, m->options) : status;
     }
     json_decref(tree);
     *end = outcome.end;

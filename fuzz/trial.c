@@ -216,22 +216,37 @@ static int run_way(ls_results *results, bool *fits, const json_t *tree, ls_scena
     }
 }
 
-int ls_fuzz_try(ls_fuzz_outcome *out, const json_t *scenario, const char *file, int way,
-                const ls_run_options *options) {
+// Runs it once: in a way, or, with way -1, over a field, with injected defects too.
+static int try_once(ls_fuzz_outcome *out, const json_t *scenario, const char *file, int way,
+                    const ls_run_options *options) {
     ls_scenario *parsed = NULL;
     ls_results *results = NULL;
-    bool fits = false;
+    bool fits = way < 0;
     *out = (ls_fuzz_outcome){.end = LS_FUZZ_UNFIT};
     int status = ls_fuzz_parse(&parsed, scenario, file, options->allow_outside, NULL);
     if (status == LS_ERR_FORMAT || status == LS_ERR_IO) {
         return LS_OK;
     }
     status = status == LS_OK ? ls_results_create(&results, "fuzz") : status;
-    status = status == LS_OK ? run_way(results, &fits, scenario, parsed, way, options) : status;
+    if (status == LS_OK) {
+        status = fits ? ls_run_proved(results, parsed, options)
+                      : run_way(results, &fits, scenario, parsed, way, options);
+    }
     if (status == LS_OK && fits && results->case_count == 1) {
         end_case(out, &results->cases[0], parsed);
     }
     ls_results_free(results);
     ls_scenario_free(parsed);
     return status;
+}
+
+int ls_fuzz_try(ls_fuzz_outcome *out, const json_t *scenario, const char *file, int way,
+                const ls_run_options *options) {
+    LS_ASSERT(way >= 0 && way < ls_fuzz_way_count());
+    return try_once(out, scenario, file, way, options);
+}
+
+int ls_fuzz_prove(ls_fuzz_outcome *out, const json_t *scenario, const char *file,
+                  const ls_run_options *options) {
+    return try_once(out, scenario, file, -1, options);
 }

@@ -46,6 +46,10 @@ bool ls_fuzz_way_turn(int way, uint32_t number);
 int ls_fuzz_try(ls_fuzz_outcome *out, const json_t *scenario, const char *file, int way,
                 const ls_run_options *options);
 
+// The same over a field, as `lockstep prove` does, with injected defects too.
+int ls_fuzz_prove(ls_fuzz_outcome *out, const json_t *scenario, const char *file,
+                  const ls_run_options *options);
+
 // Parses a tree as its text. LS_ERR_FORMAT: it is no scenario; `errors` (or NULL) has the reason.
 int ls_fuzz_parse(ls_scenario **out, const json_t *scenario, const char *file, bool outside,
                   ls_text *errors);

@@ -28,6 +28,10 @@ $ printf 'lockstep: 1\nname: sum\nmesh: {shape: [2]}\nprogram: {steps: [{all_red
 > skip  a bit flipped: {type: bit_flip, rank: 0, call: 0, index: 0}  it changes no bit of any output
 > skip  a bit flipped: {type: bit_flip, rank: 1, call: 0, index: 0}  it changes no bit of any output
 > ['collective.op_mismatch']
+# A last bit that rounding hides, and that a field shows.
+$ lockstep mutate "$SOURCE/scenarios/dtensor_example/blocks_redistributed.yaml" | grep -A 1 '(failed)'
+> a bit flipped: {type: bit_flip, rank: 0, call: 2, index: 0} (failed)
+>   error: outputs changed but no check noticed; `lockstep prove` would notice it
 # One that has a defect already, one that is none, and a number of defects.
 $ lockstep mutate "$SOURCE/scenarios/bugs/all_reduce_max_on_one_rank.yaml"
 ! lockstep: error: $SOURCE/scenarios/bugs/all_reduce_max_on_one_rank.yaml: it has a defect or expects one already
