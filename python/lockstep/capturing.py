@@ -8,6 +8,7 @@ import atexit
 import ctypes
 import fnmatch
 import json
+import math
 import os
 import re
 import sys
@@ -20,7 +21,9 @@ from torch import nn
 from lockstep import layouts, proof, tensor_files
 
 PIPELINE = os.path.join("torch", "distributed", "pipelining", "stage.py")
+SHORT = {torch.bfloat16: "bf16", torch.float16: "f16"}
 ROUNDED = {"bf16": "bf16", "fp16": "f16"}  # types to which torch's communication hooks round gradients
+KERNELS = (nn.Linear.forward, nn.Embedding.forward, nn.LayerNorm.forward)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
@@ -292,7 +295,7 @@ class Capture:
 
     def _arithmetic(self, output):
         """PyTorch's CPU kernels of linear layers and convolutions sum in float32 and round once."""
-        return {"in": "f32"} if output.device.type == "cpu" and output.dtype in (torch.bfloat16, torch.float16) else {}
+        return {"in": "f32"} if output.device.type == "cpu" and output.dtype in SHORT else {}
 
     def _computed(self, name, module, inputs, output):
         """The operation and inputs of an output."""
@@ -327,7 +330,7 @@ class Capture:
                        made=self._computed(name, module, inputs, output))
             if one.requires_grad and self._scale is not None:
                 one.register_hook(self._activation_gradient(f"step {self._step} backward {label}", name))
-        if (type(module).forward in (nn.Linear.forward, nn.Embedding.forward) or type(module) in CONVOLUTIONS) and \
+        if (type(module).forward in KERNELS or type(module) in CONVOLUTIONS) and \
                 self._scale is not None and isinstance(output, torch.Tensor):
             self._gradients_of(name, module, output, f"step {self._step} backward {call}")
 
@@ -344,6 +347,9 @@ class Capture:
     def _gradients_of(self, name, module, output, gradient):
         source = f"step {self._step} input {self._call_name(name)}"
         prefix = f"{name}." if name else ""
+        if isinstance(module, nn.LayerNorm):
+            self._rows_of(prefix, module, output)
+            return
         if type(module) in CONVOLUTIONS:
             if module.bias is not None and output.dim() == module.weight.dim():  # of a batch
                 self._made[prefix + "bias"] = None if self._calls[name] > 1 else {
@@ -358,6 +364,14 @@ class Capture:
             made["bias"] = {"by": "linear bias", "gradient": gradient, **how}
         for part, of in made.items():
             self._made[prefix + part] = None if self._calls[name] > 1 else of
+
+    def _rows_of(self, prefix, module, output):
+        """PyTorch's CPU kernel of a layer norm in 16 bits adds the gradients of all rows in that type."""
+        if output.device.type == "cpu" and output.dtype in SHORT:
+            rows = output.numel() // math.prod(module.normalized_shape)
+            for name in (prefix + "weight", prefix + "bias"):
+                before = self._made.get(name, {"rows": 0})["rows"]
+                self._made[name] = {"by": "rows", "in": SHORT[output.dtype], "rows": before + rows}
 
     def _local_gradient(self, name):
         def hook(gradient):

@@ -8,7 +8,9 @@
 #include "runner/diff/diff_internal.h"
 #include "runner/diff/made.h"
 
-#define FLIPPED_MAX 0.7  // below 1, so that a missing or negated gradient stays wrong
+// Below 1, so that a missing or negated gradient stays wrong.
+#define FLIPPED_MAX 0.7
+#define SUMMED_MAX  0.7
 // The share of what is allowed without a bound from which noisy updates count: below it, looking at
 // the gradients of all steps costs more than it tells.
 #define DRIFT_MIN 0.125
@@ -73,6 +75,13 @@ static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor, doub
     return sqrt(largest > 0 ? fmax(roundoff, least / largest) : roundoff);
 }
 
+// PyTorch's layer norm adds its gradients' rows in a type of 16 bits. The errors of n roundings add
+// up to sqrt(n) of one, on both sides.
+static double of_rows(const ls_captured *tensor) {
+    bool rows = tensor != NULL && tensor->made == LS_MADE_ROWS;
+    return rows ? 2 * ls_bound_roundoff(tensor->rounded) * sqrt(fmax(tensor->rows, 0)) : 0;
+}
+
 double ls_diff__half_of_digits(const ls_diff_sides *d, const ls_assembled *tensor,
                                const void *wanted) {
     double drift = d->drift->apart > 0 ? d->drift->apart / d->drift->largest : 0;
@@ -80,7 +89,9 @@ double ls_diff__half_of_digits(const ls_diff_sides *d, const ls_assembled *tenso
     size_t step = 0;
     bool flipped = ls_diff__step(&step, tensor->of->name) > 0 && step == d->drift->step;
     double largest = largest_of(wanted, tensor);
-    return (digits_of(d, tensor, largest) + drift + (flipped ? d->drift->flipped : 0)) * largest;
+    double rows = fmax(of_rows(tensor->of), of_rows(ls_capture_find(d->ref, tensor->of->name)));
+    double share = fmax(digits_of(d, tensor, largest), fmin(SUMMED_MAX, rows));
+    return (share + drift + (flipped ? d->drift->flipped : 0)) * largest;
 }
 
 // The exact sum of the tensor's parts, if the reference is also a sum of them.

@@ -32,6 +32,7 @@ typedef enum ls_made_by {
     LS_MADE_EMBEDDING_WEIGHT,  // gradient's rows, summed by the ids in input
     LS_MADE_UPDATE,            // weight after an optimizer step with gradient
     LS_MADE_ROUNDED,           // rounded to another type before a sum
+    LS_MADE_ROWS,              // a sum of rows in the type `rounded`, of a layer norm's gradients
     LS_MADE_COUNT
 } ls_made_by;
 
@@ -62,7 +63,8 @@ typedef struct ls_captured {
     // Names of the tensors that it was computed from; NULL: unknown.
     ls_made_by made;
     bool wide;         // narrow floats were summed in f32 and rounded once
-    ls_dtype rounded;  // of LS_MADE_ROUNDED
+    ls_dtype rounded;  // of LS_MADE_ROUNDED and LS_MADE_ROWS
+    double rows;       // of LS_MADE_ROWS
     const char *input, *weight, *bias, *gradient;
     const char *parts;  // the tensor whose rank values it sums, by op
     ls_op parts_op;

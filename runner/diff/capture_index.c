@@ -42,7 +42,8 @@ static int read_made(ls_captured *tensor, ls_capture *capture, const json_t *ent
                                                     "channel bias",
                                                     "embedding weight",
                                                     "update",
-                                                    "rounded"};
+                                                    "rounded",
+                                                    "rows"};
     const json_t *made = json_object_get(entry, "made"), *parts = json_object_get(entry, "parts");
     const char *by = json_string_value(json_object_get(made, "by"));
     for (int way = 1; by != NULL && way < LS_MADE_COUNT; way++) {
@@ -50,7 +51,8 @@ static int read_made(ls_captured *tensor, ls_capture *capture, const json_t *ent
     }
     const char *in = json_string_value(json_object_get(made, "in"));
     tensor->wide = in != NULL && strcmp(in, "f32") == 0;
-    if (tensor->made == LS_MADE_ROUNDED &&
+    tensor->rows = json_number_value(json_object_get(made, "rows"));
+    if ((tensor->made == LS_MADE_ROUNDED || tensor->made == LS_MADE_ROWS) &&
         (in == NULL || ls_dtype_parse(&tensor->rounded, in) != LS_OK ||
          !ls_dtype_is_float(tensor->rounded))) {
         ls_error_clear();

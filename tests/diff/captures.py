@@ -50,6 +50,26 @@ def channels(check):
     check.one({**ref, "g": ([2, 12], g, {})}, [{**r, "g": ([1, 12], r["g"][1], {})} for r in ranks(other)], 1, "wrong")
 
 
+def added_rows(check):
+    """Gradients whose rows a kernel adds in a type of 16 bits may be apart as the square root of the number of rows."""
+    t = waves(8)
+
+    def tensors(factor, made, kind="BF16"):
+        return {"g": ([8], [of_bf16(factor * v) for v in t], {"type": kind, "made": made}), "x": ([1], [1.0], {})}
+
+    def rows_(count, of="bf16"):
+        return {"by": "rows", "in": of, "rows": count}
+
+    for count, factor, verdict in ((100, 1.07, "unjudged"), (100, 1.1, "wrong"), (4096, 1.3, "unjudged"), (4096, 1.6, "wrong"),
+                                   (10**9, 1.6, "unjudged"), (10**9, 2, "wrong"), (10**9, 0, "wrong"), (10**9, -1, "wrong"), (0, 1.1, "wrong"), (-5, 1.1, "wrong")):
+        for ref, run in ((rows_(count), rows_(count // 2)), (rows_(count // 2), rows_(count)), (None, rows_(count))):
+            check.one(tensors(1, ref), [tensors(factor, run)] * 2, verdict == "wrong", verdict, name="g")
+    check.one(tensors(1, rows_(100, "i8")), [tensors(1.07, rows_(100, "i8"))], 1, "wrong", name="g")
+    # A sum of f32 values that bf16 rows gave.
+    for count, verdict in ((4096, "unjudged"), (16, "wrong")):
+        check.one(tensors(1, None, "F32"), [tensors(1.2, rows_(count), "F32")], verdict == "wrong", verdict, name="g")
+
+
 def factors(check):
     t = waves(24)
     whole = {"t": ([6, 4], t, {})}
@@ -426,7 +446,7 @@ def steps(check):
 
 
 def main():
-    for part in (steps, signs, channels, factors, bounds, narrow, mixed, everything, headline, absent, capture_files.files, capture_files.checkpoints):
+    for part in (steps, signs, channels, added_rows, factors, bounds, narrow, mixed, everything, headline, absent, capture_files.files, capture_files.checkpoints):
         part(Check())
         print(part.__name__, "as it should be")
 

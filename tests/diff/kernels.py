@@ -1,5 +1,5 @@
-"""PyTorch's CPU kernels of linear layers sum in float32 and round once, as `lockstep diff` assumes; a table's gradient is summed in its own
-type. Every result must be within the resulting bounds.
+"""PyTorch's CPU kernels of linear layers sum in float32 and round once, as `lockstep diff` assumes; gradients of a table and of a layer norm
+are summed in their own type. Every result must be within the resulting bounds.
 """
 import sys
 
@@ -51,6 +51,17 @@ def table(rows, ids, width, dtype):
     return bool((off > ROUNDOFF[dtype] * exact.abs()).any())
 
 
+def norm(rows, width, dtype):
+    """Returns whether half of the type's digits would refuse the gradients."""
+    layer, exact = nn.LayerNorm(width).to(dtype), nn.LayerNorm(width).double()
+    x, g = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype)
+    layer(x).backward(g)
+    exact(x.double()).backward(g.double())
+    shares = [float((mine.grad - right.grad).abs().max() / right.grad.abs().max()) for mine, right in zip(layer.parameters(), exact.parameters())]
+    assert max(shares) <= 2 * ROUNDOFF[dtype] * rows ** 0.5, f"{dtype} layer norm of {rows} rows: {shares}"
+    return max(shares) > ROUNDOFF[dtype] ** 0.5
+
+
 def main():
     torch.manual_seed(0)
     for dtype in ROUNDOFF:
@@ -61,7 +72,9 @@ def main():
                     linear(*size, layout, dtype)
             rounds = [table(*size, dtype) for size in ((20, 100, 8), (3, 1024, 16), (1000, 5000, 4))]
             assert all(rounds), "a table's gradient was added up in a wider type"
-    print("linear layers add up in float32, tables in their own type")
+        several = [norm(rows, width, dtype) for rows in (16, 512, 8192) for width in (8, 128)]
+        assert dtype is torch.float16 or any(several), "a layer norm's gradients were added up in a wider type"
+    print("linear layers add up in float32, tables and layer norms in their own type")
     return 0
 
 

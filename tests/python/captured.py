@@ -205,6 +205,14 @@ def capture_computations():
         made = entries[f"step 0 gradient 0.{name}"].get("made")
         assert (made or {}).get("by") == by, (layer, made)
 
+    # The rows of a layer norm of 16 bits, of all its calls.
+    for dtype, calls, made in ((torch.bfloat16, 1, {"by": "rows", "in": "bf16", "rows": 6}), (torch.float16, 2, {"by": "rows", "in": "f16", "rows": 12}),
+                               (torch.float32, 1, None)):
+        given = torch.randn(2, 3, 4).to(dtype)
+        model = nn.Sequential(nn.LayerNorm(4)).to(dtype)
+        entries, _, _ = kept_of(model, lambda model, given=given, calls=calls: sum(model(given).sum() for _ in range(calls)).backward())
+        assert all(entries[f"step 0 gradient 0.{name}"].get("made") == made for name in ("weight", "bias")), entries
+
     table = nn.Embedding(5, 3)
     del table.weight
     table.weight = torch.ones(5, 3)
