@@ -117,11 +117,13 @@ class Capture:
             if os.path.exists(self._path(ending)):
                 os.remove(self._path(ending))
         self._writer = tensor_files.Writer(self._path("safetensors"))
-        for name, parameter in self._parameters():
-            if proof.on():
-                from lockstep.proof import shadows
+        if proof.on():
+            from lockstep.proof import shadows
 
+            trained = [(name, parameter) for name, parameter in self._parameters() if parameter.requires_grad]
+            for name, parameter in [*trained, *layouts.flat_parts(self.root)]:
                 shadows.draw(name, parameter)
+        for name, parameter in self._parameters():
             self._note_parameter(f"parameter {name}", name, parameter, moves=True)
             if parameter.requires_grad and self._terms and not layouts.is_fused(parameter):
                 self._hooks.append(parameter.register_hook(self._local_gradient(name)))

@@ -74,6 +74,17 @@ def flat_names(root):
     return names
 
 
+def flat_parts(root):
+    """This rank's parts of these parameters: (name, a part of the flat parameter)."""
+    for at, module in root.named_modules():
+        flat = getattr(getattr(module, "_handle", None), "flat_param", None)
+        if flat is not None and flat.requires_grad and module._handle.uses_sharded_strategy:
+            mine = getattr(flat, "_local_shard", flat).detach()  # which the first forward sets
+            for name, info in zip(flat._fqns, flat._shard_param_infos):
+                if info.in_shard:
+                    yield plain(f"{at}.{name}" if at else name), mine.narrow(0, info.offset_in_shard, info.numel_in_shard)
+
+
 def _block(shards, columns):
     """Where a rank's shards of a table are: (offset, their number, rows and columns of each); None: they are not one block.
 

@@ -1,6 +1,7 @@
 """The work of a call of the backend: its wait, its future, and its event in a profile."""
 
 import atexit
+import contextlib
 import threading
 
 import torch
@@ -39,6 +40,7 @@ class Waiter(threading.Thread):
     finalised interpreter.
     """
 
+    within = contextlib.nullcontext  # callbacks of the future run in this context, which is a thread's own
     _running, _settling, _ending = set(), 0, False
     _counting = threading.Lock()
 
@@ -64,7 +66,8 @@ class Waiter(threading.Thread):
     def run(self):
         try:
             if self._await():
-                self._settle()
+                with self.within():
+                    self._settle()
         finally:
             with self._counting:
                 Waiter._settling -= 1

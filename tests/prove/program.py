@@ -6,7 +6,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
@@ -68,6 +68,28 @@ def right_fsdp():
         fully_shard(model[0], mesh=mesh)
         fully_shard(model, mesh=mesh)
     train("right fsdp", model, finish=clip)
+
+
+def right_flat():
+    """FSDP1, whose flat parameters hold a norm's ones."""
+    model = mlp()
+    train("right flat", FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True) if RANKS > 1 else model)
+
+
+def right_hook():
+    """A gradient that a callback changes in another thread: the last rank calls once the first one waits."""
+    def sum_later(_, bucket):
+        if 0 < RANK == RANKS - 1:
+            dist.recv(torch.empty(1, dtype=torch.int64), 0)
+        future = dist.all_reduce(bucket.buffer().div_(2 * RANKS), async_op=True).get_future().then(lambda done: done.value()[0] * 2)
+        if RANK == 0:
+            dist.send(torch.ones(1, dtype=torch.int64), RANKS - 1)
+        return future
+
+    model = ddp(mlp())
+    if RANKS > 1:
+        model.register_comm_hook(None, sum_later)
+    train("right hook", model)
 
 
 def right_tensor_parallel():

@@ -5,7 +5,7 @@ import contextlib
 import torch
 
 from lockstep.proof import field, powers, shadows
-from lockstep.proof.mode import OPAQUE, quiet
+from lockstep.proof.mode import OPAQUE, Field, quiet
 from lockstep.proof.shadows import is_float
 
 SUM, PRODUCT, MAX, MIN, AVG = range(5)
@@ -13,10 +13,11 @@ _given = []  # sent data of a functional collective, which makes copies
 
 
 def install():
-    """Makes lockstep's process groups carry values."""
-    from lockstep import torch_backend
+    """Makes lockstep's process groups carry values, and callbacks of their futures compute them."""
+    from lockstep import torch_backend, torch_work
 
     torch_backend.ProcessGroup.beside = staticmethod(_beside)
+    torch_work.Waiter.within = Field
 
 
 def _send_values(send):

@@ -173,9 +173,9 @@ def put(tensor, given, why_opaque=None, power=0):
 
 
 def draw(name, tensor):
-    """Gives a parameter whose elements all equal one constant a random value: zeros and ones hide defects."""
+    """Gives a trained parameter whose elements all equal one constant a random value: zeros and ones hide defects."""
     local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    if not is_float(local) or local.numel() == 0 or not tensor.requires_grad:
+    if not is_float(local) or local.numel() == 0:
         return
     value = get(local)
     first = value.flatten()[0]
