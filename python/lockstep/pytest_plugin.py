@@ -102,19 +102,14 @@ def _redirect(config, folder, rank):
         faulthandler.enable(sys.stderr)
 
 
-def _be_rank(item, rank, connection, folder, parent):
+def _be_rank(item, folder, rank, message, errors):
     from _pytest.runner import runtestprotocol
 
     import lockstep
     from lockstep import starting
 
-    starting.end_with(parent)
-    message, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 1)
-    if not message:
-        os._exit(1)
-    connection.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    library = starting.become(message.decode().split("\n"), files[0], "LD_PRELOAD")
+    library = starting.become(message, errors, "LD_PRELOAD")
     lockstep.hook_capture()
     code = 1
     try:
@@ -135,19 +130,12 @@ def _be_rank(item, rank, connection, folder, parent):
 # ---- The process that forks ---------------------------------------------------------------------
 def _run(item, request):
     """Forks the ranks, and becomes lockstep exec."""
-    own, folder, forked = os.getpid(), request["folder"], []
-    for rank in range(request["ranks"]):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        child = os.fork()
-        if child == 0:
-            ours.close()
-            _be_rank(item, rank, theirs, folder, own)
-        theirs.close()
-        number = ours.detach()
-        os.set_inheritable(number, True)
-        forked.append(f"{child}:{number}")
+    from lockstep import starting
+
+    folder, called = request["folder"], starting.fork_ranks(request["ranks"])
+    if called is not None:
+        _be_rank(item, folder, *called)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.environ["LOCKSTEP_EXEC_FORKED"] = ",".join(forked)
     with open(f"{folder}/output", "wb", buffering=0) as file, open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
         if request["quiet"]:

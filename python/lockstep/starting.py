@@ -13,7 +13,7 @@ import sys
 VARIABLE, MODULES, FORKS = "LOCKSTEP_EXEC_STARTER", "LOCKSTEP_EXEC_MODULES", b"forks"
 FRAMEWORKS = {"torch", "torchrec", "torchvision", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning",
               "megatron", "torchtitan"}
-FILES_MAX = 500
+FILES_MAX, MESSAGE_BYTES = 500, 1 << 18
 C10D = "torch.distributed.distributed_c10d"  # ends with its process groups
 IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([^\n#;]+))", re.M)
 # A write to the environment, and the variables that torch and its libraries read as they are imported.
@@ -241,6 +241,32 @@ def end_with(parent):
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork_ranks(count):
+    """Forks ranks for the coordinator that this process becomes; returns here without a result.
+
+    A rank returns when the coordinator calls it: its number, and `message` and `errors` for become().
+    """
+    import socket
+
+    parent, forked = os.getpid(), []
+    for rank in range(count):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        child = os.fork()
+        if child == 0:
+            ours.close()
+            end_with(parent)
+            message, files, _, _ = socket.recv_fds(theirs, MESSAGE_BYTES, 1)
+            theirs.close()
+            if not message:
+                os._exit(1)
+            return rank, message.decode().split("\n"), files[0]
+        theirs.close()
+        os.set_inheritable(ours.fileno(), True)
+        forked.append(f"{child}:{ours.detach()}")
+    os.environ["LOCKSTEP_EXEC_FORKED"] = ",".join(forked)
+    return None
 
 
 def become(message, errors, preload=None):

@@ -33,13 +33,8 @@ def _become_whole(message, errors, preload):
     ctypes.CDLL(os.environ[preload].split(":")[0], ctypes.RTLD_GLOBAL)
 
 
-def _be_rank(starting, whole, parent, connection, words):
-    starting.end_with(parent)
-    message, files, _, _ = socket.recv_fds(connection, BYTES, 1)
-    if not message:
-        os._exit(1)
-    connection.close()
-    (_become_whole if whole else starting.become)(message.decode().split("\n"), files[0], "LD_PRELOAD")
+def _be_rank(starting, whole, message, errors, words):
+    (_become_whole if whole else starting.become)(message, errors, "LD_PRELOAD")
     sys.argv[1:] = words
     hook = os.environ["PYTHONPATH"].split(os.pathsep)[0]
     sys.path[sys.path.index(HERE)] = hook
@@ -48,23 +43,15 @@ def _be_rank(starting, whole, parent, connection, words):
 
 def _run(starting, whole, request, files):
     """Forks the ranks and becomes `lockstep exec`; returns in a rank."""
-    own, forked = os.getpid(), []
     for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), *files)):
         os.dup2(file, number)
         os.close(file)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-    for _ in range(request["ranks"]):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        child = os.fork()
-        if child == 0:
-            ours.close()
-            return _be_rank(starting, whole, own, theirs, request["words"])
-        theirs.close()
-        os.set_inheritable(ours.fileno(), True)
-        forked.append(f"{child}:{ours.detach()}")
-    os.environ["LOCKSTEP_EXEC_FORKED"] = ",".join(forked)
+    called = starting.fork_ranks(request["ranks"])
+    if called is not None:
+        return _be_rank(starting, whole, *called[1:], request["words"])
     os.execv(request["command"][0], request["command"])
 
 
