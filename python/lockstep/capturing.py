@@ -184,11 +184,14 @@ class Capture:
             self._not_kept.setdefault(f"steps from {self._limit} on", f"the first {self._limit} steps are kept, and the weights at the end")
             return
         if name in self._kept:
-            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or _digest(self._raw(tensor, {}, of)) != self._kept[name]:
+            if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "placements") or not layouts.has_values(tensor) or _digest(self._raw(tensor, {}, of)) != self._kept[name]:
                 self._not_kept.setdefault(name, "several have this name; the first is compared")
             return
         if not isinstance(tensor, torch.Tensor):
             self._not_kept.setdefault(name, f"{type(tensor).__name__} is not a tensor")
+            return
+        if not layouts.has_values(tensor):
+            self._not_kept.setdefault(name, "it has no values")
             return
         entry = {"name": name, **{key: value for key, value in about.items() if value is not None}}
         if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
@@ -203,8 +206,8 @@ class Capture:
             tensor = tensor.trigger_wait()
         if tensor.layout is not torch.strided:
             tensor = tensor.detach().to_dense()
-        if tensor.is_meta or (_type(tensor.dtype) is None and not tensor.is_complex()):
-            self._not_kept.setdefault(name, "it has no values" if tensor.is_meta else f"safetensors has no type {tensor.dtype}")
+        if _type(tensor.dtype) is None and not tensor.is_complex():
+            self._not_kept.setdefault(name, f"safetensors has no type {tensor.dtype}")
             return
         block = self._block_of(of)
         if block is None:

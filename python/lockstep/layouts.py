@@ -1,9 +1,16 @@
 """How the wrappers of torch and TorchRec spread a model over ranks: the names of its tensors, their placements, blocks and shares."""
 
+import torch
 import torch.distributed as dist
 from torch import nn
 
 WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
+
+
+def has_values(tensor):
+    """Those of torch.func's transforms, of torch.export, of fake modes and of traces have none."""
+    return not (tensor.is_meta or torch.jit.is_tracing() or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+                or torch._guards.detect_fake_mode([tensor]) is not None)
 
 
 def plain(name):

@@ -5,6 +5,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lockstep
 from lockstep import capturing, layouts, tensor_files
@@ -221,6 +222,29 @@ def capture_computations():
         assert (entries["step 0 forward 0"].get("made") or {}).get("by") == by, entries
 
 
+def capture_without_values():
+    """Calls in transforms, exports and traces have no values; those after them have."""
+    x = torch.ones(4, 3)
+
+    def transformed(model):
+        torch.func.jvp(model, (x,), (x,))
+        torch.func.vmap(torch.func.grad(lambda given: model(given).sum()))(x)
+
+    def faked(model):
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            model(torch.ones(4, 3))
+
+    for symbolic in (transformed, faked, lambda model: torch.export.export(model, (x,)), lambda model: torch.jit.trace(model, x, check_trace=False)):
+        def run(model, symbolic=symbolic):
+            symbolic(model)
+            model(x).sum().backward()
+
+        entries, values, not_kept = kept_of(nn.Sequential(nn.Linear(3, 2)), run)
+        assert not_kept["step 0 forward model"] == "it has no values" and "step 0 forward model" not in entries, not_kept
+        assert any(name.startswith("step 0 forward model (call ") and len(floats(values[name])) == 8 for name in entries), entries
+        assert floats(values["step 0 gradient 0.bias"]) == [4, 4]
+
+
 def capture_whole_model():
     """Without process groups a gradient of an activation is the whole's; buffers are kept after each step."""
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
@@ -323,5 +347,5 @@ def streamed():
 
 def main():
     for test in (flat_parameters, streamed, captures, capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages, capture_computations,
-                 capture_whole_model, capture_fused, table_blocks):
+                 capture_without_values, capture_whole_model, capture_fused, table_blocks):
         test()
