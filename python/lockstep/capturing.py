@@ -341,6 +341,8 @@ class Capture:
 
     def _activation_gradient(self, label, of):
         def hook(gradient):
+            if torch.is_grad_enabled():  # a term of the loss, by torch.autograd.grad(create_graph=True), and no gradient of it
+                return
             shared = self._scale == 1 or layouts.shares_loss(gradient, self._data_ranks)
             # If every rank has a separate loss and the whole tensor, its gradient is a term of the whole's.
             own = not shared and len(self._data_ranks) == self._ranks and not hasattr(gradient, "placements")

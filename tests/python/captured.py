@@ -222,6 +222,18 @@ def capture_computations():
         assert (entries["step 0 forward 0"].get("made") or {}).get("by") == by, entries
 
 
+def capture_penalty():
+    """The gradient of an activation is that of the loss, also if the loss has a gradient in it."""
+    def run(model):
+        x = torch.ones(4, 3, requires_grad=True)
+        y = model(x)
+        inner, = torch.autograd.grad(y.sum(), x, create_graph=True)
+        (y.mean() + inner.square().mean()).backward()
+
+    _, values, not_kept = kept_of(nn.Sequential(nn.Linear(3, 1)), run)
+    assert floats(values["step 0 backward model"]) == [0.25] * 4 and not not_kept, (values, not_kept)
+
+
 def capture_without_values():
     """Calls in transforms, exports and traces have no values; those after them have."""
     x = torch.ones(4, 3)
@@ -347,5 +359,5 @@ def streamed():
 
 def main():
     for test in (flat_parameters, streamed, captures, capture_ends, capture_outputs, capture_limit, user_placements, capture_ddp, capture_stages, capture_computations,
-                 capture_without_values, capture_whole_model, capture_fused, table_blocks):
+                 capture_penalty, capture_without_values, capture_whole_model, capture_fused, table_blocks):
         test()
