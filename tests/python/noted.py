@@ -64,7 +64,7 @@ class Wrapper(nn.Module):
 
 def quiet():
     """An error of a watch itself is not the program's, except in tests."""
-    failing = watch._quiet(lambda value: 1 // value)
+    failing = watch.quiet(lambda value: 1 // value)
     assert failing(1) == 1
     try:
         failing(0)
@@ -87,23 +87,23 @@ def steps(client, fresh):
         torch.manual_seed(0)
         module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1, bias=False), nn.Linear(2, 2, bias=False))
         model = Wrapper(module)
-        watch._wrapped(model)
+        watch.wrapped(model, "DistributedDataParallel", model.process_group, model.parameters_to_ignore)
         optimizer = torch.optim.Adam([{"params": module[0].parameters(), "lr": 0.5, "betas": (0.1, 0.2)}, {"params": module[1].parameters()}], lr=0.25)
         optimizer.add_param_group({"params": [module[2].weight]})
 
         def step(summed, local=0, graded=True):
             fresh()
             for _ in range(summed):
-                watch._ran(model, ())
+                watch.runs(model, ())
             model.require_backward_grad_sync = False
             for _ in range(local):
-                watch._ran(model, ())
+                watch.runs(model, ())
             model.require_backward_grad_sync = True
             for parameter in module.parameters():
                 parameter.grad = torch.ones_like(parameter) if graded else None
-            watch._before(optimizer, (optimizer,), {})
+            watch.before_step(optimizer, (optimizer,), {})
             optimizer.step()
-            watch._after(optimizer)
+            watch.after_step(optimizer)
             return {note.finding: note for note in client.notes}
 
         notes = step(1)
@@ -149,8 +149,8 @@ def steps(client, fresh):
             watch._steppers[optimizer].sets[0].excused = excused
             watch._latest[:] = [(watch._steppers[optimizer], optimizer)]
             watch._steppers[second_] = watch._Stepper(second_)
-            watch._after(second_)
-            watch._after(second_)
+            watch.after_step(second_)
+            watch.after_step(second_)
             assert [entry[1] for entry in watch._latest] == ([optimizer, second_] if excused else [second_]), watch._latest
         del watch._steppers[second_]
         watch._latest.clear()
@@ -158,36 +158,36 @@ def steps(client, fresh):
         other = torch.optim.SGD([module[1].weight, module[0].bias], lr=0.1)
         other._partition_parameters = None  # as ZeRO's, whose ranks own parameters by their order
         fresh()
-        watch._before(other, (other,), {})
+        watch.before_step(other, (other,), {})
         assert [item[:2] for note in client.notes if note.finding == "optimizer.differs" for item in note.items][1:] == [
             ("parameter 1 of SGD", "1.weight"), ("parameter 2 of SGD", "0.bias")], client.notes
         assert {note.key for note in client.notes} == {"DistributedDataParallel, optimizer 2"}, client.notes
         model._comm_hooks = [(nn.functional.relu, None)]
         fresh()
-        watch._before(other, (other,), {})
+        watch.before_step(other, (other,), {})
         assert not client.notes
         assert watch._of(model).promises() is False and watch._of(object()) is None
         second = Wrapper(nn.Linear(1, 1))
-        watch._wrapped(second)
+        watch.wrapped(second, "DistributedDataParallel", second.process_group, second.parameters_to_ignore)
         assert watch._of(second).key == "DistributedDataParallel 2"
         fresh()
-        watch._note_wrapping(module, "group")
+        watch.note_wrapping(module, "DistributedDataParallel", "group")
         note = client.notes[0]
         assert (note.finding, note.key, note.members) == ("model.differs", "model 1 of DistributedDataParallel", [0, 1])
         assert note.items[0][:2] == ("0.weight", "float32 [2, 2], trainable") and note.items[-1][:2] == (
             "the order of parameters", "0.weight, 0.bias, 1.weight, 2.weight"), note.items
         module[0].weight.requires_grad_(False)
-        watch._note_wrapping(module, "group")
+        watch.note_wrapping(module, "DistributedDataParallel", "group")
         assert client.notes[1].key == "model 2 of DistributedDataParallel" and client.notes[1].items[0][1].endswith("frozen (requires_grad is False)")
         dist.get_process_group_ranks = lambda of: [0]
-        watch._note_wrapping(module, "group")
+        watch.note_wrapping(module, "DistributedDataParallel", "group")
         assert len(client.notes) == 2
         # A model of one rank has no replicas. A parameter that is gone leaves its number to another, which has no name.
         alone = Wrapper(nn.Linear(1, 1))
-        watch._wrapped(alone)
+        watch.wrapped(alone, "DistributedDataParallel", alone.process_group, alone.parameters_to_ignore)
         single = torch.optim.SGD(alone.module.parameters(), lr=0.1)
         fresh()
-        watch._before(single, (single,), {})
+        watch.before_step(single, (single,), {})
         assert watch._steppers[single].sets == [] and not [note for note in client.notes if note.finding == "replica.diverged"], client.notes
         of, weight = watch._of(alone), alone.module.weight
         assert of.name(weight) == "weight"
@@ -195,7 +195,7 @@ def steps(client, fresh):
         assert of.name(weight) is None
         dist.get_world_size = lambda: 1
         fresh()
-        watch._before(other, (other,), {})
+        watch.before_step(other, (other,), {})
         assert not client.notes
     finally:
         dist.get_process_group_ranks, dist.is_initialized, dist.get_world_size = ranks, initialized, size

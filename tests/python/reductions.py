@@ -28,8 +28,8 @@ def by_hand(client, fresh, group):
                 work = work.wait() if waits else None
             for at in broadcast:
                 made.broadcast([list(module.parameters())[at].data])
-            watch._before(optimizer, (optimizer,), {})
-            watch._after(optimizer)
+            watch.before_step(optimizer, (optimizer,), {})
+            watch.after_step(optimizer)
             return client.notes
 
         note, = step([3, 2, 0, 1])

@@ -19,16 +19,16 @@ def late(client, fresh, wrapper):
             parameter.grad = torch.ones_like(parameter)
         for one in watch._models:
             one.work._backwards = 1
-        watch._before(optimizer, (optimizer, closure), {})
+        watch.before_step(optimizer, (optimizer, closure), {})
         before = [note.finding for note in client.notes]
-        watch._after(optimizer)
+        watch.after_step(optimizer)
         return {note.finding: note for note in client.notes}, before
 
     step()
     step()
     model = wrapper(module)
-    watch._wrapped(model)
-    watch._ran(model, ())
+    watch.wrapped(model, "DistributedDataParallel", model.process_group, getattr(model, "parameters_to_ignore", ()))
+    watch.runs(model, ())
     notes, before = step()
     assert (notes["optimizer.differs"].step, notes["replica.diverged"].step, notes["optimizer.differs"].about) == (0, 0, ""), notes
     assert "work.differs" in before
