@@ -122,10 +122,18 @@ static int start(ls_exec *exec) {
         return LS_FAIL(LS_ERR_RESOURCE, "cannot create a socket for line numbers: %s",
                        strerror(errno));
     }
+    // A debugger's Ctrl-C reaches the whole group of the terminal, and only the debugged process
+    // survives it.
+    sigset_t typed, before;
+    (void)sigemptyset(&typed);
+    (void)sigaddset(&typed, SIGINT);
+    (void)sigaddset(&typed, SIGQUIT);
+    (void)sigprocmask(SIG_BLOCK, &typed, &before);
     exec->symbols = ls_child_fork(SIGKILL);
     if (exec->symbols == 0) {
         answer(ends[1]);
     }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
     (void)close(ends[1]);
     exec->questions = ends[0];
     if (exec->symbols < 0) {

@@ -85,14 +85,16 @@ class Terminal:
         return self.until(PROMPT)
 
     def end(self):
+        """Its exit code and what it printed."""
+        text = b""
         try:
-            while os.read(self.file, 1 << 16):
-                pass
+            while more := os.read(self.file, 1 << 16):
+                text += more
         except OSError:
             pass
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.file)
-        return status
+        return status, text.decode(errors="replace")
 
 
 def state_of(process):
@@ -128,9 +130,10 @@ def terminal(test):
     while any(state_of(process) == "t" for process in test.processes()):  # gdb 13 loops where Ctrl-C comes before it has resumed all
         time.sleep(0.01)
     os.write(at.file, b"\x03")
-    at.until(PROMPT)
+    shown = at.until(PROMPT)
     os.write(at.file, b"quit\n")
-    need(at.end() == 5, "a session that was ended before a finding")
+    code, rest = at.end()
+    need(code == 5, f"a session that was ended before a finding: exit code {code}\n{shown}{rest}")
     test.nothing_left()
 
 
