@@ -207,6 +207,25 @@ def check_program(_):
             put([verdict, verdict == "wrong" and shrink.locate(threads, reference, *how)["operator"]])
 
     assert list(work.lines(loss, 300)) == [["wrong", "aten.mse_loss.default"], ["wrong", "aten.mse_loss_backward.default"], ["right", False]]
+
+    def traces(put):
+        """The decomposition of an operator without a rule is traced once for all ranks: replicated, and sharded on each dimension."""
+        from torch.distributed.tensor import _decompositions
+
+        class Counted(_decompositions.PlacementTrackingMode):
+            count = 0
+
+            def __init__(self, *given):
+                super().__init__(*given)
+                Counted.count += 1
+
+        _decompositions.PlacementTrackingMode = Counted
+        threads, reference = work.Threads(), judge.Reference(Call("celu", "F.celu(x)", (("x", "4x6"),)), 1)
+        for _ in range(2):
+            threads.each((2,), lambda mesh: judge.forget())
+            put([threads.judge(reference, [("S(0)",)], (2,), False)[0], Counted.count])
+
+    assert list(work.lines(traces, 300)) == [["right", 3], ["right", 3]]
     # A combination that ends its process hangs, and the others of the call are judged.
     deadly = Call("deadly", "__import__('os').abort()", (("x", "4x6"),))
     partly = Call("partly", "__import__('os').abort() if 'Shard(dim=0)' in str(getattr(x, 'placements', '')) else x.cos()", (("x", "4x6"),))

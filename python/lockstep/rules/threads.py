@@ -20,6 +20,38 @@ class Mismatch(Exception):
     """The ranks of a group make different calls."""
 
 
+def _trace_once():
+    """Keeps the traces of decompositions for all ranks and combinations.
+
+    DTensor finds the placements of an operator without a rule by a trace of its decomposition for each combination of placements, and those
+    of the operators inside likewise. Attention takes 16,000 traces and 20 seconds a rank in torch 2.15. A trace depends on shapes, types and
+    its own placements, not on those of the call or on the rank.
+    """
+    try:
+        from torch.distributed.tensor._decompositions import DecompShardingStrategy as strategy
+        from torch.distributed.tensor._dtensor_spec import DTensorSpec
+    except ImportError:  # an older torch
+        return
+    of_class = isinstance(vars(strategy)["_propagate_through_decomp"], staticmethod)  # torch 2.11
+    trace, traces = strategy._propagate_through_decomp, {}
+
+    def traced(*given):
+        schema, placement = given[:2] if of_class else given[1:3]
+        arguments = torch.utils._pytree.tree_map_only(DTensorSpec, lambda spec: spec.tensor_meta, (schema.args_schema, schema.kwargs_schema))
+        key = repr((schema.op, arguments, placement, torch.is_grad_enabled()))
+        if key not in traces:
+            try:
+                traces[key] = trace(*given), None
+            except Exception as error:
+                traces[key] = None, error
+        result, error = traces[key]
+        if error is not None:
+            raise error.with_traceback(None)
+        return result
+
+    strategy._propagate_through_decomp = staticmethod(traced) if of_class else traced
+
+
 class _Token:
     """Lets one of the ranks run."""
 
@@ -125,6 +157,7 @@ class World:
             torch._C._distributed_c10d._set_thread_isolation_mode(True)
             threaded.ProcessLocalGroup._start_coll = classmethod(_joined)
             threaded.ProcessLocalGroup._end_coll = classmethod(lambda kind, call, group: None)
+            _trace_once()
         store = dist.HashStore()
         for rank in range(count):
             threading.Thread(target=self._rank, args=(rank, store, ready), daemon=True).start()
