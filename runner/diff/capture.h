@@ -42,6 +42,7 @@ typedef struct ls_deal {
     const size_t *row;  // [count]
     size_t count;
     bool in_turns;  // as torch's DistributedSampler distributes it
+    bool joined;    // several batches: each rank has its rows of one after the other
 } ls_deal;
 
 typedef struct ls_captured {
@@ -77,7 +78,7 @@ typedef struct ls_captured {
     int *mesh_ranks;
     int mesh_count;
     bool recut;             // an activation of different batch rows than the reference's
-    const ls_deal *deal;    // of a batch that is sharded along dimension 0; NULL: one block for
+    const ls_deal *deal;    // of a batch that is cut along one dimension; NULL: one block for
                             // each rank
     const char *otherwise;  // how ranks contradict each other; NULL: they do not
 } ls_captured;

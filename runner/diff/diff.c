@@ -20,6 +20,7 @@ typedef struct diff {
     bool wrong;       // an order was found
     uint64_t search;  // elements that searches may still fold
     ls_diff_drift drift;
+    ls_diff_batches batches;
     ls_omitted *omitted;
     size_t omitted_count, omitted_capacity;
 } diff;
@@ -277,21 +278,17 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     uint64_t elements = 0;
     bool same = false;
     LS_TRY(is_same(&same, &elements, d, p));
-    if (!same) {
-        bool dealt = false;
-        LS_TRY(ls_diff__deal(&dealt, d->sides.run->arena, d->sides.arena, d->sides.run,
-                             d->sides.ref, p));
-        if (dealt) {
-            const char *why = NULL;
-            LS_TRY(ls_diff__pair(p, &why, &d->sides, p->ref_of, p->run.of));
-            LS_ASSERT(why == NULL);
-            LS_TRY(is_same(&same, &elements, d, p));
-        }
-        bool recut = false;
-        LS_TRY(same ? LS_OK : ls_diff__recut(&recut, &d->sides, p));
-        if (recut) {
-            return omit(d, name, other_rows);
-        }
+    bool dealt = false, recut = false;
+    LS_TRY(ls_diff__deal(&dealt, &d->sides, p, same));
+    if (dealt) {
+        const char *why = NULL;
+        LS_TRY(ls_diff__pair(p, &why, &d->sides, p->ref_of, p->run.of));
+        LS_ASSERT(why == NULL);
+        LS_TRY(is_same(&same, &elements, d, p));
+    }
+    LS_TRY(same ? LS_OK : ls_diff__recut(&recut, &d->sides, p));
+    if (recut) {
+        return omit(d, name, other_rows);
     }
     bool parts = !same && ls_diff__field_is_parts(&d->sides, p);
     bool other_call = !same && !parts && ls_diff__is_other_call(&d->sides, p);
@@ -327,6 +324,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
             stage->order = deal->in_turns ? "rows dealt round-robin" : "rows in another order";
+            stage->order = deal->joined ? "rows of joined batches" : stage->order;
         }
         return LS_OK;
     }
@@ -466,6 +464,7 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
         LS_TRY(d.sides.alone[side] != NULL ? LS_OK : LS_ERR_MEMORY);
     }
     d.sides.drift = &d.drift;
+    d.sides.batches = &d.batches;
     LS_TRY(compare_all(&d));
     ls_comparison_settle(&d.comparison);
     const char *unproven = NULL, *proof = NULL;

@@ -18,6 +18,21 @@ typedef struct ls_diff_drift {
     size_t step;
 } ls_diff_drift;
 
+// The batches that a step's first module takes.
+typedef struct ls_diff_batch {
+    const ls_deal *deal;    // the order of its rows
+    const size_t *of_part;  // [parts] its rows on the ranks of each part
+    size_t parts;
+} ls_diff_batch;
+
+#define LS_DIFF_BATCHES_MAX 256
+
+typedef struct ls_diff_batches {
+    size_t step;
+    ls_diff_batch known[LS_DIFF_BATCHES_MAX];  // [count]
+    size_t count;
+} ls_diff_batches;
+
 typedef struct ls_diff_sides {
     ls_arena *arena;  // of the current tensor
     const ls_capture *ref;
@@ -25,6 +40,7 @@ typedef struct ls_diff_sides {
     const ls_diff_options *options;
     char *alone[2];  // of ref and run: [ranks][ranks], see has_own
     ls_diff_drift *drift;
+    ls_diff_batches *batches;
 } ls_diff_sides;
 
 // A tensor of both captures, assembled.
@@ -98,11 +114,11 @@ const ls_captured *ls_diff__first_input(const ls_capture *of, const char *name);
 size_t ls_diff__name_length(const char *name);
 // The number of calls of a module in a step. (names.c)
 int ls_diff__calls_of(ls_arena *arena, const ls_capture *of, const char *name);
-// Whether a step's first input has the reference's rows in another order, so that the batch was not
-// distributed in blocks. Then records it in all tensors of the step in `run`, in `keep`; the pair
-// must be assembled again. (deal.c)
-int ls_diff__deal(bool *found, ls_arena *keep, ls_arena *arena, ls_capture *run,
-                  const ls_capture *ref, const ls_diff_pair *pair);
+// Finds the order of the ranks' rows of a tensor that is cut along one dimension. An input of the
+// step's first module may have the reference's rows in any order; other tensors have an order of
+// such an input, or the rows of several inputs, joined. *found: `run` records another order, and
+// the pair must be assembled again. same: the pair is equal. (deal.c)
+int ls_diff__deal(bool *found, const ls_diff_sides *sides, const ls_diff_pair *pair, bool same);
 // Whether all calls of a module in a step together have the reference's rows, and one call has
 // others: micro-batches of each rank's own rows. Then `recut` of the step's activations in `run` is
 // set. (deal.c)

@@ -39,37 +39,41 @@ static int set_block(ls_assembled_piece *piece, ls_arena *arena, const ls_shape 
     return set_blocks(piece, arena, &(ls_block){*offset, *size}, 1);
 }
 
-// Rows [start, start + size) of the ranks' rows, each at its index in the batch.
+// Rows [start, start + size) of the ranks' rows along `dim`, each at its index in the batch.
 static int set_dealt(ls_assembled_piece *piece, ls_arena *arena, const ls_deal *deal,
-                     const ls_shape *whole, int64_t start, const ls_shape *size) {
-    int64_t unit = whole->dim[0] / (int64_t)deal->count;
-    size_t count = (size_t)(size->dim[0] / unit);
+                     const ls_shape *whole, int dim, int64_t start, const ls_shape *size) {
+    int64_t unit = whole->dim[dim] / (int64_t)deal->count;
+    size_t count = (size_t)(size->dim[dim] / unit), kept = 0;
+    const size_t *row = deal->row + start / unit;
     ls_block *blocks = ls_arena_alloc(arena, count + 1, sizeof *blocks);
     ls_block *within = ls_arena_alloc(arena, count + 1, sizeof *within);
     if (blocks == NULL || within == NULL) {
         return LS_ERR_MEMORY;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0, rows = 0; i < count; i += rows) {
+        for (rows = 1; i + rows < count && row[i + rows] == row[i] + rows;) {
+            rows++;
+        }
         ls_shape part = *size, offset = {.ndim = size->ndim};
-        part.dim[0] = unit;
-        offset.dim[0] = (int64_t)i * unit;
-        within[i] = (ls_block){offset, part};
-        offset.dim[0] = (int64_t)deal->row[(size_t)(start / unit) + i] * unit;
-        blocks[i] = (ls_block){offset, part};
+        part.dim[dim] = (int64_t)rows * unit;
+        offset.dim[dim] = (int64_t)i * unit;
+        within[kept] = (ls_block){offset, part};
+        offset.dim[dim] = (int64_t)row[i] * unit;
+        blocks[kept++] = (ls_block){offset, part};
     }
     piece->blocks = blocks;
     piece->within = within;
-    piece->block_count = count;
+    piece->block_count = kept;
     return LS_OK;
 }
 
 // Whether the rows of each rank are whole samples of the distributed batch.
 static bool is_dealt(const ls_captured *tensor, const ls_shape *whole, int dim) {
-    bool fits = tensor->deal != NULL && dim == 0 && whole->dim[0] > 0 &&
-                whole->dim[0] % (int64_t)tensor->deal->count == 0;
-    int64_t unit = fits ? whole->dim[0] / (int64_t)tensor->deal->count : 1;
+    bool fits = tensor->deal != NULL && dim >= 0 && whole->dim[dim] > 0 &&
+                whole->dim[dim] % (int64_t)tensor->deal->count == 0;
+    int64_t unit = fits ? whole->dim[dim] / (int64_t)tensor->deal->count : 1;
     for (int i = 0; i < tensor->piece_count; i++) {
-        fits = fits && tensor->pieces[i].size.dim[0] % unit == 0;
+        fits = fits && tensor->pieces[i].size.dim[dim] % unit == 0;
     }
     return fits;
 }
@@ -329,7 +333,7 @@ static int place_along(ls_assembled *out, ls_arena *arena, int dim, int blocks, 
         }
         out->pieces[out->piece_count++] =
             (ls_assembled_piece){.rank = piece->rank, .copy = copy, .term = out->terms > 1 ? i : 0};
-        LS_TRY(dealt ? set_dealt(&out->pieces[i], arena, tensor->deal, &out->shape, start,
+        LS_TRY(dealt ? set_dealt(&out->pieces[i], arena, tensor->deal, &out->shape, dim, start,
                                  &piece->size)
                      : set_block(&out->pieces[i], arena, &offset, &piece->size));
         start += dim >= 0 ? piece->size.dim[dim] : 0;

@@ -144,8 +144,47 @@ def dealt(check):
     check.one(ref, ranks(blocks, turns, also=False), 1, "wrong", name="step 0 forward l")
 
 
+def batches(check):
+    """Calls of one step take batches in orders of their own, or ranks join their rows of several batches."""
+    act = {"optional": True}
+    a, b = waves(8 * 3), waves(8 * 3, 0.7)
+    y = waves(8 * 2, 0.3)
+    ref = {"step 0 input l": ([8, 3], a, act), "step 0 input l (call 1)": ([8, 3], b, act), "step 0 forward m": ([8, 2], y, act),
+           "step 0 input head": ([16, 3], a + b, act), "step 0 backward m": ([8, 2], y, act)}
+    orders = [[6, 1, 0, 3], [2, 7, 5, 4]], [[3, 2, 1, 7], [0, 6, 4, 5]]
+    blocks = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    near = [v * (1 + 1e-6) for v in y]  # computed: rounded in another way
+
+    def taken(values, order):
+        return [v for i in order for v in rows(values, len(values) // 8, i, i + 1)]
+
+    def ranks(first, second, forward, head, backward):
+        return [{"step 0 input l": ([4, 3], taken(a, first[r]), act), "step 0 input l (call 1)": ([4, 3], taken(b, second[r]), act),
+                 "step 0 forward m": ([4, 2], taken(near, forward[r]), act), "step 0 input head": ([8, 3], head(r), act),
+                 "step 0 backward m": ([4, 2], taken(near, backward[r]), act)} for r in range(2)]
+
+    for p, q in (orders, (orders[0], blocks), (blocks, orders[1]), (blocks, blocks), (orders[0], orders[0])):
+        def joined(r, p=p, q=q):
+            return taken(a, p[r]) + taken(b, q[r])
+
+        for forward in (p, q):
+            code, stages, text = diff(check.written([ref]), check.written(ranks(p, q, forward, joined, p)))
+            assert code == 0 and not any(s["class"] == "wrong" for s in stages.values()), (p, q, stages, text)
+            said = stages["step 0 input head"]
+            assert said["class"] == "bit_exact" and said["order"] == "rows of joined batches", said
+        # Rows in an order that no batch has, the batches swapped, and the rows of one rank on the other are wrong.
+        turned = [list(reversed(o)) for o in p]
+        check.one(ref, ranks(p, q, turned, joined, p), 1, "wrong", name="step 0 forward m")
+        check.one(ref, ranks(p, q, p, joined, turned), 1, "wrong", name="step 0 backward m")
+        check.one(ref, ranks(p, q, p, lambda r, p=p, q=q: taken(b, q[r]) + taken(a, p[r]), p), 1, "wrong", name="step 0 input head")
+        check.one(ref, ranks(p, q, p, lambda r, p=p, q=q: taken(a, p[1 - r]) + taken(b, q[r]), p), 1, "wrong", name="step 0 input head")
+        # Not the reference's rows.
+        twice = [[o[0], o[0], *o[2:]] for o in q]
+        check.one(ref, ranks(p, twice, p, joined, p), 1, "wrong", name="step 0 input l (call 1)")
+
+
 def main():
-    for part in (placements, blocks, dealt):
+    for part in (placements, blocks, dealt, batches):
         part(Check())
         print(part.__name__, "as it should be")
 

@@ -159,6 +159,101 @@ def gathered(lib):
     lib.train(lib.ddp(Attention()))
 
 
+def two_batches(lib, model, losses, conv=False):
+    """Steps that take two batches, each shuffled in its own order. losses(model, batch, batch): each has a backward pass."""
+    torch = lib.torch
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with lib.lockstep.capture(model, lib.path):
+        for step in range(2):
+            made, batches = torch.Generator().manual_seed(step), []
+            for _ in range(2):
+                inputs = torch.randn(16, 3, 4, 4, generator=made) if conv else torch.randint(0, 40, (16, 4), generator=made)
+                targets, rows = torch.randint(0, 8, (16,), generator=made), torch.randperm(16, generator=made)
+                rows = (rows if lib.ranks > 1 else torch.arange(16)).chunk(lib.ranks)[lib.rank]
+                batches.append((inputs[rows], targets[rows]))
+            optimizer.zero_grad()
+            for loss in losses(model, *batches):
+                loss.backward()
+            optimizer.step()
+
+
+@way
+def calls_with_orders(lib):
+    """A model that two batches go through, with modules that each of them calls twice."""
+    loss = lib.torch.nn.functional.cross_entropy
+    two_batches(lib, lib.ddp(lib.model(twice=True)), lambda model, a, b: [loss(model(a[0]), a[1]) + loss(model(b[0]), b[1])])
+
+
+@way
+def micro_batches_with_orders(lib):
+    loss = lib.torch.nn.functional.cross_entropy
+    two_batches(lib, lib.ddp(lib.model(conv=True)), lambda model, a, b: (loss(model(x), y) for x, y in (a, b)), conv=True)
+
+
+def joined_towers(lib, of_one):
+    """Two inputs, each in an order of its own, through two modules or one, joined for the last one."""
+    torch = lib.torch
+
+    class Towers(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = lib.model(), None if of_one else lib.model()
+            self.head = torch.nn.Linear(8, 8)
+
+        def forward(self, x, y):
+            return self.head(torch.cat([self.first(x), (self.second or self.first)(y)]))
+
+    torch.manual_seed(0)
+    two_batches(lib, lib.ddp(Towers()),
+                lambda model, a, b: [torch.nn.functional.cross_entropy(model(a[0], b[0]), torch.cat([a[1], b[1]]))])
+
+
+@way
+def towers(lib):
+    joined_towers(lib, False)
+
+
+@way
+def towers_of_one(lib):
+    joined_towers(lib, True)
+
+
+@way
+def views(lib):
+    """Two views of a batch that is distributed in blocks, joined."""
+    torch = lib.torch
+
+    class Views(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = lib.model(), torch.nn.Linear(16, 8)
+
+        def forward(self, inputs):
+            both = self.body(torch.cat([inputs, 39 - inputs])).chunk(2)
+            return self.head(torch.cat(both, 1)) + self.head(torch.cat([both[1], both[0]], 1))
+
+    torch.manual_seed(0)
+    lib.train(lib.ddp(Views()))
+
+
+@way
+def sequence_first(lib):
+    """The batch is the second dimension, and rows of a sequence are flattened before it."""
+    torch = lib.torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.rnn, self.last = torch.nn.Embedding(40, 16), torch.nn.LSTM(16, 16), torch.nn.Linear(16, 8)
+
+        def forward(self, inputs):
+            hidden, _ = self.rnn(self.first(inputs.t()))
+            return self.last(hidden.reshape(-1, 16)).reshape(*hidden.shape[:2], 8).mean(0)
+
+    torch.manual_seed(0)
+    lib.train(lib.ddp(Model()), deal=True)
+
+
 class Library:
     """Setup that the ways share."""
 
