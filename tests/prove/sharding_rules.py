@@ -197,6 +197,14 @@ def check_program(_):
 
     assert list(work.lines(mesh, 300)) == ["right", "right"]
 
+    def scattered(put):
+        """DTensor reduces each partial to shards, with gloo and among threads."""
+        threads, reference = work.Threads(), judge.Reference(Call("add", "x + y", (("x", "5x3"), ("y", "5x3"))), 1)
+        for kind in ("P(sum)", "P(avg)", "P(max)", "P(min)"):
+            put(threads.judge(reference, [(kind,), ("S(0)",)], (2,), False)[0])
+
+    assert list(work.lines(scattered, 300)) == ["right"] * 4
+
     def loss(put):
         """The operators whose rules are wrong, forward and backward; a table of all its 404 combinations takes a minute."""
         threads = work.Threads()

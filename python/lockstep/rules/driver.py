@@ -211,7 +211,7 @@ def _torchrec(options, header):
     _some(cases, options)
     done = options["done"]
     writer, keys = Writer(options["results"], header, done.values()), {}
-    for count in (2,) if options["quick"] else (2, 4):
+    for count in (2,) if options["quick"] else (2, 3, 4):
         named = [({"name": name, "call": torchrec_table.key(case), "mesh": [count], "placements": [], "pass": "step"}, case)
                  for name, case in cases]
         keys.update((key_of(row), (case, count)) for row, case in named)

@@ -20,6 +20,20 @@ class Mismatch(Exception):
     """The ranks of a group make different calls."""
 
 
+class _ReduceScatter(threaded.ReduceScatter):
+    """Also of maxima, minima and products, as gloo has them."""
+
+    def __init__(self, op):
+        self.op = op.op
+
+    def work(self, data):
+        if self.op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            super().work(data)
+            return
+        for rank, (outputs, _) in enumerate(data):
+            outputs[0].detach().copy_(threaded._reduce_ops[self.op]([inputs[0][rank] for _, inputs in data]))
+
+
 def _trace_once():
     """Keeps the traces of decompositions for all ranks and combinations.
 
@@ -157,6 +171,7 @@ class World:
             torch._C._distributed_c10d._set_thread_isolation_mode(True)
             threaded.ProcessLocalGroup._start_coll = classmethod(_joined)
             threaded.ProcessLocalGroup._end_coll = classmethod(lambda kind, call, group: None)
+            threaded.ReduceScatter = _ReduceScatter
             _trace_once()
         store = dist.HashStore()
         for rank in range(count):
