@@ -278,21 +278,18 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     uint64_t elements = 0;
     bool same = false;
     LS_TRY(is_same(&same, &elements, d, p));
-    bool dealt = false, recut = false;
-    LS_TRY(ls_diff__deal(&dealt, &d->sides, p, same));
-    if (dealt) {
-        const char *why = NULL;
-        LS_TRY(ls_diff__pair(p, &why, &d->sides, p->ref_of, p->run.of));
-        LS_ASSERT(why == NULL);
-        LS_TRY(is_same(&same, &elements, d, p));
-    }
+    bool recut = false;
+    ls_diff_order order = LS_DIFF_ORDER_KEPT;
+    LS_TRY(ls_diff__deal(&order, &d->sides, p, same));
+    LS_TRY(order == LS_DIFF_ORDER_FOUND ? is_same(&same, &elements, d, p) : LS_OK);
     LS_TRY(same ? LS_OK : ls_diff__recut(&recut, &d->sides, p));
-    if (recut) {
-        return omit(d, name, other_rows);
+    bool counted = !same && !recut && ls_diff__is_counted(&d->sides, p);
+    if (recut || (order == LS_DIFF_ORDER_UNKNOWN && !counted)) {
+        return omit(d, name, recut ? other_rows : "no input has the order of its rows");
     }
     bool parts = !same && ls_diff__field_is_parts(&d->sides, p);
     bool other_call = !same && !parts && ls_diff__is_other_call(&d->sides, p);
-    same = same || parts || other_call;
+    same = same || parts || other_call || counted;
     ls_diff_allowance *allowed =
         ls_arena_alloc(d->sides.arena, (size_t)p->run.copies, sizeof *allowed);
     if (allowed == NULL) {
@@ -321,6 +318,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         stage->class_ = p->run.of->modulus > 0 ? LS_CLASS_PROVED : LS_CLASS_BIT_EXACT;
         stage->order = parts ? "parts of a sum" : p->losses;
         stage->order = other_call ? "the module's calls in another order" : stage->order;
+        stage->order = counted ? "counted from each rank's rows" : stage->order;
         const ls_deal *deal = p->run.of->deal;
         if (deal != NULL && strstr(name, " input ") != NULL) {
             stage->order = deal->in_turns ? "rows dealt round-robin" : "rows in another order";

@@ -29,6 +29,9 @@ typedef struct ls_diff_batch {
 
 typedef struct ls_diff_batches {
     size_t step;
+    bool dealt;   // one is in another order than blocks
+    bool padded;  // ranks pad rows to other lengths than the reference
+    bool ragged;  // an input has offsets of rows that are in another order
     ls_diff_batch known[LS_DIFF_BATCHES_MAX];  // [count]
     size_t count;
 } ls_diff_batches;
@@ -85,6 +88,9 @@ void ls_diff__place_terms(ls_captured *placed, int *ranks, const ls_captured *re
 // Replaces the pair of a loss that each rank has of its own part of the batch by that of the ranks'
 // mean or sum, if that is the reference's loss. (losses.c)
 int ls_diff__join_losses(ls_diff_pair *p, const ls_diff_sides *d, const ls_captured *run);
+// Whether ranks pad rows of the batch to other lengths than the reference, by the inputs of the
+// first module of the step that a tensor belongs to. (pair.c)
+bool ls_diff__is_padded(const ls_diff_sides *sides, const ls_captured *of);
 // The reason why a pair is not compared; NULL: it is. `unlike`: the sides cannot be assembled in
 // the same way. (pair.c)
 const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair,
@@ -112,16 +118,28 @@ const ls_captured *ls_diff__first_input(const ls_capture *of, const char *name);
 // The length of a tensor's name without the number of the module's call and of the argument.
 // (names.c)
 size_t ls_diff__name_length(const char *name);
+// Whether two tensors differ at most in these numbers. (names.c)
+bool ls_diff__is_of(const char *name, const char *other);
 // The number of calls of a module in a step. (names.c)
 int ls_diff__calls_of(ls_arena *arena, const ls_capture *of, const char *name);
-// Finds the order of the ranks' rows of a tensor that is cut along one dimension. An input of the
-// step's first module may have the reference's rows in any order; other tensors have an order of
-// such an input, or the rows of several inputs, joined. *found: `run` records another order, and
-// the pair must be assembled again. same: the pair is equal. (deal.c)
-int ls_diff__deal(bool *found, const ls_diff_sides *sides, const ls_diff_pair *pair, bool same);
+// The order of the ranks' rows of a tensor, beside the one that it is assembled by.
+typedef enum ls_diff_order {
+    LS_DIFF_ORDER_KEPT,
+    LS_DIFF_ORDER_FOUND,    // another, by which the pair was assembled again
+    LS_DIFF_ORDER_UNKNOWN,  // it has the reference's rows, in an order that no input has
+} ls_diff_order;
+
+// Finds the order of a tensor that is cut along one dimension. An input of the step's first module
+// may have the reference's rows in any order; other tensors have an order of such an input, the
+// rows of several inputs, joined, or rows out of an earlier tensor. same: the pair is equal.
+// (deal.c)
+int ls_diff__deal(ls_diff_order *out, const ls_diff_sides *sides, ls_diff_pair *pair, bool same);
+// Whether integers of an input count from the start of each rank's rows, as offsets of bags or
+// nodes of graphs do. (counted.c)
+bool ls_diff__is_counted(const ls_diff_sides *sides, const ls_diff_pair *pair);
 // Whether all calls of a module in a step together have the reference's rows, and one call has
 // others: micro-batches of each rank's own rows. Then `recut` of the step's activations in `run` is
-// set. (deal.c)
+// set. (recut.c)
 int ls_diff__recut(bool *found, const ls_diff_sides *sides, const ls_diff_pair *pair);
 
 #endif

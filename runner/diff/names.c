@@ -17,6 +17,11 @@ size_t ls_diff__name_length(const char *name) {
     return end != NULL ? (size_t)(end - name) : strlen(name);
 }
 
+bool ls_diff__is_of(const char *name, const char *other) {
+    size_t length = ls_diff__name_length(name);
+    return ls_diff__name_length(other) == length && strncmp(name, other, length) == 0;
+}
+
 int ls_diff__calls_of(ls_arena *arena, const ls_capture *of, const char *name) {
     int length = (int)ls_diff__name_length(name), calls = 1;
     const char *call = ls_arena_printf(arena, "%.*s (call 1)", length, name);

@@ -188,10 +188,46 @@ static bool has_stages(const ls_diff_sides *d, const ls_captured *run) {
     return false;
 }
 
+// Whether the parts add up to the whole along one dimension, and are shorter in another.
+static bool is_shorter(const ls_captured *run, const ls_shape *whole) {
+    bool shorter = false;
+    for (int along = 0; whole != NULL && along < whole->ndim && !shorter; along++) {
+        int64_t sum = 0;
+        bool fits = !run->has_placements;
+        for (int i = 0; i < run->piece_count && fits; i++) {
+            const ls_shape *size = &run->pieces[i].size;
+            fits = size->ndim == whole->ndim;
+            for (int d = 0; d < whole->ndim && fits; d++) {
+                fits = size->dim[d] <= whole->dim[d];
+                shorter = shorter || (d != along && size->dim[d] < whole->dim[d]);
+            }
+            sum += fits ? size->dim[along] : 0;
+        }
+        shorter = shorter && fits && sum == whole->dim[along];
+    }
+    return shorter;
+}
+
+bool ls_diff__is_padded(const ls_diff_sides *sides, const ls_captured *of) {
+    const ls_captured *first = ls_diff__first_input(sides->ref, of->name);
+    for (size_t i = 0; first != NULL && i < sides->ref->count; i++) {
+        const ls_captured *ref = &sides->ref->tensors[i];
+        const ls_captured *run = ls_capture_find(sides->run, ref->name);
+        if (ls_diff__is_of(first->name, ref->name) && run != NULL && run->piece_count > 1 &&
+            is_shorter(run, size_said(ref))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *ls_diff__beyond(const ls_diff_sides *sides, const ls_diff_pair *pair,
                             const ls_captured *ref, const ls_captured *run, bool unlike) {
     if (unlike && (pair->ref.unknown || pair->run.unknown)) {
         return "its placements are not known";
+    }
+    if (unlike && ref->optional && ls_diff__is_padded(sides, ref)) {
+        return "ranks pad rows of the batch to other lengths";
     }
     if (ls_diff__is_root(run) && has_stages(sides, run)) {
         return "the ranks' models are stages of a pipeline";

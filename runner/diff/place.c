@@ -347,6 +347,8 @@ static int place_by_sizes(ls_assembled *out, ls_arena *arena, const ls_shape *li
     char local[LS_SHAPE_TEXT_MAX], all[LS_SHAPE_TEXT_MAX];
     out->shape = like != NULL && tensor->piece_count > 1 ? *like : tensor->pieces[0].size;
     if (sharded_dim(&dim, tensor, &out->shape)) {
+        bool taken = tensor->piece_count == 1 && tensor->deal != NULL && tensor->deal->taken;
+        dim = taken ? 0 : dim;
         out->copies = dim < 0 && !tensor->own_losses ? tensor->piece_count : 1;
         out->terms = dim < 0 && tensor->own_losses ? tensor->piece_count : 1;
         return place_along(out, arena, dim, 0, 0);

@@ -183,8 +183,67 @@ def batches(check):
         check.one(ref, ranks(p, twice, p, joined, p), 1, "wrong", name="step 0 input l (call 1)")
 
 
+def taken_rows(check):
+    """Rows that a module takes out of a batch that is in another order, on one rank perhaps."""
+    act = {"optional": True}
+    x = waves(8 * 3)
+    chosen = [6, 0, 3, 5]  # of the batch, in the reference's order: 0, 3, 5, 6
+    ref = {"step 0 input l": ([8, 3], x, act), "step 0 input e": ([4, 3], [v for i in sorted(chosen) for v in rows(x, 3, i, i + 1)], act),
+           "step 0 forward e": ([4, 2], waves(8), act)}
+    order = [[6, 1, 0, 3], [2, 7, 5, 4]], [[6, 3, 0, 5], [2, 7, 1, 4]]  # in the second, rank 1 has no row that is taken
+
+    def ranks(orders, change=lambda values: values, out=lambda values: values):
+        made = []
+        for own in orders:
+            took = [i for i in own if i in chosen]
+            forward = [v * (1 + 1e-6) for i in took for v in rows(waves(8), 2, sorted(chosen).index(i), sorted(chosen).index(i) + 1)]
+            made.append({"step 0 input l": ([4, 3], [v for i in own for v in rows(x, 3, i, i + 1)], act),
+                         "step 0 input e": ([len(took), 3], change([v for i in took for v in rows(x, 3, i, i + 1)]), act),
+                         "step 0 forward e": ([len(took), 2], out(forward), act)})
+        return made
+
+    for orders in order:
+        code, stages, text = diff(check.written([ref]), check.written(ranks(orders)))
+        assert code == 0 and stages["step 0 input e"]["class"] == "bit_exact" and stages["step 0 forward e"]["class"] != "wrong", text
+        # Other values are wrong, and so are the rows of a computed tensor in an order that its input does not have.
+        check.one(ref, ranks(orders, lambda values: [2 * v for v in values]), 1, "wrong", name="step 0 input e")
+        check.one(ref, ranks(orders, out=lambda values: values[2:] + values[:2]), 1, "wrong", name="step 0 forward e")
+
+
+def own_rows(check):
+    """Offsets that count from a rank's first id, nodes that count from its first one, and rows that each rank pads."""
+    act, ids, y = {"optional": True, "type": "I64"}, [5, 1, 2, 7, 3, 3, 9, 4], waves(8)
+
+    def whole(second, shape=None):
+        return {"step 0 input l [0]": ([8], ids, act), "step 0 input l [1]": (shape or [4], second, act),
+                "step 0 forward l": ([4, 2], y, {"optional": True})}
+
+    def ranks(first, second, shape=None, half=lambda values: values):
+        return [{"step 0 input l [0]": ([5], ids[:5], act), "step 0 input l [1]": (shape or [2], first, act),
+                 "step 0 forward l": ([2, 2], y[:4], {"optional": True})},
+                {"step 0 input l [0]": ([3], ids[5:], act), "step 0 input l [1]": (shape or [2], second, act),
+                 "step 0 forward l": ([2, 2], half(y[4:]), {"optional": True})}]
+
+    name = "step 0 input l [1]"
+    counted = check.one(whole([0, 2, 5, 6]), ranks([0, 2], [0, 1]), 0, "bit_exact", name=name)
+    assert counted["order"] == "counted from each rank's rows", counted
+    check.one(whole([0, 2, 5, 6, 1, 3, 6, 7], [2, 4]), ranks([0, 2, 1, 3], [0, 1, 1, 2], [2, 2]), 0, "bit_exact", name=name)  # edges of graphs
+    check.one(whole([0, 0, 1, 1]), ranks([0, 0], [0, 0]), 0, "bit_exact", name=name)  # the graph of each node
+    for first, second in (([0, 2], [0, 2]), ([0, 2], [1, 2]), ([0, 1], [0, 1])):
+        check.one(whole([0, 2, 5, 6]), ranks(first, second), 1, "wrong", name=name)
+    # Ranks pad: what has other sizes is not compared, the rest is.
+    pad = {"step 0 input l": ([4, 3], ids + [0] * 4, act), "step 0 forward l": ([4, 2], y, {"optional": True})}
+    short = [{"step 0 input l": ([2, 2], ids[:4], act), "step 0 forward l": ([2, 2], y[:4], {"optional": True})},
+             {"step 0 input l": ([2, 3], ids[4:] + [0, 0], act), "step 0 forward l": ([2, 2], y[4:], {"optional": True})}]
+    long = [{**short[0], "step 0 input l": ([2, 4], ids, act)}, short[1]]
+    assert omitted(check.written([pad]), check.written(short)) == (0, {"step 0 input l": "ranks pad rows of the batch to other lengths"})
+    check.one(pad, long, 1, "wrong", name="step 0 input l")
+    check.one(pad, [short[0], {**short[1], "step 0 forward l": ([2, 2], [2 * v for v in y[4:]], {"optional": True})}], 1, "wrong",
+              name="step 0 forward l")
+
+
 def main():
-    for part in (placements, blocks, dealt, batches):
+    for part in (placements, blocks, dealt, batches, taken_rows, own_rows):
         part(Check())
         print(part.__name__, "as it should be")
 

@@ -254,6 +254,100 @@ def sequence_first(lib):
     lib.train(lib.ddp(Model()), deal=True)
 
 
+def ragged(lib, model, arguments, deal):
+    """Rows of different lengths. arguments(rows): those of the model."""
+    torch = lib.torch
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with lib.lockstep.capture(model, lib.path):
+        for step in range(2):
+            made = torch.Generator().manual_seed(step)
+            rows = [torch.randint(1, 40, (int(length),), generator=made) for length in torch.randint(2, 9, (16,), generator=made)]
+            targets, order = torch.randint(0, 8, (16,), generator=made), torch.randperm(16, generator=made)
+            order = (order if deal and lib.ranks > 1 else torch.arange(16)).chunk(lib.ranks)[lib.rank]
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(*arguments([rows[at] for at in order])), targets[order]).backward()
+            optimizer.step()
+
+
+def bags(lib, deal):
+    """Ids without padding, and the offsets of each bag, which count from the rank's first id."""
+    torch = lib.torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag, self.last = torch.nn.EmbeddingBag(40, 16, mode="mean"), torch.nn.Linear(16, 8)
+
+        def forward(self, ids, offsets):
+            return self.last(self.bag(ids, offsets))
+
+    torch.manual_seed(0)
+    ragged(lib, lib.ddp(Model()), lambda rows: (torch.cat(rows), torch.tensor([0] + [len(row) for row in rows[:-1]]).cumsum(0)), deal)
+
+
+@way
+def offsets(lib):
+    bags(lib, False)
+
+
+@way
+def offsets_in_another_order(lib):
+    bags(lib, True)
+
+
+def padded(lib, deal):
+    """Each rank pads its rows to its longest one."""
+    torch = lib.torch
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.rnn = torch.nn.Embedding(40, 16), torch.nn.LSTM(16, 16, batch_first=True)
+            self.last = torch.nn.Linear(16, 8)
+
+        def forward(self, inputs):
+            packed = pack_padded_sequence(self.first(inputs), (inputs > 0).sum(1), batch_first=True, enforce_sorted=False)
+            return self.last(self.rnn(packed)[1][0][-1])
+
+    torch.manual_seed(0)
+    ragged(lib, lib.ddp(Model()), lambda rows: (pad_sequence(rows, batch_first=True),), deal)
+
+
+@way
+def padded_rows(lib):
+    padded(lib, False)
+
+
+@way
+def padded_rows_in_another_order(lib):
+    padded(lib, True)
+
+
+@way
+def routed_rows(lib):
+    """Experts take rows of a batch that is in another order; one may have rows on one rank only."""
+    torch = lib.torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.gate, self.last = torch.nn.Embedding(40, 16), torch.nn.Linear(16, 3), torch.nn.Linear(16, 8)
+            self.experts = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(3))
+
+        def forward(self, inputs):
+            hidden = self.first(inputs).mean(1)
+            gate = self.gate(hidden).softmax(1)
+            out = torch.zeros_like(hidden)
+            for at, expert in enumerate(self.experts):
+                rows = (gate.argmax(1) == at).nonzero()[:, 0]
+                out = out.index_add(0, rows, expert(hidden[rows]) * gate[rows, at:at + 1])
+            return self.last(out)
+
+    torch.manual_seed(0)
+    lib.train(lib.ddp(Model()), deal=True)
+
+
 class Library:
     """Setup that the ways share."""
 
