@@ -42,6 +42,7 @@ typedef struct ls_deal {
     const size_t *row;  // [count]
     size_t count;
     bool in_turns;  // as torch's DistributedSampler distributes it
+    bool vague;     // some rows are equal: another order has the same values
     bool taken;     // out of an earlier tensor's rows, on one rank perhaps
     bool joined;    // several batches: each rank has its rows of one after the other
 } ls_deal;

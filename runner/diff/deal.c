@@ -56,6 +56,7 @@ static int find_order(const ls_deal **out, const ls_diff_sides *sides, const ls_
         LS_TRY(ls_diff__sort_rows(&b, sides->arena, of->ref, of->count, of->bytes));
         for (size_t i = 0; i < of->count; i++) {
             row_at[a[i].index] = b[i].index;
+            deal->vague = deal->vague || (i > 0 && memcmp(b[i - 1].at, b[i].at, of->bytes) == 0);
         }
     }
     *out = deal->in_turns || is_order(row_at, of) ? deal : NULL;
@@ -87,7 +88,8 @@ static int add_batch(const ls_diff_sides *sides, const ls_diff_rows *of, const l
         return LS_ERR_MEMORY;
     }
     batches->dealt = batches->dealt || !is_blocks(deal);
-    if (batches->count < LS_DIFF_BATCHES_MAX) {
+    batches->vague = batches->vague || deal->vague;
+    if (!deal->vague && batches->count < LS_DIFF_BATCHES_MAX) {
         batches->known[batches->count++] = (ls_diff_batch){deal, of_part, of->parts};
     }
     return LS_OK;
@@ -304,7 +306,7 @@ static int deal_input(const ls_deal **deal, bool *unknown, const ls_diff_sides *
         return add_batch(sides, of, own);
     }
     *unknown = sides->batches->dealt && has_offsets(of);
-    sides->batches->ragged = sides->batches->ragged || *unknown;
+    sides->batches->vague = sides->batches->vague || *unknown;
     return LS_OK;
 }
 
@@ -329,7 +331,7 @@ static int deal_other(const ls_deal **deal, bool *unknown, const ls_diff_sides *
         *deal = taken;
         return add_batch(sides, of, taken);
     }
-    *unknown = (batches->ragged || batches->padded || (batches->dealt && !samples)) &&
+    *unknown = (batches->vague || batches->padded || (batches->dealt && !samples)) &&
                has_sums(of, sides->arena);
     return LS_OK;
 }

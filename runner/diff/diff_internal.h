@@ -31,7 +31,7 @@ typedef struct ls_diff_batches {
     size_t step;
     bool dealt;   // one is in another order than blocks
     bool padded;  // ranks pad rows to other lengths than the reference
-    bool ragged;  // an input has offsets of rows that are in another order
+    bool vague;   // an input has another order, which equal rows or offsets leave open
     ls_diff_batch known[LS_DIFF_BATCHES_MAX];  // [count]
     size_t count;
 } ls_diff_batches;

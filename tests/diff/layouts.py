@@ -240,6 +240,13 @@ def own_rows(check):
     check.one(pad, long, 1, "wrong", name="step 0 input l")
     check.one(pad, [short[0], {**short[1], "step 0 forward l": ([2, 2], [2 * v for v in y[4:]], {"optional": True})}], 1, "wrong",
               name="step 0 forward l")
+    # Equal rows leave an order open: another tensor's rows may have any of these orders.
+    lengths = {"step 0 input l": ([4], [3, 3, 1, 2], act), "step 0 forward l": ([4, 2], y, {"optional": True})}
+    for order in ([2, 1, 3, 0], [2, 0, 3, 1]):
+        run = [{"step 0 input l": ([2], [lengths["step 0 input l"][1][i] for i in half], act),
+                "step 0 forward l": ([2, 2], [v for i in half for v in rows(y, 2, i, i + 1)], {"optional": True})} for half in (order[:2], order[2:])]
+        code, stages, text = diff(check.written([lengths]), check.written(run))
+        assert code == 0 and all(s["class"] == "bit_exact" for s in stages.values()), (stages, text)
 
 
 def main():
