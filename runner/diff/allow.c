@@ -59,15 +59,21 @@ static double largest_of(const void *values, const ls_assembled *tensor) {
     return most;
 }
 
-// Half of the digits of the type, or of a narrower type that a layer before the tensor computed in:
-// under autocast gradients and updates of f32 have bf16's roundings. Values below the type's normal
-// range have fewer digits (largest 0: not considered).
+static bool is_output(const ls_captured *of) {
+    size_t step = 0, after = ls_diff__step(&step, of->name);
+    return after > 0 && strncmp(of->name + after, "forward ", 8) == 0;
+}
+
+// Half of the digits of the type, or of a narrower type that a module before the tensor computed
+// in: under autocast gradients and updates of f32 have bf16's roundings. Values below the type's
+// normal range have fewer digits (largest 0: not considered).
 static double digits_of(const ls_diff_sides *d, const ls_assembled *tensor, double largest) {
     double roundoff = ls_bound_roundoff(tensor->dtype);
     const ls_captured *end = ls_capture_find(d->run, tensor->of->name);
     for (const ls_captured *of = d->run->tensors; of <= end; of++) {
-        bool layer = of->made == LS_MADE_LINEAR && ls_dtype_is_float(of->dtype);
-        roundoff = layer ? fmax(roundoff, ls_bound_roundoff(of->dtype)) : roundoff;
+        bool coarser = ls_dtype_is_float(of->dtype) && ls_bound_roundoff(of->dtype) > roundoff;
+        bool output = coarser && (of->made == LS_MADE_LINEAR || is_output(of));
+        roundoff = output ? ls_bound_roundoff(of->dtype) : roundoff;
         bool rounded = of->made == LS_MADE_ROUNDED;
         roundoff = rounded ? fmax(roundoff, ls_bound_roundoff(of->rounded)) : roundoff;
     }

@@ -23,7 +23,7 @@ def verify(case, *options):
 def right():
     code, cases, said = verify("right", "--prove")
     classes = {case["name"].split(" ", 1)[1]: {stage["class"] for stage in case["stages"]} for case in cases}
-    assert code == 0 and len(cases) == 12, (code, classes, said)
+    assert code == 0 and len(cases) == 14, (code, classes, said)
     for name, of in classes.items():
         assert of <= ({"proved", "bit_exact"} if "exact" in name else {"bit_exact", "within_bound", "unjudged"}), (name, of)
     losses = [stage["order"] for case in cases for stage in case["stages"] if stage["name"] == "step 0 forward model" and stage.get("order")]
@@ -64,7 +64,7 @@ def captured():
         for kept, ranks in ((one, "1"), (many, "2")):
             done = lockstep("exec", "-n", ranks, "--start", "fork", "--capture", kept, "--", sys.executable, PROGRAM, "right")
             assert done.returncode in (0, 5), (done.stdout, done.stderr)
-            assert sorted(os.listdir(kept)) == ["000_model", *(f"{at:03}_model_{at}" for at in range(1, 7))]
+            assert sorted(os.listdir(kept)) == ["000_model", *(f"{at:03}_model_{at}" for at in range(1, 8))]
         done = lockstep("diff", f"{one}/001_model_1", f"{many}/001_model_1")
         assert done.returncode == 0 and "gradient decoder.0.weight" in done.stdout, (done.stdout, done.stderr)
         done = lockstep("exec", "-n", "2", "--capture", one, "--", sys.executable, PROGRAM, "right")

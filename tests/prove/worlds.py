@@ -90,12 +90,25 @@ def accumulated():
         stepper.step()
 
 
+def in_16_bits():
+    """Without a linear layer."""
+    torch.manual_seed(3)
+    model = ddp(nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 3, padding=1)))
+    stepper = torch.optim.SGD(model.parameters(), lr=0.01)
+    images = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(1)).chunk(RANKS)[RANK]
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(images)
+    (out.float() - images).square().mean().backward()
+    stepper.step()
+
+
 def right():
     train(ddp(mlp()), steps=6)
     trainer()
     two_models()
     with_loss()
     accumulated()
+    in_16_bits()
     if RANK == 0:  # a model of one rank
         train(mlp())
 
