@@ -84,9 +84,11 @@ class Capture:
     def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None, steps=None, exact=False):
         if exact:
             proof.begin()
+        is_trained = False
         if "LOCKSTEP_CAPTURE" in os.environ:
             from lockstep import models
 
+            is_trained = models.is_trained()
             folder = models.folder(os.path.basename(os.path.normpath(folder)))
             steps = models.steps() if steps is None else steps
             models.add(self)
@@ -124,10 +126,10 @@ class Capture:
             for name, parameter in [*trained, *layouts.flat_parts(self.root)]:
                 shadows.draw(name, parameter)
         for name, parameter in self._parameters():
-            self._note_parameter(f"parameter {name}", name, parameter, moves=True)
+            self._note_parameter(f"parameter {name}", name, parameter, moves=not is_trained or None)
             if parameter.requires_grad and self._terms and not layouts.is_fused(parameter):
                 self._hooks.append(parameter.register_hook(self._local_gradient(name)))
-        self._note_buffers("buffer", moves=True)
+        self._note_buffers("buffer", moves=not is_trained or None)
         for name, module in self.root.named_modules():
             self._watch(layouts.plain(name), module)
         owner = weakref.ref(self)
@@ -261,14 +263,22 @@ class Capture:
 
     # ---- Forward and the gradients of what it gives ----
     def _watch(self, name, module):
+        of = id(module)  # copy.deepcopy() copies hooks, too
         self._hooks.append(module.register_forward_pre_hook(
-            lambda module, inputs, named: self.enter(name, module, inputs, named), with_kwargs=True))
+            lambda module, inputs, named: self.enter(name, module, inputs, named) if id(module) == of else None, with_kwargs=True))
         self._hooks.append(module.register_forward_hook(
-            lambda module, inputs, output: self._leave(name, module, inputs, output)))
+            lambda module, inputs, output: self._leave(name, module, inputs, output) if id(module) == of else None))
+
+    def _evaluates(self):
+        """Whether a call validates the model, as one rank may alone."""
+        return not (self.root.training or torch.is_grad_enabled())
+
+    def _kind(self):
+        return " (evaluation)" if self._evaluates() else ""
 
     def _call_name(self, name):
-        call = self._calls[name] - 1
-        return f"{name or 'model'}{f' (call {call})' if call else ''}"
+        call = self._calls.get(name + self._kind(), 1) - 1
+        return f"{name or 'model'}{self._kind()}{f' (call {call})' if call else ''}"
 
     def enter(self, name, module, inputs, named=None):
         """A module is called, possibly within another captured call."""
@@ -277,9 +287,9 @@ class Capture:
             self._shapes_only = self._pipeline == "shapes"
         if self._shapes_only:
             return
-        if self._stepped:
+        if self._stepped and not self._evaluates():
             self._step, self._stepped, self._calls, self._made, self._graded = self._step + 1, False, {}, {}, {}
-        self._calls[name] = self._calls.get(name, 0) + 1
+        self._calls[name + self._kind()] = self._calls.get(name + self._kind(), 0) + 1
         label = f"step {self._step} input {self._call_name(name)}"
         if isinstance(module, (nn.Linear, nn.Embedding)) and len(inputs) == 1:
             self._keep(label, inputs[0], name, optional=True)
@@ -336,7 +346,7 @@ class Capture:
             if one.requires_grad and self._scale is not None:
                 one.register_hook(self._activation_gradient(f"step {self._step} backward {label}", name))
         if (type(module).forward in KERNELS or type(module) in CONVOLUTIONS) and \
-                self._scale is not None and isinstance(output, torch.Tensor):
+                self._scale is not None and isinstance(output, torch.Tensor) and not self._evaluates():
             self._gradients_of(name, module, output, f"step {self._step} backward {call}")
 
     def _activation_gradient(self, label, of):
@@ -359,7 +369,7 @@ class Capture:
             return
         if type(module) in CONVOLUTIONS:
             if module.bias is not None and output.dim() == module.weight.dim():  # of a batch
-                self._made[prefix + "bias"] = None if self._calls[name] > 1 else {
+                self._made[prefix + "bias"] = None if self._calls.get(name, 1) > 1 else {
                     "by": "channel bias", "gradient": gradient, **self._arithmetic(output)}
             return
         kind = "linear" if isinstance(module, nn.Linear) else "embedding"
@@ -370,7 +380,7 @@ class Capture:
         if getattr(module, "bias", None) is not None:
             made["bias"] = {"by": "linear bias", "gradient": gradient, **how}
         for part, of in made.items():
-            self._made[prefix + part] = None if self._calls[name] > 1 else of
+            self._made[prefix + part] = None if self._calls.get(name, 1) > 1 else of
 
     def _rows_of(self, prefix, module, output):
         """PyTorch's CPU kernel of a layer norm in 16 bits adds the gradients of all rows in that type."""

@@ -8,16 +8,18 @@ import os
 
 from torch import nn
 from torch.nn.modules import module as hooks
+from torch.optim import optimizer
 
 from lockstep.capturing import Capture
 
-_captures, _depth = [], [0]
+_captures, _depth, _stepped = [], [0], []
 
 
 def install():
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # a compiled model calls no modules
     hooks.register_module_forward_pre_hook(_before)
     hooks.register_module_forward_hook(_after, always_call=True)
+    optimizer.register_optimizer_step_post_hook(lambda *_: _stepped or _stepped.append(True))
 
 
 def folder(name):
@@ -25,6 +27,11 @@ def folder(name):
     made = os.path.join(os.environ["LOCKSTEP_CAPTURE"], f"{len(_captures):03}_{name}")
     _captures.append(None)
     return made
+
+
+def is_trained():
+    """Whether weights of a model that is called now for the first time may be computed, as an average of another model's weights."""
+    return bool(_stepped)
 
 
 def steps():

@@ -1,4 +1,6 @@
 """Models of one program on one rank and on two, captured without a change of the program: correct ones, then ones with a defect."""
+import contextlib
+import copy
 import os
 import sys
 
@@ -90,6 +92,30 @@ def accumulated():
         stepper.step()
 
 
+@contextlib.contextmanager
+def evaluating(model):
+    model.eval()
+    with torch.no_grad():
+        yield
+    model.train()
+
+
+def averaged():
+    """The average of the weights runs first after a step. Rank 0 alone evaluates the model."""
+    plain = mlp()
+    model, mean = ddp(plain), copy.deepcopy(plain)
+    for at in range(3):
+        train(model, steps=1, batch=INPUT * (at + 1))
+        with torch.no_grad():
+            for kept, trained in zip(mean.parameters(), plain.parameters()):
+                kept.lerp_(trained, 0.3)
+        with evaluating(mean):
+            mean(INPUT.chunk(RANKS)[RANK])
+        if RANK == 0:
+            with evaluating(plain):
+                plain(INPUT + 1)
+
+
 def in_16_bits():
     """Without a linear layer."""
     torch.manual_seed(3)
@@ -108,9 +134,12 @@ def right():
     two_models()
     with_loss()
     accumulated()
+    averaged()
     in_16_bits()
-    if RANK == 0:  # a model of one rank
-        train(mlp())
+    if RANK == 0:  # models of one rank
+        model = mlp()
+        train(model)
+        copy.deepcopy(model)(INPUT)
 
 
 def doubled(model, at):
