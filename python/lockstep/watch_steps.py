@@ -3,20 +3,18 @@
 A difference of work is a finding. A difference that may be intended is a hint: two ranks with one batch, for example (exec/notes.c).
 """
 
-import ctypes
-import hashlib
 import weakref
 
 import torch
 import torch.distributed as dist
 
 from lockstep import torch_client as client
-from lockstep import watch_device, watch_scaling, watch_values
+from lockstep import watch_device, watch_initial, watch_scaling, watch_values
 
 HINT, APART = 4, 8  # flags of a note (exec/wire.h)
 WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced", "data.repeated", "data.differs",
                                              "value.nan_first", "value.inf_first")
-DIFFERS, KEPT = "model.differs", "gradient.kept"
+KEPT = "gradient.kept"
 MODULES_LISTED, CALLS_NOTED = 3, 32
 _works = []  # of models whose forwards are observed: DDP and the roots of FSDP
 _samplers = weakref.WeakKeyDictionary()  # of DistributedSampler's
@@ -36,17 +34,6 @@ def text_item(name, shown):
     return client.Item(name=name.encode(), shown=shown.encode())
 
 
-def digest(tensors):
-    """A hash of all bytes of some tensors."""
-    hashed = hashlib.blake2b(digest_size=8)
-    for tensor in tensors:
-        whole = tensor.detach().contiguous().cpu()
-        hashed.update(f"{whole.dtype} {list(whole.shape)}".encode())
-        if whole.nbytes:
-            hashed.update((ctypes.c_char * whole.nbytes).from_address(whole.data_ptr()))
-    return hashed.hexdigest()
-
-
 def _tensors(value):
     if isinstance(value, torch.Tensor):
         return [value] if watch_values.is_plain(value) and value.numel() else []
@@ -55,8 +42,13 @@ def _tensors(value):
     return [tensor for part in value for tensor in _tensors(part)] if isinstance(value, (list, tuple)) else []
 
 
+def _held():
+    """The models that are not gone, which this list keeps."""
+    return [(one, model) for one, model in [(one, one.model()) for one in _works] if model is not None]
+
+
 def _alive():
-    return [one for one in _works if one.model() is not None]
+    return [one for one, _ in _held()]
 
 
 # ---- Work ---------------------------------------------------------------------------------------
@@ -85,7 +77,7 @@ class Work:
             self._inputs += _tensors_digest(inputs)
             if everything and any(isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.p > 0 and part.training
                                   for part in model.modules()):
-                self._random = digest([torch.get_rng_state()])
+                self._random = watch_values.digest([torch.get_rng_state()])
 
     def casts(self, cast):
         """An autocast in the forward, as frameworks have that wrap the inner model's."""
@@ -128,13 +120,18 @@ class Work:
 
     def parts(self, parameters):
         """Those of the model."""
-        ids = {id(parameter) for parameter in self.model().parameters()}
+        model = self.model()
+        ids = {id(parameter) for parameter in model.parameters()} if model is not None else ()
         return [parameter for parameter in parameters if id(parameter) in ids]
+
+
+def _named(model):
+    return [(name.removeprefix("module."), parameter) for name, parameter in model.named_parameters()]
 
 
 def _tensors_digest(inputs):
     tensors = _tensors(inputs)
-    return [digest(tensors)] if tensors else []
+    return [watch_values.digest(tensors)] if tensors else []
 
 
 def works_of(parameters):
@@ -229,15 +226,14 @@ class Gradients:
 
 def _inside():
     """The parameters of wrapped models, with their names, by identity."""
-    return {id(parameter): (name.removeprefix("module."), parameter) for one in _alive()
-            for name, parameter in one.model().named_parameters()}
+    return {id(parameter): (name, parameter) for _, model in _held() for name, parameter in _named(model)}
 
 
 def _why_empty(parameters):
     if not works_of(parameters):
         return "they are in no wrapped model: create the optimizer from the parameters of the wrapped model"
-    for one in _alive():
-        for part in one.model().modules():
+    for _, model in _held():
+        for part in model.modules():
             group = part._get_fsdp_state()._fsdp_param_group if hasattr(part, "_get_fsdp_state") else None
             if group is not None and not group.reduce_grads:
                 return "set_requires_gradient_sync(False) is set, so no gradient is reduced"
@@ -337,34 +333,7 @@ def _replicates(tensor, mesh, placements, shape, noted):
     _state["replicated"] += 1
     if len(members) > 1 and _state["replicated"] <= CALLS_NOTED:
         client.get().note(DATA, f"DTensor.from_local with Replicate, call {_state['replicated']} of a step", "", members, flags=HINT,
-                          step=_state["steps"], items=[text_item("the tensor", "has the hash " + digest([tensor]))])
-
-
-# ---- Initial weights ----------------------------------------------------------------------------
-def _shards(param, whole):
-    if whole.is_meta or not watch_values.is_plain(whole.detach()):
-        return
-    param._lockstep = (digest([whole]), digest([param.sharded_param.to_local()]))
-
-
-def note_initial(optimizer_parameters):
-    """For FSDP2's parameters that still have their initial values: the whole from which each rank took its shard."""
-    ids, items = {id(one) for one in optimizer_parameters}, {}
-    for one in _alive():
-        names = {id(parameter): name for name, parameter in one.model().named_parameters()}
-        for part in one.model().modules():
-            group = part._get_fsdp_state()._fsdp_param_group if hasattr(part, "_get_fsdp_state") else None
-            for param in group.fsdp_params if group is not None else ():
-                whole, local = getattr(param, "_lockstep", (None, None))
-                if whole is not None and id(param.sharded_param) in ids:
-                    del param._lockstep
-                    same = digest([param.sharded_param.to_local()]) == local
-                    items.setdefault(one, []).append(text_item(
-                        f"the initial {names.get(id(param.sharded_param), 'parameter')}",
-                        f"a shard of weights with the hash {whole}" if same else "loaded"))
-    for number, (one, of) in enumerate(items.items()):
-        client.get().note(DIFFERS, f"model {number + 1} of fully_shard", "each rank shards its own weights: use one seed, or load one "
-                          "state on all ranks", one.members, items=of)
+                          step=_state["steps"], items=[text_item("the tensor", "has the hash " + watch_values.digest([tensor]))])
 
 
 # ---- Hooks --------------------------------------------------------------------------------------
@@ -372,7 +341,7 @@ def backward_begins(tensors, noted):
     _state["backwards"] += 1
     for one in _gradients:
         one.backward_begins(noted)
-    for one in _alive():
+    for one, _ in _held():
         one.goes_back()
     sampler = _state["sampler"] and _state["sampler"]()
     if sampler is not None:
@@ -384,6 +353,10 @@ def _casts(autocast):
     if autocast._enabled:
         for one in _alive():
             one.casts(str(autocast.fast_dtype).removeprefix("torch."))
+
+
+def note_initial(optimizer_parameters):
+    watch_initial.note(optimizer_parameters, [(one, list(model.modules()), _named(model)) for one, model in _held()])
 
 
 def step_ends():
@@ -410,7 +383,7 @@ def install(quiet, is_noted, everything):
 
     begins, clips, iterates, ends = quiet(backward_begins), quiet(_clips), quiet(_iterates), quiet(watch_scaling.backward_ends)
     casts = quiet(_casts)
-    replicates, shards, root2, root1 = quiet(_replicates), quiet(_shards), quiet(_root_of_fsdp2), quiet(_root_of_fsdp1)
+    replicates, shards, root2, root1 = quiet(_replicates), quiet(watch_initial.shards), quiet(_root_of_fsdp2), quiet(_root_of_fsdp1)
 
     def of_backward(original):
         def backward(tensors, *arguments, **options):

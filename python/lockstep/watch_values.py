@@ -1,6 +1,10 @@
-"""Finds the first NaN of a backward, for watch_steps.py: the autograd node that saved it, and the modules around the node."""
+"""Values of tensors, for watch_steps.py: their hash, and the first NaN of a backward: the autograd node that saved it, and the modules
+around the node.
+"""
 
+import ctypes
 import gc
+import hashlib
 
 import torch
 
@@ -9,6 +13,17 @@ RESULTS = ("result", "output", "out")  # names of autograd nodes' saved tensors
 
 def is_plain(tensor):
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_meta
+
+
+def digest(tensors):
+    """A hash of all bytes of some tensors."""
+    hashed = hashlib.blake2b(digest_size=8)
+    for tensor in tensors:
+        whole = tensor.detach().contiguous().cpu()
+        hashed.update(f"{whole.dtype} {list(whole.shape)}".encode())
+        if whole.nbytes:
+            hashed.update((ctypes.c_char * whole.nbytes).from_address(whole.data_ptr()))
+    return hashed.hexdigest()
 
 
 def has_nan(tensor):
