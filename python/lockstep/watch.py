@@ -365,7 +365,7 @@ def broadcast(group, tensor, work):
 
 @quiet
 def before_step(optimizer, arguments=(), options=None):
-    if within or not dist.is_initialized() or dist.get_world_size() < 2 or torch.compiler.is_compiling():
+    if within or steps.is_nested(optimizer) or not dist.is_initialized() or dist.get_world_size() < 2 or torch.compiler.is_compiling():
         return
     stepper = _steppers.get(optimizer)
     if stepper is None:
@@ -375,7 +375,7 @@ def before_step(optimizer, arguments=(), options=None):
 
 @quiet
 def after_step(optimizer, *_):
-    stepper = _steppers.get(optimizer) if not within else None
+    stepper = _steppers.get(optimizer) if not within and not steps.is_nested(optimizer) else None
     if stepper is not None:
         stepper.after()
 

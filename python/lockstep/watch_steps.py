@@ -3,6 +3,7 @@
 A difference of work is a finding. A difference that may be intended is a hint: two ranks with one batch, for example (exec/notes.c).
 """
 
+import sys
 import weakref
 
 import torch
@@ -357,6 +358,15 @@ def _casts(autocast):
 
 def note_initial(optimizer_parameters):
     watch_initial.note(optimizer_parameters, [(one, list(model.modules()), _named(model)) for one, model in _held()])
+
+
+def is_nested(optimizer):
+    """Whether a hook of an optimizer's step runs within that step: of a subclass whose step calls the base's, torch calls the hooks twice."""
+    step, frame, found = torch.optim.Optimizer.profile_hook_step(is_nested).__code__, sys._getframe(1), 0
+    while frame is not None and found < 2:
+        found += frame.f_code is step and frame.f_locals.get("self") is optimizer
+        frame = frame.f_back
+    return found == 2
 
 
 def step_ends():

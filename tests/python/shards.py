@@ -7,6 +7,7 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
 
 
 def net():
@@ -82,6 +83,27 @@ def loaded():
     train(model, by_norm)
 
 
+class Twice(torch.optim.SGD):
+    """torch calls the hooks of a step for this one and for SGD's."""
+
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+def nested():
+    """Wrong: a rank changes a weight after its second step."""
+    model = DistributedDataParallel(net())
+    torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = Twice(model.parameters(), lr=0.1)
+    for at in range(4):
+        optimizer.zero_grad()
+        torch.manual_seed(at * dist.get_world_size() + dist.get_rank())
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+        if at == 1 and dist.get_rank() == 1:
+            model.module[0].bias.data.add_(1)
+
+
 def good():
     loaded()
     for scale in by_norm, by_value, by_rows, by_parameter:
@@ -119,4 +141,5 @@ def train_wrong(case):
 
 WRONG = {"scaled": lambda: train(fully_shard(net()), by_own_norm), "scaled_count": lambda: train(fully_shard(net()), by_own_count),
          "scaled_bf16": lambda: train(fully_shard(net().bfloat16()), by_own_count, torch.bfloat16),
-         "scaled1": lambda: train(of_fsdp1(False), by_norm), "scaled1_original": lambda: train(of_fsdp1(True), by_norm)}
+         "scaled1": lambda: train(of_fsdp1(False), by_norm), "scaled1_original": lambda: train(of_fsdp1(True), by_norm),
+         "nested": nested}

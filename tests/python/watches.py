@@ -49,6 +49,7 @@ FINDINGS = {  # finding, ranks, words of its text
               r" *\S+ on rank 1, \S+ on rank 0\n(.*\n)*.*a norm or a count of one rank's own part") for case in ("scaled", "scaled_count", "scaled_bf16")},
     **{case: ("work.differs", [1], r"^FullyShardedDataParallel: the factor that scales the gradients after the backward differs")
        for case in ("scaled1", "scaled1_original")},
+    "nested": ("replica.diverged", [1], r"0.bias differs on rank 1 after step 2\n"),
     "strict": ("data.repeated", [0, 1], r"^DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps"),
     "frozen": ("model.differs", [1], r"0.weight differs on rank 1 .*\n.*rank 1: float32 \[4, 4\], frozen"),
 }
