@@ -64,7 +64,7 @@ class Work:
         _works[:] = [*_alive(), self]
 
     def _clear(self):
-        self._backwards, self._types, self._resting, self._kept, self._inputs, self._random = 0, {}, (), False, [], ""
+        self._backwards, self._types, self._resting, self._frozen, self._kept, self._inputs, self._random = 0, {}, (), (), False, [], ""
 
     def runs(self, inputs, is_noted, everything):
         """A forward begins, whose backward may follow. is_noted: of a number of steps: ranks agree on this model's."""
@@ -73,7 +73,9 @@ class Work:
         is_cast = torch.is_autocast_enabled(device)
         cast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if is_cast else "off"
         resting = tuple(name or "the model" for name, part in model.named_modules() if not part.training) if noted else ()
-        self._pending, self._inner = (cast, resting, noted), {}
+        own = getattr(model, "parameters_to_ignore", ())  # tables of TorchRec, of which each rank has others
+        frozen = tuple(name for name, one in _named(model) if not one.requires_grad and name not in own) if noted else ()
+        self._pending, self._inner = (cast, resting, frozen, noted), {}
         if noted:
             self._inputs += _tensors_digest(inputs)
             if everything and any(isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.p > 0 and part.training
@@ -88,7 +90,7 @@ class Work:
     def goes_back(self):
         if self._pending is None:
             return
-        cast, self._resting, noted = self._pending
+        cast, self._resting, self._frozen, noted = self._pending
         self._types.update(self._inner)
         self._types[cast] = True
         if self._backwards == 0 and noted:
@@ -102,11 +104,11 @@ class Work:
     def note(self, key, step):
         if self._backwards == 0:  # the replicas' difference has a reason
             return
-        names = self._resting[:MODULES_LISTED] + (("...",) if len(self._resting) > MODULES_LISTED else ())
         client.get().note(WORK, f"{key}, work of a step", "", self.members, step=step + 1, items=[
             text_item("the number of backwards", str(self._backwards)),
             text_item("autocast", ", ".join(sorted(self._types)) or "off"),
-            text_item("the set of modules in evaluation mode", ", ".join(names) or "none"),
+            text_item("the set of modules in evaluation mode", _listed(self._resting)),
+            text_item("the set of frozen parameters", _listed(self._frozen)),
             text_item("the gradient before the first backward", "kept from an earlier step" if self._kept else "none")])
         why = "ranks that train on the same data compute the same gradients; add a DistributedSampler or a seed per rank"
         for what, value in (("the inputs", " ".join(self._inputs)), ("the state of the random generator", self._random)):
@@ -124,6 +126,10 @@ class Work:
         model = self.model()
         ids = {id(parameter) for parameter in model.parameters()} if model is not None else ()
         return [parameter for parameter in parameters if id(parameter) in ids]
+
+
+def _listed(names):
+    return ", ".join([*names[:MODULES_LISTED], *(["..."] if len(names) > MODULES_LISTED else [])]) or "none"
 
 
 def _named(model):

@@ -83,6 +83,18 @@ def loaded():
     train(model, by_norm)
 
 
+def freezing():
+    """Wrong: a rank freezes a parameter after the wrapping."""
+    model = DistributedDataParallel(net(), find_unused_parameters=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for at in range(3):
+        optimizer.zero_grad()
+        model.module[0].bias.requires_grad_(at < 1 or dist.get_rank() == 0)
+        torch.manual_seed(at * dist.get_world_size() + dist.get_rank())
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+
+
 class Twice(torch.optim.SGD):
     """torch calls the hooks of a step for this one and for SGD's."""
 
@@ -142,4 +154,4 @@ def train_wrong(case):
 WRONG = {"scaled": lambda: train(fully_shard(net()), by_own_norm), "scaled_count": lambda: train(fully_shard(net()), by_own_count),
          "scaled_bf16": lambda: train(fully_shard(net().bfloat16()), by_own_count, torch.bfloat16),
          "scaled1": lambda: train(of_fsdp1(False), by_norm), "scaled1_original": lambda: train(of_fsdp1(True), by_norm),
-         "nested": nested}
+         "freezing": freezing, "nested": nested}

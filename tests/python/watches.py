@@ -32,7 +32,7 @@ FINDINGS = {  # finding, ranks, words of its text
     "read": ("buffer.use_before_wait", [], r"^mul reads the result of all_reduce at .*watches.py:\d+ before"),
     "written": ("buffer.use_before_wait", [], r"^zero_ writes to a tensor of send at .*watches.py:\d+ before"),
     "work": ("work.differs", [1], r"work of a step: the number of backwards differs on rank 1 after step 2\n.*rank 1: 2\n.*rank 0: 1\n"
-             r".*4 of 4 values differ: autocast, the set of modules in evaluation mode, the gradient before the first backward"),
+             r".*4 of 5 values differ: autocast, the set of modules in evaluation mode, the gradient before the first backward"),
     "cast": ("work.differs", [1], r"work of a step: autocast differs on rank 1 after step 1\n.*rank 1: bfloat16, off\n.*rank 0: off\n"),
     "steps": ("work.differs", [1], r"FSDP2 model 1, the whole run: the number of steps differs on rank 1 at the end\n.*rank 1: 2\n.*rank 0: 3"),
     "loss": ("value.nan_first", [], r"the loss of rank 1 is NaN in the backward for step 3; the first NaN is in an input of Addmm of 4$"),
@@ -49,6 +49,7 @@ FINDINGS = {  # finding, ranks, words of its text
               r" *\S+ on rank 1, \S+ on rank 0\n(.*\n)*.*a norm or a count of one rank's own part") for case in ("scaled", "scaled_count", "scaled_bf16")},
     **{case: ("work.differs", [1], r"^FullyShardedDataParallel: the factor that scales the gradients after the backward differs")
        for case in ("scaled1", "scaled1_original")},
+    "freezing": ("work.differs", [1], r"work of a step: the set of frozen parameters differs on rank 1 after step 2\n.*rank 1: 0.bias\n.*rank 0: none\n"),
     "nested": ("replica.diverged", [1], r"0.bias differs on rank 1 after step 2\n"),
     "strict": ("data.repeated", [0, 1], r"^DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps"),
     "frozen": ("model.differs", [1], r"0.weight differs on rank 1 .*\n.*rank 1: float32 \[4, 4\], frozen"),
