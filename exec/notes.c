@@ -209,9 +209,10 @@ static void describe(ls_text *text, comparison *c, uint32_t first) {
     (void)differs(c, first);
     char list[128];
     ls_ranks_format(list, sizeof list, c->odd, c->odd_count);
-    // The part of a key after '#' distinguishes keys; the reader does not need it.
-    ls_text_printf(text, "%.*s: %s differs on rank%s %s", (int)strcspn(note->key, "#"), note->key,
-                   note->items[first].name, c->odd_count > 1 ? "s" : "", list);
+    // The part of a key or name after '#' distinguishes them; the reader does not need it.
+    const char *name = note->items[first].name;
+    ls_text_printf(text, "%.*s: %.*s differs on rank%s %s", (int)strcspn(note->key, "#"), note->key,
+                   (int)strcspn(name, "#"), name, c->odd_count > 1 ? "s" : "", list);
     if (note->note.step == UINT64_MAX) {
         ls_text_puts(text, " at the end");
     } else if (note->note.step > 0) {
@@ -224,7 +225,8 @@ static void describe(ls_text *text, comparison *c, uint32_t first) {
     if (count > 1) {
         ls_text_printf(text, "  %d of %u values differ", count, note->note.items);
         for (int i = 1; i < count && i < ITEMS_LISTED; i++) {
-            ls_text_printf(text, "%s %s", i > 1 ? "," : ":", note->items[more[i]].name);
+            name = note->items[more[i]].name;
+            ls_text_printf(text, "%s %.*s", i > 1 ? "," : ":", (int)strcspn(name, "#"), name);
         }
         ls_text_printf(text, "%s\n", count > ITEMS_LISTED ? ", ..." : "");
     }

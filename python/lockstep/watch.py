@@ -20,8 +20,8 @@ import torch.distributed as dist
 from torch import nn
 
 from lockstep import torch_client as client
+from lockstep import watch_alike, watch_device
 from lockstep import watch_buffers as buffers
-from lockstep import watch_device
 from lockstep import watch_reductions as reductions
 from lockstep import watch_scaling as scaling
 from lockstep import watch_steps as steps
@@ -168,7 +168,7 @@ class _Stepper:
         self.optimizer = weakref.ref(optimizer)
         self.steps, self.known, self.sets, self.plain, self.number = 0, None, [], [], None
         self.closure, self.works, self._begun, self.gradients, self.sharded = False, [], {}, steps.Gradients(), []
-        self._scalings = {}  # by name and ranks
+        self._scalings, self._alike = {}, watch_alike.Alike(optimizer)  # scalings by name and ranks
 
     def learn(self):
         """Finds the replicas among the parameters; again after models or parameters change."""
@@ -207,6 +207,8 @@ class _Stepper:
             made[key, members].parameters.append((name, parameter))
         self.sets, self.sharded = list(made.values()), list(sharded.values())
         self._learn_shards(parameters)
+        of_models = [one for one in self.sets if one.wrapped is not None]
+        self._alike.watch([*self.plain, *[entry for one in of_models for entry in one.parameters]], sum((one.members for one in of_models), ()))
         if self.sets and self.number is None:  # index among the optimizers of the same replicas, in the order of their first steps
             key = (self.sets[0].key, self.sets[0].members)
             self.number = _state[key] = _state.get(key, -1) + 1
@@ -261,6 +263,8 @@ class _Stepper:
     def before(self, closure):
         self.learn()
         self.closure = closure
+        if isinstance(self.optimizer(), torch.optim.Optimizer):
+            self._alike.before(self.optimizer(), self.steps, is_noted(self.steps) and not closure, _value)
         reductions.note(self.optimizer(), self.plain, self.steps, is_noted(self.steps))
         for one in self.sharded:
             if len(one.members) > 1 and is_noted(self.steps - one.began):
@@ -319,6 +323,7 @@ class _Stepper:
         if self.closure:  # the forward and backward ran in the step
             self._note_steps()
         self.steps += 1
+        self._alike.after()
         steps.step_ends()
         for work in self.works:
             work.stepped()
@@ -350,6 +355,7 @@ def reduced(group, tensors, work):
         for tensor in tensors:
             steps.reduces(tensor)
         reductions.made(group, tensors, work)
+        watch_alike.summed(group, tensors)
 
 
 @quiet

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep import torch_client as client
-from lockstep import watch_device, watch_initial, watch_scaling, watch_values
+from lockstep import watch_alike, watch_device, watch_initial, watch_scaling, watch_values
 
 HINT, APART = 4, 8  # flags of a note (exec/wire.h)
 WORK, UNREDUCED, REPEATED, DATA, NAN, INF = ("work.differs", "gradient.unreduced", "data.repeated", "data.differs",
@@ -346,6 +346,7 @@ def _replicates(tensor, mesh, placements, shape, noted):
 # ---- Hooks --------------------------------------------------------------------------------------
 def backward_begins(tensors, noted):
     _state["backwards"] += 1
+    watch_alike.backward_begins()
     for one in _gradients:
         one.backward_begins(noted)
     for one, _ in _held():
@@ -354,6 +355,11 @@ def backward_begins(tensors, noted):
     if sampler is not None:
         _samplers[sampler]["trains"] = True
     _looks([tensors] if isinstance(tensors, torch.Tensor) else tensors, noted)
+
+
+def _backward_ends():
+    watch_scaling.backward_ends()
+    watch_alike.backward_ends()
 
 
 def _casts(autocast):
@@ -397,7 +403,7 @@ def install(quiet, is_noted, everything):
         made.__wrapped__, made.__name__, made.__doc__ = original, name, original.__doc__
         setattr(of, name, made)
 
-    begins, clips, iterates, ends = quiet(backward_begins), quiet(_clips), quiet(_iterates), quiet(watch_scaling.backward_ends)
+    begins, clips, iterates, ends = quiet(backward_begins), quiet(_clips), quiet(_iterates), quiet(_backward_ends)
     casts = quiet(_casts)
     replicates, shards, root2, root1 = quiet(_replicates), quiet(watch_initial.shards), quiet(_root_of_fsdp2), quiet(_root_of_fsdp1)
 
@@ -436,6 +442,7 @@ def install(quiet, is_noted, everything):
         return enter
 
     around(torch.autograd, "backward", of_backward)
+    around(torch.optim.Optimizer, "__init__", watch_alike.of_making)
     around(torch.amp.autocast_mode.autocast, "__enter__", of_cast)
     around(clip_grad, "_get_total_norm", of_norm)
     around(DistributedSampler, "__iter__", of_iteration)

@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 if sys.argv[1] == "--program":
+    import alike
     import shards
     import torch
     import torch.distributed as dist
@@ -64,6 +65,8 @@ NOTES = [  # of the case "notes", which passes
     r"^data.repeated: DistributedDataParallel: the inputs: ranks 0, 1 have the same in each of 4 steps",
     r"^data.repeated: DistributedSampler uses the order of epoch 0",
     r"^gradient.kept: Adam adds up the gradients of all steps: they were zeroed before no backward of steps 2 and 3;",
+    r"^replica.diverged: weights of SGD: 0.weight differs on rank 1 after step 1; .* the same weights and gradients before .*alike.py:\d+",
+    r"^replica.diverged: weights of SGD: 1.weight differs on rank 1 after step 2; ",
     r"^gradient.unreduced: gradients are clipped before they are reduced",
 ]
 
@@ -239,6 +242,8 @@ def of_notes(case):
         adding.step()
     DTensor.from_local(torch.full((4,), float(rank)), mesh, [Replicate()])
     DTensor.from_local(torch.ones(2 + rank, 2), mesh, [Shard(0)], shape=torch.Size((5, 2)), stride=(2, 1))
+    if case == "notes":
+        alike.wrong()
     plain = nn.Linear(4, 4)
     plain(torch.ones(2, 4)).sum().backward()
     nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
@@ -290,6 +295,7 @@ def good():
     of_fsdp()
     of_fsdp1("good")
     shards.good()
+    alike.good()
     of_cast(wrong=False)
     of_head()
     of_data()
