@@ -323,7 +323,7 @@ class _Stepper:
         if self.closure:  # the forward and backward ran in the step
             self._note_steps()
         self.steps += 1
-        self._alike.after()
+        self._alike.after(is_noted(self.steps))
         steps.step_ends()
         for work in self.works:
             work.stepped()

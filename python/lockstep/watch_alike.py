@@ -59,6 +59,7 @@ class Alike:
     def __init__(self, optimizer):
         self._number, self._parameters, self._compared = _state["made"], [], ()
         self._before = self._after = None  # hashes by name
+        self.is_noted = True  # the next step
         _state["made"] += 1
         _all.add(self)
         _waiting.discard(optimizer)
@@ -94,7 +95,9 @@ class Alike:
                 known[name] = hashlib.sha256(f"{values[name]} {alike}".encode()).hexdigest()[:16]
         return known
 
-    def after(self):
+    def after(self, is_noted):
+        """is_noted: of the step that comes."""
+        self.is_noted = is_noted
         self._after = _hashes(self._named()) if self._before else None
         for one in self.parameters():
             _gradients.pop(id(one), None)
@@ -119,7 +122,7 @@ def backward_ends():
         _state["looked"] = True
         _waiting.update(one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer))
     first = [parameter for one in _waiting for group in one.param_groups for parameter in group["params"] if _is_small(parameter)]
-    parameters = [*first[:MOST], *(parameter for one in _all for parameter in one.parameters())]
+    parameters = [*first[:MOST], *(parameter for one in _all if one.is_noted for parameter in one.parameters())]
     _gradients.update(_hashes([(id(one), one.grad.detach()) for one in parameters if one.grad is not None and watch_values.is_plain(one.grad)]))
 
 

@@ -118,7 +118,7 @@ const ls_captured *ls_diff__first_input(const ls_capture *of, const char *name);
 // The length of a tensor's name without the number of the module's call and of the argument.
 // (names.c)
 size_t ls_diff__name_length(const char *name);
-// Whether two tensors differ at most in these numbers. (names.c)
+// Whether two tensors are of one module, in any of its calls. (names.c)
 bool ls_diff__is_of(const char *name, const char *other);
 // The number of calls of a module in a step. (names.c)
 int ls_diff__calls_of(ls_arena *arena, const ls_capture *of, const char *name);

@@ -17,9 +17,17 @@ size_t ls_diff__name_length(const char *name) {
     return end != NULL ? (size_t)(end - name) : strlen(name);
 }
 
-bool ls_diff__is_of(const char *name, const char *other) {
+// The length of a name up to the mark of calls in evaluation mode, too.
+static size_t length_of_module(const char *name) {
     size_t length = ls_diff__name_length(name);
-    return ls_diff__name_length(other) == length && strncmp(name, other, length) == 0;
+    const char *evaluation = strstr(name, " (evaluation)");
+    return evaluation != NULL && (size_t)(evaluation - name) < length ? (size_t)(evaluation - name)
+                                                                      : length;
+}
+
+bool ls_diff__is_of(const char *name, const char *other) {
+    size_t length = length_of_module(name);
+    return length_of_module(other) == length && strncmp(name, other, length) == 0;
 }
 
 int ls_diff__calls_of(ls_arena *arena, const ls_capture *of, const char *name) {
