@@ -25,6 +25,7 @@ typedef struct ls_assembled {
     void **whole;  // [copies * terms], each [count] of dtype
     ls_assembled_piece *pieces;
     int piece_count;
+    bool dealt;    // its rows are in the order of its batch (`of->deal`)
     bool unknown;  // its parts may form a whole in a way that no metadata states
 } ls_assembled;
 

@@ -320,7 +320,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         stage->order = other_call ? "the module's calls in another order" : stage->order;
         stage->order = counted ? "counted from each rank's rows" : stage->order;
         const ls_deal *deal = p->run.of->deal;
-        if (deal != NULL && strstr(name, " input ") != NULL) {
+        if (p->run.dealt && strstr(name, " input ") != NULL) {
             stage->order = deal->in_turns ? "rows dealt round-robin" : "rows in another order";
             stage->order = deal->joined ? "rows of joined batches" : stage->order;
         }

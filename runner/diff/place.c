@@ -319,7 +319,7 @@ static int place_along(ls_assembled *out, ls_arena *arena, int dim, int blocks, 
     if (out->pieces == NULL) {
         return LS_ERR_MEMORY;
     }
-    bool dealt = is_dealt(tensor, &out->shape, dim);
+    out->dealt = is_dealt(tensor, &out->shape, dim);
     for (int i = 0; i < tensor->piece_count; i++) {
         const ls_capture_piece *piece = &tensor->pieces[i];
         ls_shape offset = {.ndim = out->shape.ndim};
@@ -333,9 +333,9 @@ static int place_along(ls_assembled *out, ls_arena *arena, int dim, int blocks, 
         }
         out->pieces[out->piece_count++] =
             (ls_assembled_piece){.rank = piece->rank, .copy = copy, .term = out->terms > 1 ? i : 0};
-        LS_TRY(dealt ? set_dealt(&out->pieces[i], arena, tensor->deal, &out->shape, dim, start,
-                                 &piece->size)
-                     : set_block(&out->pieces[i], arena, &offset, &piece->size));
+        LS_TRY(out->dealt ? set_dealt(&out->pieces[i], arena, tensor->deal, &out->shape, dim, start,
+                                      &piece->size)
+                          : set_block(&out->pieces[i], arena, &offset, &piece->size));
         start += dim >= 0 ? piece->size.dim[dim] : 0;
     }
     return LS_OK;

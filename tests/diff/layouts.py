@@ -149,8 +149,9 @@ def batches(check):
     act = {"optional": True}
     a, b = waves(8 * 3), waves(8 * 3, 0.7)
     y = waves(8 * 2, 0.3)
+    two = waves(16 * 2, 0.9)  # two rows of a sample
     ref = {"step 0 input l": ([8, 3], a, act), "step 0 input l (call 1)": ([8, 3], b, act), "step 0 forward m": ([8, 2], y, act),
-           "step 0 input head": ([16, 3], a + b, act), "step 0 backward m": ([8, 2], y, act)}
+           "step 0 forward l (call 1)": ([16, 2], two, act), "step 0 input head": ([16, 3], a + b, act), "step 0 backward m": ([8, 2], y, act)}
     orders = [[6, 1, 0, 3], [2, 7, 5, 4]], [[3, 2, 1, 7], [0, 6, 4, 5]]
     blocks = [[0, 1, 2, 3], [4, 5, 6, 7]]
     near = [v * (1 + 1e-6) for v in y]  # computed: rounded in another way
@@ -160,7 +161,8 @@ def batches(check):
 
     def ranks(first, second, forward, head, backward):
         return [{"step 0 input l": ([4, 3], taken(a, first[r]), act), "step 0 input l (call 1)": ([4, 3], taken(b, second[r]), act),
-                 "step 0 forward m": ([4, 2], taken(near, forward[r]), act), "step 0 input head": ([8, 3], head(r), act),
+                 "step 0 forward m": ([4, 2], taken(near, forward[r]), act),
+                 "step 0 forward l (call 1)": ([8, 2], [v for i in second[r] for v in rows(two, 4, i, i + 1)], act), "step 0 input head": ([8, 3], head(r), act),
                  "step 0 backward m": ([4, 2], taken(near, backward[r]), act)} for r in range(2)]
 
     for p, q in (orders, (orders[0], blocks), (blocks, orders[1]), (blocks, blocks), (orders[0], orders[0])):
@@ -187,10 +189,11 @@ def taken_rows(check):
     """Rows that a module takes out of a batch that is in another order, on one rank perhaps."""
     act = {"optional": True}
     x = waves(8 * 3)
-    chosen = [6, 0, 3, 5]  # of the batch, in the reference's order: 0, 3, 5, 6
-    ref = {"step 0 input l": ([8, 3], x, act), "step 0 input e": ([4, 3], [v for i in sorted(chosen) for v in rows(x, 3, i, i + 1)], act),
-           "step 0 forward e": ([4, 2], waves(8), act)}
-    order = [[6, 1, 0, 3], [2, 7, 5, 4]], [[6, 3, 0, 5], [2, 7, 1, 4]]  # in the second, rank 1 has no row that is taken
+    chosen = [7, 0, 3, 5]  # of the batch, in the reference's order: 0, 3, 5, 7
+    half = waves(4 * 5, 0.4)  # another input, of half as many rows, so that rows that are taken may fit whole samples
+    ref = {"step 0 input l": ([8, 3], x, act), "step 0 input l [1]": ([4, 5], half, act),
+           "step 0 input e": ([4, 3], [v for i in sorted(chosen) for v in rows(x, 3, i, i + 1)], act), "step 0 forward e": ([4, 2], waves(8), act)}
+    order = [[6, 0, 3, 1], [2, 7, 5, 4]], [[7, 3, 0, 5], [2, 6, 1, 4]]  # in the second, rank 1 has no row that is taken
 
     def ranks(orders, change=lambda values: values, out=lambda values: values):
         made = []
@@ -198,6 +201,7 @@ def taken_rows(check):
             took = [i for i in own if i in chosen]
             forward = [v * (1 + 1e-6) for i in took for v in rows(waves(8), 2, sorted(chosen).index(i), sorted(chosen).index(i) + 1)]
             made.append({"step 0 input l": ([4, 3], [v for i in own for v in rows(x, 3, i, i + 1)], act),
+                         "step 0 input l [1]": ([2, 5], half[10 * len(made):10 * len(made) + 10], act),
                          "step 0 input e": ([len(took), 3], change([v for i in took for v in rows(x, 3, i, i + 1)]), act),
                          "step 0 forward e": ([len(took), 2], out(forward), act)})
         return made
