@@ -31,36 +31,42 @@ static bool deal_in_turns(size_t *row, const ls_diff_rows *of) {
     return true;
 }
 
-static int new_deal(ls_deal **out, size_t **row, ls_arena *keep, size_t count) {
-    *out = ls_arena_alloc(keep, 1, sizeof **out);
-    *row = ls_arena_alloc(keep, count + 1, sizeof **row);
-    if (*out == NULL || *row == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    **out = (ls_deal){.row = *row, .count = count};
-    for (size_t i = 0; i < count; i++) {
+// *row [count]: blocks, for as long as the tensor is compared.
+static int new_rows(size_t **row, ls_arena *arena, size_t count) {
+    *row = ls_arena_alloc(arena, count + 1, sizeof **row);
+    for (size_t i = 0; *row != NULL && i < count; i++) {
         (*row)[i] = i;
     }
-    return LS_OK;
+    return *row != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+// A copy of an order that lasts.
+static int keep(const ls_deal **out, const ls_diff_sides *sides, const ls_deal *deal) {
+    ls_deal *kept = ls_arena_copy(sides->run->arena, deal, sizeof *deal);
+    *out = kept;
+    if (kept != NULL) {
+        kept->row = ls_arena_copy(sides->run->arena, deal->row, deal->count * sizeof *deal->row);
+    }
+    return kept != NULL && kept->row != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
 // *out NULL: the rows are not the reference's.
 static int find_order(const ls_deal **out, const ls_diff_sides *sides, const ls_diff_rows *of) {
-    ls_deal *deal = NULL;
     size_t *row_at = NULL;
-    LS_TRY(new_deal(&deal, &row_at, sides->run->arena, of->count));
-    deal->in_turns = deal_in_turns(row_at, of) && is_order(row_at, of);
-    if (!deal->in_turns) {
+    LS_TRY(new_rows(&row_at, sides->arena, of->count));
+    ls_deal deal = {.row = row_at, .count = of->count};
+    deal.in_turns = deal_in_turns(row_at, of) && is_order(row_at, of);
+    if (!deal.in_turns) {
         ls_diff_row *a = NULL, *b = NULL;
         LS_TRY(ls_diff__sort_rows(&a, sides->arena, of->at, of->count, of->bytes));
         LS_TRY(ls_diff__sort_rows(&b, sides->arena, of->ref, of->count, of->bytes));
         for (size_t i = 0; i < of->count; i++) {
             row_at[a[i].index] = b[i].index;
-            deal->vague = deal->vague || (i > 0 && memcmp(b[i - 1].at, b[i].at, of->bytes) == 0);
+            deal.vague = deal.vague || (i > 0 && memcmp(b[i - 1].at, b[i].at, of->bytes) == 0);
         }
     }
-    *out = deal->in_turns || is_order(row_at, of) ? deal : NULL;
-    return LS_OK;
+    *out = NULL;
+    return deal.in_turns || is_order(row_at, of) ? keep(out, sides, &deal) : LS_OK;
 }
 
 static bool is_blocks(const ls_deal *deal) {
@@ -190,10 +196,11 @@ static int best_order(const ls_deal **out, double *least, const ls_diff_sides *s
                       const ls_diff_rows *of) {
     const ls_diff_batches *batches = sides->batches;
     size_t *to = ls_arena_alloc(sides->arena, of->count + 1, sizeof *to);
-    ls_deal *deal = NULL;
     size_t *best = NULL;
     LS_TRY(to != NULL ? LS_OK : LS_ERR_MEMORY);
-    LS_TRY(new_deal(&deal, &best, sides->run->arena, of->count));
+    LS_TRY(new_rows(&best, sides->arena, of->count));
+    ls_deal deal = {.row = best, .count = of->count};
+    bool found = false;
     *out = NULL;
     *least = distance(of, NULL, of->place, of->count, INFINITY);
     double most = *least / 2;
@@ -207,13 +214,13 @@ static int best_order(const ls_deal **out, double *least, const ls_diff_sides *s
         double apart = fits ? distance(of, NULL, to, of->count, most) : INFINITY;
         if (apart < *least && apart <= most) {
             memcpy(best, to, of->count * sizeof *best);
-            *out = deal;
-            deal->joined = last;
-            deal->taken = !last && batches->known[k].deal->taken;
+            found = true;
+            deal.joined = last;
+            deal.taken = !last && batches->known[k].deal->taken;
             *least = most = apart;
         }
     }
-    return LS_OK;
+    return found ? keep(out, sides, &deal) : LS_OK;
 }
 
 // Whether the rows are whole samples of a batch.
@@ -287,11 +294,11 @@ static void set_deal(const ls_diff_sides *sides, const ls_captured *of, const ls
 // The order of an input of the step's first module, and *deal, if it has another one.
 static int deal_input(const ls_deal **deal, bool *unknown, const ls_diff_sides *sides,
                       const ls_diff_rows *of, bool same) {
-    ls_deal *blocks = NULL;
-    const ls_deal *own = NULL;
+    const ls_deal *blocks = NULL, *own = NULL;
     size_t *row_at = NULL;
     double least = INFINITY;
-    LS_TRY(new_deal(&blocks, &row_at, sides->run->arena, of->count));
+    LS_TRY(new_rows(&row_at, sides->arena, of->count));
+    LS_TRY(keep(&blocks, sides, &(ls_deal){.row = row_at, .count = of->count}));
     LS_TRY(add_batch(sides, of, blocks));
     if (same) {
         return LS_OK;
@@ -313,7 +320,6 @@ static int deal_input(const ls_deal **deal, bool *unknown, const ls_diff_sides *
 static int deal_other(const ls_deal **deal, bool *unknown, const ls_diff_sides *sides,
                       const ls_diff_pair *pair, const ls_diff_rows *of) {
     const ls_diff_batches *batches = sides->batches;
-    ls_deal *taken = NULL;
     size_t *row_at = NULL;
     double least = INFINITY;
     bool found = false, ascending = false;
@@ -321,15 +327,14 @@ static int deal_other(const ls_deal **deal, bool *unknown, const ls_diff_sides *
     if (*deal != NULL || !pair->ref_of->optional || !is_far(of, least)) {
         return LS_OK;
     }
-    LS_TRY(new_deal(&taken, &row_at, sides->run->arena, of->count));
+    LS_TRY(new_rows(&row_at, sides->arena, of->count));
     bool samples = is_samples(sides, of, row_at);
     LS_TRY(ls_diff__source(&found, &ascending, row_at, sides, pair, of));
     // A whole batch in another order than an earlier tensor's is a defect.
     if (found && (ascending || !samples) &&
         distance(of, NULL, row_at, of->count, least / 2) <= least / 2) {
-        taken->taken = true;
-        *deal = taken;
-        return add_batch(sides, of, taken);
+        LS_TRY(keep(deal, sides, &(ls_deal){.row = row_at, .count = of->count, .taken = true}));
+        return add_batch(sides, of, *deal);
     }
     *unknown = (batches->vague || batches->padded || (batches->dealt && !samples)) &&
                has_sums(of, sides->arena);
