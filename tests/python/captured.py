@@ -136,6 +136,9 @@ def user_placements():
     assert entry["mesh"] == [4]
 
 
+of_gloo = []  # models that live to the end: torch waits for ever if it frees a group while the group's thread frees a tensor
+
+
 def capture_ddp():
     """DDP's gradients have their parts, unless they come from several backwards or a hook rounds them."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -147,6 +150,7 @@ def capture_ddp():
             with tempfile.TemporaryDirectory() as folder:
                 inner = nn.Sequential(nn.Linear(2, 1))
                 model = nn.parallel.DistributedDataParallel(inner)
+                of_gloo.append(model)
                 if hook is not None:
                     model.register_comm_hook(None, hook)
                 with lockstep.capture(model, folder):
