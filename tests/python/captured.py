@@ -136,7 +136,7 @@ def user_placements():
     assert entry["mesh"] == [4]
 
 
-of_gloo = []  # models that live to the end: torch waits for ever if it frees a group while the group's thread frees a tensor
+of_gloo = []  # models that live to the end: torch hangs if it frees a group while the group's thread frees a tensor
 
 
 def capture_ddp():
