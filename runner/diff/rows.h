@@ -1,4 +1,5 @@
-// Rows of captured tensors: what one index of the dimension has that the ranks' parts cut.
+// Rows of captured tensors. A tensor is divided among the ranks along one dimension; a row is what
+// it has at one index of that dimension.
 #ifndef LS_RUNNER_DIFF_ROWS_H
 #define LS_RUNNER_DIFF_ROWS_H
 

@@ -127,7 +127,9 @@ int ls_diff__source(bool *found, bool *ascending, size_t *to, const ls_diff_side
         if (strncmp(ref->name, pair->ref_of->name, step) != 0 || tries == SOURCES_MAX) {
             return LS_OK;
         }
-        if (run == NULL || !ref->optional || ref->part || run->dtype != of->dtype ||
+        // Other experts' rows are no whole batch.
+        bool taken = run != NULL && run->deal != NULL && run->deal->taken;
+        if (run == NULL || taken || !ref->optional || ref->part || run->dtype != of->dtype ||
             other->ndim == 0 || other->dim[other->ndim - 1] != shape->dim[shape->ndim - 1]) {
             continue;
         }

@@ -1,4 +1,6 @@
 """How `lockstep diff` places the ranks' parts of a tensor: layouts.py LOCKSTEP PYTHON_FOLDER."""
+import random
+
 from made import Check, column_block, diff, lies_as, omitted, rows, waves
 
 
@@ -212,6 +214,18 @@ def taken_rows(check):
         # Other values are wrong, and so are the rows of a computed tensor in an order that its input does not have.
         check.one(ref, ranks(orders, lambda values: [2 * v for v in values]), 1, "wrong", name="step 0 input e")
         check.one(ref, ranks(orders, out=lambda values: values[2:] + values[:2]), 1, "wrong", name="step 0 forward e")
+    # Many experts, whose tensors lie between the batch and the last expert's.
+    made = random.Random(1)
+    x, order = waves(24 * 3), made.sample(range(24), 24)
+    many, run = {}, [{}, {}]
+    for k in range(13):
+        name, chosen = (f"step 0 input e{k}", made.sample(range(24), 9)) if k else ("step 0 input l", range(24))
+        many[name] = ([len(chosen), 3], [v for i in sorted(chosen) for v in rows(x, 3, i, i + 1)], act)
+        for rank, own in enumerate((order[:12], order[12:])):
+            took = [i for i in own if i in chosen]
+            run[rank][name] = ([len(took), 3], [v for i in took for v in rows(x, 3, i, i + 1)], act)
+    code, stages, text = diff(check.written([many]), check.written(run))
+    assert code == 0 and len(stages) == 13 and all(s["class"] == "bit_exact" for s in stages.values()), (stages, text)
 
 
 def own_rows(check):
@@ -235,7 +249,7 @@ def own_rows(check):
     check.one(whole([0, 0, 1, 1]), ranks([0, 0], [0, 0]), 0, "bit_exact", name=name)  # the graph of each node
     for first, second in (([0, 2], [0, 2]), ([0, 2], [1, 2]), ([0, 1], [0, 1])):
         check.one(whole([0, 2, 5, 6]), ranks(first, second), 1, "wrong", name=name)
-    # Ranks pad: what has other sizes is not compared, the rest is.
+    # Ranks pad: tensors of other sizes are not compared, the others are.
     pad = {"step 0 input l": ([4, 3], ids + [0] * 4, act), "step 0 forward l": ([4, 2], y, {"optional": True})}
     short = [{"step 0 input l": ([2, 2], ids[:4], act), "step 0 forward l": ([2, 2], y[:4], {"optional": True})},
              {"step 0 input l": ([2, 3], ids[4:] + [0, 0], act), "step 0 forward l": ([2, 2], y[4:], {"optional": True})}]
