@@ -262,6 +262,41 @@ static int check_explained(const matching *m) {
     return LS_OK;
 }
 
+// Takes the calls away that a rank did not begin before its process ended, from the first one that
+// matched: the others wait for it. Whether there are any.
+static bool take_unbegun(ls_history *history) {
+    bool any = false;
+    for (int r = 0; r < history->rank_count; r++) {
+        ls_history_rank *rank = &history->ranks[r];
+        for (int i = 0; i < rank->call_count && rank->ended != NULL; i++) {
+            if (rank->calls[i].met && !rank->calls[i].started) {
+                rank->call_count = i;
+                any = true;
+            }
+        }
+    }
+    return any;
+}
+
+// Matches all calls in a new run. A second one begins anew.
+static int match(ls_spmd_result **out, matching *m, const ls_spmd_options *options,
+                 const ls_remote *remote) {
+    if (m->run != NULL) {
+        (void)ls_remote_close(out, m->run);
+        ls_spmd_result_free(*out);
+        *out = NULL;
+    }
+    m->run = NULL;
+    m->met_count = 0;
+    for (int r = 0; r < m->history->rank_count; r++) {
+        for (int i = 0; i < m->history->ranks[r].call_count; i++) {
+            m->history->ranks[r].calls[i].met = false;
+        }
+    }
+    LS_TRY(open_run(m, options, remote));
+    return match_all(m);
+}
+
 int ls_history_explain(ls_spmd_result **out, ls_history *history, const char *checks) {
     char byte = 0;
     matching m = {.history = history, .buffer = &byte};
@@ -280,8 +315,10 @@ int ls_history_explain(ls_spmd_result **out, ls_history *history, const char *ch
                                      .shape_only = true,
                                      .fixed = true};
     int status = ls_arena_create(&m.arena);
-    status = status == LS_OK ? open_run(&m, &options, &remote) : status;
-    status = status == LS_OK ? match_all(&m) : status;
+    status = status == LS_OK ? match(out, &m, &options, &remote) : status;
+    if (status == LS_OK && ls_remote_status(m.run, NULL) == LS_OK && take_unbegun(history)) {
+        status = match(out, &m, &options, &remote);
+    }
     if (status == LS_OK) {
         end_ranks(&m);
         (void)ls_remote_explain(m.run);

@@ -22,7 +22,6 @@ void ls_exec__met(void *arg, ls_request *const *requests, int size) {
         job->requests[m] = requests[m];
         ls_exec_op *op = ls_remote_owner(requests[m]);
         op->met = true;
-        ls_exec__flight_state(exec, op, LS_EXEC_FLIGHT_STARTED);
         if (op->stream != NULL) {
             op->stream->unmet -= 1;
         }
@@ -35,14 +34,14 @@ void ls_exec__met(void *arg, ls_request *const *requests, int size) {
     exec->jobs_last = job;
 }
 
-static bool has_arrived(const ls_exec_op *op) {
+bool ls_exec__has_arrived(const ls_exec_op *op) {
     return __atomic_load_n(&op->process->control->slots[op->slot].arrived, __ATOMIC_ACQUIRE) != 0;
 }
 
 ls_exec_op *ls_exec__first_missing(const ls_exec_job *job) {
     for (int m = 0; m < job->size; m++) {
         ls_exec_op *op = ls_remote_owner(job->requests[m]);
-        if (!has_arrived(op)) {
+        if (!ls_exec__has_arrived(op)) {
             return op;
         }
     }

@@ -377,6 +377,7 @@ void ls_exec__met(void *exec, ls_request *const *requests, int size);
 bool ls_exec__advance(ls_exec *exec);
 void ls_exec__wait(ls_exec *exec, ls_exec_process *process);  // for what it says it waits for
 void ls_exec__resume(ls_exec *exec, const ls_exec_process *process);
+bool ls_exec__has_arrived(const ls_exec_op *op);  // its data: the process's stream got there
 // The first call of a job whose data has not come; NULL: all has.
 ls_exec_op *ls_exec__first_missing(const ls_exec_job *job);
 void ls_exec__free_op(ls_exec_op *op);

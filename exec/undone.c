@@ -65,9 +65,12 @@ void ls_exec__drop_calls(ls_exec *exec) {
         ls_exec_op *lists[] = {rank->first, rank->open};
         for (int i = 0; i < 2; i++) {
             while (lists[i] != NULL) {
-                ls_exec_op *next = lists[i]->next;
-                ls_exec__free_op(lists[i]);
-                lists[i] = next;
+                ls_exec_op *op = lists[i];
+                lists[i] = op->next;
+                if (op->met && ls_exec__has_arrived(op)) {
+                    ls_exec__flight_state(exec, op, LS_EXEC_FLIGHT_STARTED);
+                }
+                ls_exec__free_op(op);
             }
         }
         while (rank->streams != NULL) {

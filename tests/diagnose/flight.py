@@ -71,6 +71,26 @@ def wrapped(rank):
     return dump(calls, first=6 if rank == 0 else 0)
 
 
+def ended(rank, state, sent=64):
+    """Rank 3 has returned while its GPU's calls were in this state, and rank 0 is slow."""
+    calls = [waits("all_reduce", 64, 20)] + ([] if rank == 0 else [entry("_all_gather_base", 16, 64, state="scheduled", line=21)])
+    if rank == 3:
+        calls = [entry("all_reduce", sent, state=state, line=20), entry("_all_gather_base", 16, 64, state="scheduled", line=21)]
+    return dump(steps(rank) + calls, **({"ended": "returned 0"} if rank == 3 else {}))
+
+
+def ended_before(rank):
+    return ended(rank, "scheduled")
+
+
+def ended_within(rank):
+    return ended(rank, "started")
+
+
+def ended_after_size(rank):
+    return ended(rank, "scheduled", sent=63)
+
+
 # name: (dump of a rank, finding, ranks, place, a word of its text)
 HANGS = {
     "size": (size, "collective.count_mismatch", [2], "train.py:20", "call 4"),
@@ -82,6 +102,9 @@ HANGS = {
     "no_receive": (no_receive, "collective.missing_rank", [3], "train.py:50", "send of 8"),
     "short_message": (short_message, "p2p.count_mismatch", [2, 3], "train.py:5", "8"),
     "both_send": (both_send, "deadlock.cycle", [2, 3], "train.py:50", ""),
+    "ended_before": (ended_before, "rank.exited_early", [3], "train.py:20", "all_reduce"),
+    "ended_within": (ended_within, "collective.missing_rank", [0], "train.py:20", "ranks 1, 2"),
+    "ended_after_size": (ended_after_size, "collective.count_mismatch", [3], "train.py:20", "63"),
     "wrapped": (wrapped, "collective.missing_rank", [3], "train.py:18", "ranks 0-2"),
 }
 
