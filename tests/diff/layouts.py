@@ -173,7 +173,7 @@ def batches(check):
 
         for forward in (p, q):
             code, stages, text = diff(check.written([ref]), check.written(ranks(p, q, forward, joined, p)))
-            assert code == 0 and not any(s["class"] == "wrong" for s in stages.values()), (p, q, stages, text)
+            assert code == 0 and set(stages) == set(ref) and not any(s["class"] == "wrong" for s in stages.values()), (p, q, stages, text)
             said = stages["step 0 input head"]
             assert said["class"] == "bit_exact" and said["order"] == "rows of joined batches", said
         # Rows in an order that no batch has, the batches swapped, and the rows of one rank on the other are wrong.
@@ -182,6 +182,9 @@ def batches(check):
         check.one(ref, ranks(p, q, p, joined, turned), 1, "wrong", name="step 0 backward m")
         check.one(ref, ranks(p, q, p, lambda r, p=p, q=q: taken(b, q[r]) + taken(a, p[r]), p), 1, "wrong", name="step 0 input head")
         check.one(ref, ranks(p, q, p, lambda r, p=p, q=q: taken(a, p[1 - r]) + taken(b, q[r]), p), 1, "wrong", name="step 0 input head")
+        swapped = ranks(p, q, p, joined, p)  # the two rows of a sample
+        swapped[1]["step 0 forward l (call 1)"][1][:4] = two[4 * q[1][0] + 2:4 * q[1][0] + 4] + two[4 * q[1][0]:4 * q[1][0] + 2]
+        check.one(ref, swapped, 1, "wrong", name="step 0 forward l (call 1)")
         # Not the reference's rows.
         twice = [[o[0], o[0], *o[2:]] for o in q]
         check.one(ref, ranks(p, twice, p, joined, p), 1, "wrong", name="step 0 input l (call 1)")
@@ -214,6 +217,14 @@ def taken_rows(check):
         # Other values are wrong, and so are the rows of a computed tensor in an order that its input does not have.
         check.one(ref, ranks(orders, lambda values: [2 * v for v in values]), 1, "wrong", name="step 0 input e")
         check.one(ref, ranks(orders, out=lambda values: values[2:] + values[:2]), 1, "wrong", name="step 0 forward e")
+    # Rows that the reference takes in an order of its own, and rows that it does not take, or takes once.
+    ref["step 0 input e"] = ([4, 3], [v for i in (7, 0, 3, 5) for v in rows(x, 3, i, i + 1)], act)
+    del ref["step 0 forward e"], ref["step 0 input l [1]"]
+    for took, verdict in (([[0, 3], [7, 5]], (0, "bit_exact")), ([[3, 0], [5, 7]], (0, "bit_exact")), ([[1, 3], [7, 5]], (1, "wrong")),
+                          ([[0, 3], [7, 7]], (1, "wrong"))):
+        run = [{"step 0 input l": ([4, 3], [v for i in own for v in rows(x, 3, i, i + 1)], act),
+                "step 0 input e": ([2, 3], [v for i in took[r] for v in rows(x, 3, i, i + 1)], act)} for r, own in enumerate(order[0])]
+        check.one(ref, run, *verdict, name="step 0 input e")
     # Many experts, whose tensors lie between the batch and the last expert's.
     made = random.Random(1)
     x, order = waves(24 * 3), made.sample(range(24), 24)
@@ -249,6 +260,8 @@ def own_rows(check):
     check.one(whole([0, 0, 1, 1]), ranks([0, 0], [0, 0]), 0, "bit_exact", name=name)  # the graph of each node
     for first, second in (([0, 2], [0, 2]), ([0, 2], [1, 2]), ([0, 1], [0, 1])):
         check.one(whole([0, 2, 5, 6]), ranks(first, second), 1, "wrong", name=name)
+    act = {"optional": True}  # values that no integer counts
+    check.one(whole([0, 2, 5, 6]), ranks([0, 2], [0, 1]), 1, "wrong", name=name)
     # Ranks pad: tensors of other sizes are not compared, the others are.
     pad = {"step 0 input l": ([4, 3], ids + [0] * 4, act), "step 0 forward l": ([4, 2], y, {"optional": True})}
     short = [{"step 0 input l": ([2, 2], ids[:4], act), "step 0 forward l": ([2, 2], y[:4], {"optional": True})},
