@@ -254,8 +254,9 @@ static void tell_place(ls_client *client) {
         size_t length = strnlen(place.file, sizeof message.file - 1);
         memcpy(message.file, place.file, length);
     }
-    message.waits =
-        works || continues(call, arguments, place.connects) ? LS_WIRE_WAITS_NOT : message.waits;
+    if (works || continues(call, arguments, place.connects)) {
+        message.waits = !works && place.connects ? LS_WIRE_WAITS_STORE : LS_WIRE_WAITS_NOT;
+    }
     (void)ls_client_send(client, &message, -1);
 }
 

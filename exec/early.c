@@ -39,7 +39,9 @@ static bool waits(const ls_exec *exec, int rank) {
 // "rank 0 waits in LINE OF THE PROGRAM at FILE:LINE"; the place, or NULL: none is known.
 static const char *tell_living(ls_text *out, const ls_exec *exec, int rank, int *line) {
     const ls_exec_process *process = ls_exec__own_process(exec, rank);
-    const char *file = waits(exec, rank) ? ls_exec__outside_place(exec, process, line) : NULL;
+    const bool opens = process != NULL && process->place_waits == LS_WIRE_WAITS_STORE;
+    const char *file =
+        opens || waits(exec, rank) ? ls_exec__outside_place(exec, process, line) : NULL;
     if (file != NULL) {
         char source[SOURCE_COLUMNS + 1];
         read_source(source, sizeof source, file, *line);

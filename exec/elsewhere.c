@@ -64,7 +64,7 @@ int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place 
         process->place_line = message->line;
     }
     process->places = same ? process->places + 1 : 1;
-    if (message->waits == LS_WIRE_WAITS_NOT) {
+    if (message->waits == LS_WIRE_WAITS_NOT || message->waits == LS_WIRE_WAITS_STORE) {
         process->places = 0;
     }
     if (message->raised[0] != 0) {

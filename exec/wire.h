@@ -204,6 +204,7 @@ typedef enum ls_wire_waits {
     LS_WIRE_WAITS_NOT,       // as far as is known
     LS_WIRE_WAITS_RANKS,     // inside of torch.distributed, for other ranks
     LS_WIRE_WAITS_A_THREAD,  // on a lock, without a time-out: for another thread of its process
+    LS_WIRE_WAITS_STORE,     // where torch.distributed opens its store: it may continue by itself
 } ls_wire_waits;
 
 typedef struct ls_wire_place {

@@ -24,6 +24,7 @@ WAYS = {  # options, findings, exit code
     "profiled": ([], [], 0),
     "connects": ([], [], 0),
     "raises": ([], [], 3),
+    "unstarted": ([], ["rank.exited_early"], 1),
     "spawn": ([], [], 0),
 }
 
@@ -52,6 +53,9 @@ def main():
         found = [finding["id"] for finding in case["findings"]]
         if done.returncode != code or bool(found) != bool(names) or not set(found) <= set(names):
             print(f"{way}: {found}, exit code {done.returncode}\n{done.stdout}{done.stderr}")
+            wrong += 1
+        elif way == "unstarted" and 'rank 0 waits in dist.init_process_group("gloo") at ' not in case["findings"][0]["text"]:
+            print(f"{way}: no place of the rank that waits: {case['findings'][0]['text']}")
             wrong += 1
     print(f"{len(ways or WAYS)} runs, {wrong} not as they should be")
     return min(wrong, 1)

@@ -132,6 +132,8 @@ def main():
     if way == "spawn":
         mp.spawn(child, nprocs=2)
         return
+    if way == "unstarted" and os.environ["RANK"] == "1":
+        raise ImportError("a module is missing")
     dist.init_process_group("gloo")
     if way == "destroyed":
         train()
