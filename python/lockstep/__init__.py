@@ -56,7 +56,7 @@ def install():
         from torch.distributed import distributed_c10d as c10d
     except ImportError:  # torch was built without it
         return
-    from lockstep import torch_backend, watch, watch_deepspeed
+    from lockstep import torch_backend, watch, watch_deepspeed, watch_megatron
 
     torch_backend.register()
     make, rendezvous = c10d._new_process_group_helper, c10d.rendezvous
@@ -64,6 +64,7 @@ def install():
     def replaced(size, rank, members, backend, *arguments, **options):
         if watch.install():
             watch_deepspeed.install()
+            watch_megatron.install()
         ours = _replaced(backend)
         elsewhere = os.environ.get("LOCKSTEP_EXEC_SIMULATED") == "0" and "LOCKSTEP_EXEC_REAL" not in os.environ
         if ours is None or elsewhere:

@@ -336,11 +336,21 @@ def _replicates(tensor, mesh, placements, shape, noted):
     if not noted or not watch_values.is_plain(tensor) or any(one.is_partial() for one in placements):
         return
     index = tuple(slice(None) if one.is_replicate() else place for one, place in zip(placements, at))
-    members = tuple(sorted(mesh.mesh[index].flatten().tolist()))
+    replicated("DTensor.from_local with Replicate", tensor, mesh.mesh[index].flatten().tolist())
+
+
+def replicated(what, tensor, members):
+    """`what` of the step promises the same tensor on all members, which are ranks: it is compared."""
+    members = tuple(sorted(members))
     _state["replicated"] += 1
     if len(members) > 1 and _state["replicated"] <= CALLS_NOTED:
-        client.get().note(DATA, f"DTensor.from_local with Replicate, call {_state['replicated']} of a step", "", members, flags=HINT,
+        client.get().note(DATA, f"{what}, call {_state['replicated']} of a step", "", members, flags=HINT,
                           step=_state["steps"], items=[text_item("the tensor", "has the hash " + watch_values.digest([tensor]))])
+
+
+def step():
+    """The number of optimizer steps so far."""
+    return _state["steps"]
 
 
 # ---- Hooks --------------------------------------------------------------------------------------
