@@ -262,9 +262,9 @@ static int check_explained(const matching *m) {
     return LS_OK;
 }
 
-// Takes the calls away that a rank did not begin before its process ended, from the first one that
-// matched: the others wait for it. Whether there are any.
-static bool take_unbegun(ls_history *history) {
+// Drops the calls of each ended rank from the first matched one that its GPU had not begun: the
+// others wait for that call. Returns whether any were dropped.
+static bool drop_unbegun(ls_history *history) {
     bool any = false;
     for (int r = 0; r < history->rank_count; r++) {
         ls_history_rank *rank = &history->ranks[r];
@@ -278,7 +278,7 @@ static bool take_unbegun(ls_history *history) {
     return any;
 }
 
-// Matches all calls in a new run. A second one begins anew.
+// Matches all calls in a new run, and frees the one before.
 static int match(ls_spmd_result **out, matching *m, const ls_spmd_options *options,
                  const ls_remote *remote) {
     if (m->run != NULL) {
@@ -316,7 +316,7 @@ int ls_history_explain(ls_spmd_result **out, ls_history *history, const char *ch
                                      .fixed = true};
     int status = ls_arena_create(&m.arena);
     status = status == LS_OK ? match(out, &m, &options, &remote) : status;
-    if (status == LS_OK && ls_remote_status(m.run, NULL) == LS_OK && take_unbegun(history)) {
+    if (status == LS_OK && ls_remote_status(m.run, NULL) == LS_OK && drop_unbegun(history)) {
         status = match(out, &m, &options, &remote);
     }
     if (status == LS_OK) {

@@ -50,8 +50,9 @@ void ls_history_free(ls_history *history);  // NULL is allowed
 bool ls_history_returned(const char *ended);
 
 // Has the matcher of ranks/ match the calls, and marks the matched ones. The others hang and are
-// explained. *out has the findings; the caller frees it. LS_OK also with findings. A rank without a
-// dump is a finding if others wait for it and nothing else explains that.
+// explained. Drops calls that a rank's GPU had not begun when its process ended. *out has the
+// findings; the caller frees it. LS_OK also with findings. A rank without a dump is a finding if
+// others wait for it and nothing else explains that.
 int ls_history_explain(ls_spmd_result **out, ls_history *history, const char *checks);
 
 // A sentence about calls that all members have made and that are not completed; NULL: none is.

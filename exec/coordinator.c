@@ -386,6 +386,7 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
             status = ls_reaper_make(&reaper, NULL);
         }
         status = status == LS_OK ? run(exec, reaper.dir) : status;
+        ls_exec__note_begun(exec);
         int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
         if (status == LS_OK) {
             status = kept != LS_OK ? kept : told;

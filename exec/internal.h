@@ -385,6 +385,8 @@ void ls_exec__free_op(ls_exec_op *op);
 // ---- undone.c -----------------------------------------------------------------------------------
 // Of matched calls whose data does not arrive; gone: because a process has ended. False: none.
 bool ls_exec__explain_data(ls_exec *exec, bool gone);
+// Tells the flight record which matched calls have begun: before it is written or they are dropped.
+void ls_exec__note_begun(const ls_exec *exec);
 void ls_exec__drop_calls(ls_exec *exec);
 
 // ---- notes.c ------------------------------------------------------------------------------------

@@ -54,7 +54,18 @@ bool ls_exec__explain_data(ls_exec *exec, bool gone) {
     return false;
 }
 
+void ls_exec__note_begun(const ls_exec *exec) {
+    for (int r = 0; exec->flight != NULL && r < exec->rank_count; r++) {
+        for (const ls_exec_op *op = exec->ranks[r].open; op != NULL; op = op->next) {
+            if (op->met && ls_exec__has_arrived(op)) {
+                ls_exec__flight_state(exec, op, LS_EXEC_FLIGHT_STARTED);
+            }
+        }
+    }
+}
+
 void ls_exec__drop_calls(ls_exec *exec) {
+    ls_exec__note_begun(exec);
     while (exec->jobs != NULL) {
         ls_exec_job *next = exec->jobs->next;
         free(exec->jobs);
@@ -65,12 +76,9 @@ void ls_exec__drop_calls(ls_exec *exec) {
         ls_exec_op *lists[] = {rank->first, rank->open};
         for (int i = 0; i < 2; i++) {
             while (lists[i] != NULL) {
-                ls_exec_op *op = lists[i];
-                lists[i] = op->next;
-                if (op->met && ls_exec__has_arrived(op)) {
-                    ls_exec__flight_state(exec, op, LS_EXEC_FLIGHT_STARTED);
-                }
-                ls_exec__free_op(op);
+                ls_exec_op *next = lists[i]->next;
+                ls_exec__free_op(lists[i]);
+                lists[i] = next;
             }
         }
         while (rank->streams != NULL) {

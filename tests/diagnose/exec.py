@@ -11,7 +11,7 @@ import tempfile
 
 from dumps import run_scenario
 
-BUGS = ("op", "dtype", "count", "kind", "root", "p2p", "cycle", "groups", "early", "killed", "stall")
+BUGS = ("op", "dtype", "count", "kind", "root", "p2p", "cycle", "groups", "early", "unbegun", "killed", "stall")
 IN_C = ("op", "p2p", "groups", "stall")
 
 
@@ -37,11 +37,15 @@ def in_c(lockstep, folder, cc, include, library):
     return findings(report)
 
 
+def dump_of(folder, rank):
+    with open(f"{folder}/kept/rank_{rank}", "rb") as file:
+        return pickle.load(file)
+
+
 def alone(lockstep, folder):
     """The scenario of dumps in which no rank has come to the call where the killed rank is missing."""
     for rank in range(4):
-        with open(f"{folder}/kept/rank_{rank}", "rb") as file:
-            dump = pickle.load(file)
+        dump = dump_of(folder, rank)
         dump["entries"] = dump["entries"][:2]
         with open(f"{folder}/kept/rank_{rank}", "wb") as file:
             pickle.dump(dump, file, protocol=2)
@@ -62,6 +66,8 @@ def check(bug, lockstep, program, stand_in, *build):
             return wrong + [f"extract: {taken.returncode} {taken.stderr}{taken.stdout}"]
         again = run_scenario(lockstep, taken.stdout)
         wrong += [] if again == expected else [f"the scenario has {again}, exec {expected}:\n{taken.stdout}"]
+        if bug == "unbegun" and (states := [dump_of(folder, rank)["entries"][0]["state"] for rank in range(4)]) != [*["started"] * 3, "scheduled"]:
+            wrong += [f"the first call is {states}"]
         if bug == "killed" and (died := alone(lockstep, folder)) != expected:
             wrong += [f"the scenario without a waiting rank has {died}"]
         in_program = in_c(lockstep, folder, *build) if bug in IN_C else expected

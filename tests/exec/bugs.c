@@ -30,6 +30,9 @@ static void step(void) {
     ncclDataType_t type = has("dtype", 2) ? ncclInt32 : ncclFloat32;
     size_t count = has("count", 2) ? N - 1 : N;
     CHECK(ncclAllReduce(at, out, count, type, op, world, stream));  // MARK op dtype count nan
+    while (has("unbegun", 0)) {
+        (void)pause();
+    }
     if (has("kind", 1)) {
         CHECK(ncclBroadcast(at, out, N, ncclFloat32, 0, world, stream));  // MARK kind
     } else {
@@ -139,7 +142,7 @@ static int is_killed_outside(ncclUniqueId id) {
 }
 
 static void end_somehow(void) {
-    if (has("early", 3)) {
+    if (has("early", 3) || has("unbegun", 3)) {
         exit(0);
     }
     if (has("killed", 1)) {
@@ -177,6 +180,9 @@ int main(int argc, char **argv) {
         make_pairs(id);
     }
     CHECK(ncclCommInitRank(&world, rank_count, id, own_rank));  // MARK join fails
+    if (has("unbegun", 3)) {  // its stream does not come to its calls
+        CHECK(stand_in_kernel(60000000, stream));
+    }
     step();
     if (is("cycle")) {
         exchange();
