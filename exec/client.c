@@ -255,7 +255,7 @@ static void tell_place(ls_client *client) {
         memcpy(message.file, place.file, length);
     }
     if (works || continues(call, arguments, place.connects)) {
-        message.waits = !works && place.connects ? LS_WIRE_WAITS_STORE : LS_WIRE_WAITS_NOT;
+        message.waits = place.connects ? LS_WIRE_WAITS_STORE : LS_WIRE_WAITS_NOT;
     }
     (void)ls_client_send(client, &message, -1);
 }

@@ -1,5 +1,6 @@
 """Ways for a program of torch.distributed to end: ending.py WAY. tests/python/check_ending.py has the expected findings."""
 import os
+import socket
 import sys
 import threading
 import time
@@ -127,12 +128,23 @@ def child(index):
     callback()
 
 
+def await_store():
+    """Returns once rank 0 has opened the store of init_process_group."""
+    while True:
+        try:
+            socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+
+
 def main():
     way = sys.argv[1]
     if way == "spawn":
         mp.spawn(child, nprocs=2)
         return
     if way == "unstarted" and os.environ["RANK"] == "1":
+        await_store()
         raise ImportError("a module is missing")
     dist.init_process_group("gloo")
     if way == "destroyed":
