@@ -1,6 +1,6 @@
 """Watches the tensor parallel layers of Megatron Core. Each rank of the group has a part of the weight, and the input is the same on all.
 
-It differs where ranks read other batches, or drop other elements: the generator of the layers that each rank runs whole must have one seed.
+It differs where ranks read other batches, or where dropout drops other elements: outside of these layers the ranks need one seed.
 """
 
 import sys
@@ -15,7 +15,7 @@ LAYERS = ("VocabParallelEmbedding", "ColumnParallelLinear")
 
 @watch.quiet
 def _note(layer, value):
-    # Of a linear layer whose gradient of the input is not summed over the group, the caller splits or gathers the input.
+    # A linear layer that does not sum the gradient of its input over the group may have a part of the input on each rank.
     summed = getattr(layer, "allreduce_dgrad", True) and not getattr(layer, "explicit_expert_comm", False)
     if summed and torch.is_grad_enabled() and watch.is_noted(watch_steps.step()) and watch_values.is_plain(value):
         watch_steps.replicated(f"the input of {type(layer).__name__}", value, dist.get_process_group_ranks(layer.tp_group))

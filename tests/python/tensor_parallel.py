@@ -1,5 +1,5 @@
-"""Layers with the names, the group and the flags of Megatron Core's: tensor_parallel.py LOCKSTEP. Their inputs are the same on the ranks of a
-group, or another one has a note.
+"""Stand-ins for Megatron Core's tensor parallel layers: tensor_parallel.py LOCKSTEP. Inputs that differ on the ranks of a group have a note,
+and correct ones have none.
 """
 import json
 import os
@@ -21,7 +21,7 @@ CASES = {  # the layers whose inputs differ, by name
 
 
 def layers():
-    """The module, with one class of each kind."""
+    """The module, with the names, the group and the flags that Megatron's has."""
     class Layer(nn.Module):
         def __init__(self, group, summed=True, expert=False):
             super().__init__()
@@ -31,8 +31,8 @@ def layers():
             return input_ if weight is None else input_ @ weight
 
     module = types.ModuleType("megatron.core.tensor_parallel.layers")
-    module.VocabParallelEmbedding = type("VocabParallelEmbedding", (Layer,), {"forward": Layer.forward})
-    module.ColumnParallelLinear = type("ColumnParallelLinear", (Layer,), {"forward": Layer.forward})
+    module.VocabParallelEmbedding = type("VocabParallelEmbedding", (Layer,), {})
+    module.ColumnParallelLinear = type("ColumnParallelLinear", (Layer,), {})
     sys.modules[module.__name__] = module
     return module
 
