@@ -123,7 +123,6 @@ void ls_mpi__ops_make(void);  // see ls_mpi__types_make
 void ls_mpi__ops_open(mpi_rank *me);
 mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle);
 const char *ls_mpi__op_name(const mpi_op *op);
-bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type);
 // inout = in op inout.
 void ls_mpi__reduce(const mpi_op *op, const mpi_type *type, const void *in, void *inout,
                     size_t count);

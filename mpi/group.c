@@ -19,10 +19,6 @@ int ls_mpi__group_rank(const mpi_group *group, int world_rank) {
     return MPI_UNDEFINED;
 }
 
-int ls_mpi__comm_world_rank(const mpi_comm *comm, int member) {
-    return comm->inner->shared->comm->ranks[member];
-}
-
 mpi_group *ls_mpi__group_of(const mpi_comm *comm, bool remote) {
     int size = remote ? comm->remote_size : comm->size;
     int first = remote ? comm->remote_first : comm->first;

@@ -289,26 +289,20 @@ int ls_mpi__copy_file(int out, const char *to, const char *from);
 extern _Thread_local const char *ls_mpi__file;
 extern _Thread_local int ls_mpi__line;
 
+// ---- state.c: a rank, its findings and its end --------------------------------------------------
+mpi_rank *ls_mpi__rank_of_code(const void *address);  // NULL: no rank
+// A defect that returns no error: always a finding with this id.
+void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line, const char *format,
+                     ...) LS_PRINTF(5, 6);
+_Noreturn void ls_mpi__end(mpi_rank *me, int exit_status);  // ends the rank's program
+int ls_mpi__leave(mpi_rank *me, int status);                // ends the rank if the run has failed
+
 // ---- enter.c: entry to and exit from MPI functions ----------------------------------------------
 // The calling rank, between MPI_Init and MPI_Finalize; does not return where there is none.
 mpi_rank *ls_mpi__enter(const char *function);
 mpi_rank *ls_mpi__enter_any(const char *function);      // outside of that, too
 mpi_rank *ls_mpi__enter_waiting(const char *function);  // waits for its turn
 void ls_mpi__return(mpi_rank *const *me);
-mpi_rank *ls_mpi__rank_of_code(const void *address);  // NULL: no rank
-// Ends the rank's program.
-_Noreturn void ls_mpi__end(mpi_rank *me, int exit_status);
-int ls_mpi__leave(mpi_rank *me, int status);  // ends the rank if the run has failed
-// Reports a call that MPI forbids. By the error handler of `comm` (NULL: of the world) the run ends
-// with a finding, or the error class is returned.
-int ls_mpi__error(mpi_rank *me, const mpi_comm *comm, int error_class, const char *function,
-                  const char *format, ...) LS_PRINTF(5, 6);
-int ls_mpi__win_error(mpi_rank *me, const mpi_win *win, int error_class, const char *function,
-                      const char *format, ...) LS_PRINTF(5, 6);
-// A defect that returns no error: always a finding with this id.
-void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line, const char *format,
-                     ...) LS_PRINTF(5, 6);
-const char *ls_mpi__class_name(int error_class);
 int *ls_mpi__last_code(const mpi_rank *me);  // MPI_LASTUSEDCODE
 void *ls_mpi__alloc(size_t bytes);           // zeroed; ends the process if memory is exhausted
 bool ls_mpi__on_stack(const mpi_rank *me, const void *at);  // of the calling thread
@@ -318,7 +312,15 @@ bool ls_mpi__on_stack(const mpi_rank *me, const void *at);  // of the calling th
 #define MPI_ENTER(name)     MPI_ENTERED(name, ls_mpi__enter)
 #define MPI_ENTER_ANY(name) MPI_ENTERED(name, ls_mpi__enter_waiting)
 
-// ---- Arguments: each returns MPI_SUCCESS or the result of ls_mpi__error -------------------------
+// ---- arguments.c --------------------------------------------------------------------------------
+// Reports a call that MPI forbids. By the error handler of `comm` (NULL: of the world) the run ends
+// with a finding, or the error class is returned.
+int ls_mpi__error(mpi_rank *me, const mpi_comm *comm, int error_class, const char *function,
+                  const char *format, ...) LS_PRINTF(5, 6);
+int ls_mpi__win_error(mpi_rank *me, const mpi_win *win, int error_class, const char *function,
+                      const char *format, ...) LS_PRINTF(5, 6);
+const char *ls_mpi__class_name(int error_class);
+// The functions below return MPI_SUCCESS or the result of ls_mpi__error.
 typedef struct mpi_where {
     mpi_rank *me;
     const char *function;
@@ -492,8 +494,6 @@ int ls_mpi__explore_choose(ls_spmd *run, const ls_match_choice *choices, int cou
 void ls_mpi__explore_end(void);
 // From here on the rank may act on what other ranks have done so far.
 void ls_mpi__observe(void);
-
-// ---- init.c -------------------------------------------------------------------------------------
-void ls_mpi__returned(mpi_rank *me);
+void ls_mpi__returned(mpi_rank *me);  // init.c
 
 #endif

@@ -103,3 +103,17 @@ bool ls_mpi__code_line(const char **file, int *line, const mpi_rank *me, const c
     return false;
 }
 #endif
+
+// The line of an address in the program: asked for only where it is reported.
+void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *line) {
+    const char *found;
+    int number;
+    *file = ls_mpi__file;
+    *line = ls_mpi__line;
+    if ((const char *)code >= me->code_low && (const char *)code < me->code_high &&
+        ls_mpi__code_line(&found, &number, me, code)) {
+        const char *kept = ls_arena_strdup(ls_mpi__state.run->arena, found);
+        *file = kept != NULL ? kept : *file;
+        *line = kept != NULL ? number : *line;
+    }
+}

@@ -70,7 +70,7 @@ static family family_of(int handle) {
     }
 }
 
-bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type) {
+static bool op_allows(const mpi_op *op, const mpi_type *type) {
     if (op->constant == NULL || op->handle == MPI_REPLACE || op->handle == MPI_NO_OP) {
         return true;
     }
@@ -96,6 +96,28 @@ bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type) {
     default:
         return f == PAIR;
     }
+}
+
+int ls_mpi__op_arg(mpi_op **out, mpi_where at, mpi_comm *comm, MPI_Op handle,
+                   const mpi_type *type) {
+    const char *why;
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_OP, handle, &why);
+    if (*out == NULL) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_OP, at.function, "the operation is %s", why);
+    }
+    if (type != NULL && !op_allows(*out, type)) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_OP, at.function,
+                             "%s is not defined for the datatype %s", ls_mpi__op_name(*out),
+                             ls_mpi__type_name(type));
+    }
+    return MPI_SUCCESS;
+}
+
+int ls_mpi__reduce_op_arg(mpi_where at, mpi_comm *comm, const mpi_op *op) {
+    return op->handle != MPI_REPLACE && op->handle != MPI_NO_OP
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, comm, MPI_ERR_OP, at.function,
+                               "%s is for accumulates on windows only", ls_mpi__op_name(op));
 }
 
 // ---- The math: inout = in op inout --------------------------------------------------------------

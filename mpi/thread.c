@@ -11,20 +11,6 @@
 #include "ranks/accesses.h"
 
 // ---- Accesses -----------------------------------------------------------------------------------
-// The line of an address in the program: asked for only where it is reported.
-void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *line) {
-    const char *found;
-    int number;
-    *file = ls_mpi__file;
-    *line = ls_mpi__line;
-    if ((const char *)code >= me->code_low && (const char *)code < me->code_high &&
-        ls_mpi__code_line(&found, &number, me, code)) {
-        const char *kept = ls_arena_strdup(ls_mpi__state.run->arena, found);
-        *file = kept != NULL ? kept : *file;
-        *line = kept != NULL ? number : *line;
-    }
-}
-
 // Most accesses end here, without a lock. A call in progress may be about to own memory.
 static inline bool may_matter(const mpi_rank *me, const char *low, const char *high, bool writes) {
     const mpi_intervals *reads = &me->owned[0], *written = &me->owned[1];
