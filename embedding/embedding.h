@@ -1,6 +1,6 @@
 // embedding: sharded embedding tables. Forward: jagged inputs -> input_dist -> lookup ->
 // output_dist; training: backward the same ways back, and an optimizer's update; each a stage with
-// its real collectives; and the unsharded oracle that judges them.
+// its real collectives.
 // The public headers of this folder, gathered.
 #ifndef LS_EMBEDDING_EMBEDDING_H
 #define LS_EMBEDDING_EMBEDDING_H
@@ -9,7 +9,6 @@
 #include "embedding/functional.h"
 #include "embedding/jagged.h"
 #include "embedding/module.h"
-#include "embedding/oracle.h"
 #include "embedding/training.h"
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "collectives/recording.h"
 #include "embedding/embedding.h"
+#include "oracle/oracle.h"
 #include "ranks/ranks.h"
 #include "runner/scenario/scenario.h"
 

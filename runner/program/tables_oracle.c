@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "embedding/checkpoint.h"
-#include "embedding/oracle.h"
+#include "oracle/oracle.h"
 #include "embedding/stages.h"
 #include "kernels/element.h"
 #include "runner/program/tables.h"

@@ -6,6 +6,7 @@
 #define LS_TESTS_EMBEDDING_CASE_H
 
 #include "embedding/embedding.h"
+#include "oracle/oracle.h"
 
 #include "kernels/device.h"
 #include "kernels/pooling.h"

@@ -6,7 +6,7 @@
 
 #include "case.h"
 
-#include "embedding/oracle_range.h"
+#include "oracle/range.h"
 #include "orders/bound.h"
 
 // Row r of the table is (r + 1, -0.1f).

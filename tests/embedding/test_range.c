@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/random.h"
-#include "embedding/oracle_range.h"
+#include "oracle/range.h"
 #include "kernels/element.h"
 #include "orders/bound.h"
 

@@ -48,7 +48,7 @@ ROOMS = (
     ("judge", "runner/compare/reason", (COMPARE, "scenario/reasons"), (*JUDGED, "cli/prove")),
     ("judge", "runner/compare/(simulate|stages)", (COMPARE,), (*JUDGED, "mpi/spread")),
     ("judge", "runner/(compare/|program/(\\w*oracle|program_cells))", (COMPARE,), JUDGED),
-    ("judge", "embedding/oracle", EMBEDDING, (*EMBEDDED, "cli/prove")),
+    ("judge", "oracle/", EMBEDDING, (*EMBEDDED, "cli/prove")),
     ("judge", "orders/(bound|exact|explain)", ORDERS,
      (COMPARE, "unit/order_replay", "cli/orders", "cli/run", "scenario/recordings")),
     ("judge", "collectives/(check|finding)", ("unit/collectives", "unit/scenario"),
@@ -136,9 +136,9 @@ NEAREST = (
     ("runner/program/program_cells", "unit/runner: cells"),
     ("runner/program/program_oracle", "unit/runner: program_oracle"),
     ("ranks/checks/replica", "unit/overlap: replica"),
-    ("embedding/oracle_range", "unit/embedding: range"),
-    ("embedding/oracle_(opt|state|train|expect_train)", "unit/embedding: training"),
-    ("embedding/oracle", "unit/embedding: oracle|judge|means"),
+    ("oracle/range", "unit/embedding: range"),
+    ("oracle/(opt|state|train|expect_train)", "unit/embedding: training"),
+    ("oracle/", "unit/embedding: oracle|judge|means"),
 )
 
 # Targets that tests need beside the programs in their commands: always, and by label.

@@ -7,7 +7,7 @@ MUTANTS = [
     ("runner/compare/verdict.c", "fails[i] && stage->divergence == NULL", "1 && stage->divergence == NULL"),
     ("runner/program/known.c", "split || placements->at[d].split > 1",
      "split || placements->at[d].split <= 1"),
-    ("embedding/oracle_optimizer.c", "store(p, c, sub(p, w, m))", "store(p, c, sub(p, m, w))"),
+    ("oracle/optimizer.c", "store(p, c, sub(p, w, m))", "store(p, c, sub(p, m, w))"),
     ("orders/bound.c", "rounding += step", "rounding = step"),
     ("orders/fold.c", "at < length && text[at] == '('", "at < length || text[at] == '('"),
     ("collectives/check.c", "votes += same ? 1 : -1", "votes += same ? 2 : -1"),

@@ -1,5 +1,5 @@
 // The oracle's judgement of an output, and where an element of it comes from.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Which of a bag's rows the gradient of a maximum goes to, of the unsharded table. Where training
 // went before, rows are known within bounds, and which one is the largest may not be.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 #include "kernels/element.h"
 
 static bool has_scale(const ls_row_format *format) {

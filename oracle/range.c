@@ -1,5 +1,5 @@
-// See oracle_range.h.
-#include "embedding/oracle_range.h"
+// See range.h.
+#include "oracle/range.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
-// Shared by the two files of the oracle. Nothing here is used by the module.
-#ifndef LS_EMBEDDING_ORACLE_INTERNAL_H
-#define LS_EMBEDDING_ORACLE_INTERNAL_H
+// Shared by the files of this folder.
+#ifndef LS_ORACLE_INTERNAL_H
+#define LS_ORACLE_INTERNAL_H
 
-#include "embedding/oracle.h"
-#include "embedding/oracle_range.h"
+#include "oracle/oracle.h"
+#include "oracle/range.h"
 #include "embedding/stages.h"
 
 // The two meanings that a run may have (see oracle.h).
@@ -98,25 +98,27 @@ double ls_oracle__weight(const ls_table *table, const float *weight);
 // Whether a table is divided as TorchRec does it by the scenario's own words: there divisors, or
 // what is multiplied by in their place, are of the output's type and rounded to it.
 bool ls_oracle__divides_as_torchrec(const ls_table *table, const oracle_divisor *by);
+// Adds a reason to `meaning`.
+void ls_oracle__say(oracle_meaning *meaning, const char *what);
 // Why an output is by design.
 void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out);
 // The documented result of the table's sharding type; false: nothing else.
 bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *out);
 
-// oracle_quantised.c: a row [dim] as the table keeps it before the first step, of which columns
+// quantised.c: a row [dim] as the table keeps it before the first step, of which columns
 // [first, first + columns) at least are written, and whether its column shards have scales of their
 // own.
 int ls_oracle__kept_row(const ls_oracle *oracle, int table, oracle_sense sense, int64_t row,
                         int64_t first, int64_t columns, double *out);
 bool ls_oracle__own_scales(const ls_oracle *oracle, int table);
 
-// oracle_training.c: works the step out.
+// training.c: works the step out.
 int ls_oracle__train(ls_oracle *oracle);
-// oracle_maxima.c: hands a bag's gradient [dim] to its ids. out [ids, dim].
+// maxima.c: hands a bag's gradient [dim] to its ids. out [ids, dim].
 int ls_oracle__give_maxima(const ls_oracle *oracle, int table, oracle_sense sense,
                            const ls_keyed_jagged *input, int64_t bag, const oracle_range *gradient,
                            oracle_range *out);
-// oracle_state.c
+// state.c
 int ls_oracle__list_needed(ls_oracle *oracle);
 int64_t ls_oracle__next_part(const ls_oracle *oracle, int table, int64_t column);
 // Whether training gives the table another content under its sharding type than unsharded.
@@ -145,7 +147,7 @@ int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *ent
 // 1 / ranks where gradients are divided, else 1.
 oracle_range ls_oracle__share(const ls_oracle *oracle, ls_dtype dtype);
 const ls_training *ls_oracle__training(const ls_oracle *oracle);
-// oracle_expect_training.c
+// expect_training.c
 // The row (-1: of none) and the column (-1: of none) that an element of an output of backward or
 // update is about; false: an output that is about samples.
 bool ls_oracle__trace_row(const ls_oracle *oracle, const oracle_entry *entry, size_t element,

@@ -1,6 +1,6 @@
 // The oracle's step of training: every gradient, sum and new row, computed from the unsharded
 // tables. As plain as the forward: no part of the module, no kernel, each row separately.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Which bags and ids an output of the oracle's is about.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 int ls_oracle__node_ranks(const ls_oracle *oracle, int t) {
     const ls_plan *plan = oracle->options.plan;

@@ -18,8 +18,8 @@
 // row where shards hold parts of its columns), the oracle derives that as well, and
 // an output is by design when it differs from the unsharded meaning and all of it is what its type
 // is documented to give.
-#ifndef LS_EMBEDDING_ORACLE_H
-#define LS_EMBEDDING_ORACLE_H
+#ifndef LS_ORACLE_ORACLE_H
+#define LS_ORACLE_ORACLE_H
 
 #include "embedding/module.h"
 #include "embedding/training.h"

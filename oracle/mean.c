@@ -1,6 +1,6 @@
 // The divisor of a pooled output: what the table means unsharded, and, where a sharding type is
 // documented to give something else, what that type gives and why.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 #include <stdio.h>
 
@@ -13,7 +13,7 @@ static void add_divisor(oracle_meaning *meaning, oracle_by by, double added) {
     meaning->divisors[meaning->count++] = (oracle_divisor){by, added};
 }
 
-static void say(oracle_meaning *meaning, const char *what) {
+void ls_oracle__say(oracle_meaning *meaning, const char *what) {
     size_t used = 0;
     while (meaning->why[used]) {
         used++;
@@ -43,7 +43,8 @@ static bool own_difference(const ls_oracle *oracle, int t, oracle_meaning *out) 
     }
     if (oracle->plans[t]->sharding == LS_GRID && oracle->options.quirks.grid_mean_not_divided) {
         out->count = 0;
-        say(out, "TorchRec's grid does not divide a mean (torchrec_quirks: grid_mean_not_divided)");
+        ls_oracle__say(
+            out, "TorchRec's grid does not divide a mean (torchrec_quirks: grid_mean_not_divided)");
         return true;
     }
     if (table->mean_divisor != LS_MEAN_TORCHREC || !by_rows(oracle, t)) {
@@ -51,7 +52,8 @@ static bool own_difference(const ls_oracle *oracle, int t, oracle_meaning *out) 
     }
     out->count = 0;
     add_divisor(out, table->weighted ? ORACLE_BY_WEIGHTS : ORACLE_BY_IDS, LS_TORCHREC_MEAN_EPSILON);
-    say(out, table->weighted
+    ls_oracle__say(
+        out, table->weighted
                  ? "there TorchRec divides a mean by the sum of its weights + 1e-6, unsharded by "
                    "the number of its ids (mean_divisor: torchrec)"
                  : "there TorchRec divides a mean by the number of its ids + 1e-6, unsharded by "
@@ -83,7 +85,7 @@ static bool others_difference(const ls_oracle *oracle, int t, oracle_meaning *ou
              "TorchRec also divides the tables beside the mean of %.64s, here by %s + 1e-6 "
              "(torchrec_quirks: row_wise_mean_divides_others)",
              oracle->options.tables[mean].name, divisor);
-    say(out, text);
+    ls_oracle__say(out, text);
     return true;
 }
 
@@ -91,31 +93,4 @@ bool ls_oracle__documented(const ls_oracle *oracle, int t, oracle_meaning *out) 
     ls_oracle__unsharded(oracle, t, out);
     bool own = own_difference(oracle, t, out);
     return others_difference(oracle, t, out) || own;
-}
-
-// The table's own differences, or, where a norm joins the tables, those of one that has some.
-void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out) {
-    bool trained = entry->stage > LS_STAGE_OUTPUT_DIST_BACKWARD || oracle->options.previous;
-    (void)ls_oracle__documented(oracle, entry->table, out);
-    if (ls_oracle__own_scales(oracle, entry->table)) {
-        say(out, "the table was sharded and then quantised: each column shard has the scale and "
-                 "bias of its own columns, unsharded a row has one of each (quantise: order: "
-                 "shard_then_quantise)");
-    }
-    for (int i = 0; trained && i <= oracle->options.table_count && !out->why[0]; i++) {
-        int t = i == 0 ? entry->table : i - 1;  // the table itself first
-        (void)ls_oracle__documented(oracle, t, out);
-        if (ls_oracle__own_state(oracle, t)) {
-            char text[256];
-            snprintf(text, sizeof(text),
-                     "%s of %.64s takes the norm of a row: each column shard that of its own "
-                     "columns, and keeps a state of its own, as in TorchRec",
-                     ls_optimizer_about(ls_oracle__training(oracle)->optimizers[t].kind)->name,
-                     oracle->options.tables[t].name);
-            say(out, text);
-        }
-        if (t != entry->table && out->why[0]) {
-            say(out, "the norm that gradients are clipped by is of all tables");
-        }
-    }
 }

@@ -1,8 +1,8 @@
 // Numbers with rounding errors: the range of correct results, and the likeliest one. Each operation
 // is computed in f64 on the ends and widened by one rounding to the type, so it covers operations
 // that are rounded and those that a kernel keeps exact or fuses.
-#ifndef LS_EMBEDDING_ORACLE_RANGE_H
-#define LS_EMBEDDING_ORACLE_RANGE_H
+#ifndef LS_ORACLE_RANGE_H
+#define LS_ORACLE_RANGE_H
 
 #include "base/dtype.h"
 #include "kernels/optimizer.h"

@@ -2,7 +2,7 @@
 // kernels that it judges but the description of an optimizer.
 #include <math.h>
 
-#include "embedding/oracle_range.h"
+#include "oracle/range.h"
 #include "orders/bound.h"
 
 // The step's numbers. T: what is computed in.

@@ -1,6 +1,6 @@
 // The oracle's expectations. Deliberately plain: every output is worked out anew, id by id, from
 // the inputs of all ranks and the unsharded rows.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 #include <stdio.h>
 #include <string.h>

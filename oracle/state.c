@@ -1,5 +1,5 @@
 // The oracle's state of a row before the batch, as earlier steps and max_norm have left it.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

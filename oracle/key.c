@@ -1,7 +1,7 @@
 // Keys, element types and columns, for all files of the oracle.
 #include <string.h>
 
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 #include "kernels/element.h"
 
 void ls_oracle__columns(const ls_oracle *oracle, const oracle_entry *entry, int64_t *first,

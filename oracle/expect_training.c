@@ -1,5 +1,5 @@
 // The expected outputs of backward and update, cut out of the oracle's step.
-#include "embedding/oracle_internal.h"
+#include "oracle/internal.h"
 
 #include <math.h>
 
