@@ -6,14 +6,13 @@
 static device_meeting *meeting_of(const ls_cuda_meet *meet) {
     const ls_cuda_devcomm *comm = meet->comm;
     device_resources *all = comm->resources;
-    const int counts[] = {all->lsa_barriers, all->rail_barriers, all->world_barriers,
-                          all->both_barriers};
-    static const char *const names[] = {"lsaBarrierCount", "railGinBarrierCount",
-                                        "worldGinBarrierCount", "barrierCount"};
-    if (meet->index >= (unsigned)counts[meet->kind]) {
+    static const char *const names[BARRIER_KINDS] = {"lsaBarrierCount",      "railGinBarrierCount",
+                                                     "worldGinBarrierCount", "barrierCount",
+                                                     "barrierCount",         "barrierCount"};
+    if (meet->index >= (unsigned)all->barriers[meet->kind]) {
         ls_device__invalid(comm->rank, meet->at,
                            "%s: barrier %u; ncclDevCommCreate was asked for %d (%s)", meet->call,
-                           meet->index, counts[meet->kind], names[meet->kind]);
+                           meet->index, all->barriers[meet->kind], names[meet->kind]);
         return NULL;
     }
     return &all->meetings[meet->kind][meet->index];

@@ -307,13 +307,11 @@ static device_resources *resources_for(device_comm *own, const ls_cuda_requireme
     made->number = own->dev_comms;
     made->signals = wanted->signals;
     made->counters = wanted->counters;
-    made->lsa_barriers = wanted->lsa_barriers;
-    made->rail_barriers = wanted->rail_barriers;
-    made->world_barriers = wanted->world_barriers;
-    made->both_barriers = wanted->both_barriers;
-    const int counts[] = {wanted->lsa_barriers, wanted->rail_barriers, wanted->world_barriers,
-                          wanted->both_barriers};
-    for (int i = 0; i < 4; i++) {
+    const int counts[BARRIER_KINDS] = {wanted->lsa_barriers,   wanted->rail_barriers,
+                                       wanted->world_barriers, wanted->both_barriers,
+                                       wanted->both_barriers,  wanted->both_barriers};
+    for (int i = 0; i < BARRIER_KINDS; i++) {
+        made->barriers[i] = counts[i];
         made->meetings[i] = ls_device__alloc((size_t)counts[i] * sizeof(device_meeting));
     }
     for (int r = 0; r < size; r++) {
@@ -381,10 +379,8 @@ static void free_resources(device_resources *all) {
         }
         free(all->shadows[r]);
     }
-    const int counts[] = {all->lsa_barriers, all->rail_barriers, all->world_barriers,
-                          all->both_barriers};
-    for (int i = 0; i < 4; i++) {
-        for (int n = 0; n < counts[i]; n++) {
+    for (int i = 0; i < BARRIER_KINDS; i++) {
+        for (int n = 0; n < all->barriers[i]; n++) {
             for (int r = 0; r < size; r++) {
                 ls_device__clock_free(&all->meetings[i][n].known[r]);
                 ls_device__clock_free(&all->meetings[i][n].order[r]);

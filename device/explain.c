@@ -88,7 +88,7 @@ static void look(picture *p) {
     for (const device_kernel *k = ls_device__state.kernels; k != NULL; k = k->next) {
         for (int i = 0; k->left > 0 && i < k->block_count; i++) {
             ls_cuda_dim b = k->launch.block;
-            for (unsigned t = 0; t < b.x * b.y * b.z; t++) {
+            for (unsigned t = 0; k->blocks[i].threads != NULL && t < b.x * b.y * b.z; t++) {
                 add(p, &k->blocks[i].threads[t]);
             }
         }

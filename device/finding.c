@@ -4,9 +4,11 @@
 
 #include "device/internal.h"
 
-void ls_device__who(ls_text *text, const device_unit *unit) {
+void ls_device__who(ls_text *text, const device_unit *unit, uint32_t tick) {
     ls_text_printf(text, "rank %d", unit->rank);
-    if (unit->block >= 0) {
+    if (tick < unit->since) {
+        ls_text_puts(text, ", a block that has ended");
+    } else if (unit->block >= 0) {
         ls_text_printf(text, ", block %d, warp %d", unit->block, unit->warp);
     } else {
         ls_text_puts(text, unit->block == -1 ? ", host" : ", stream");

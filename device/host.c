@@ -282,8 +282,9 @@ static void close_run(void) {
     ls_device__no_self();
 }
 
-static const device_core core = {ls_device__put_due, ls_device__put_step, ls_device__stream_due,
-                                 ls_device__stream_step, ls_device__explain};
+static const device_core core = {
+    ls_device__put_due,       ls_device__put_step,    ls_device__stream_due, ls_device__stream_step,
+    ls_device__kernels_widen, ls_device__block_close, ls_device__explain};
 
 static void open_run(ls_rank *rank) {
     const ls_spmd_options *options = &rank->run->options;

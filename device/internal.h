@@ -6,11 +6,14 @@
 #include "device/include/lockstep_device.h"
 #include "ranks/front.h"
 
-#define LANES        32
-#define RANKS_MAX    64
-#define UNITS_MAX    (1 << 14)
-#define PUTS_MAX     (1 << 16)
-#define BARRIERS_MAX 16
+#define LANES         32
+#define RANKS_MAX     64
+#define UNITS_MAX     (1 << 14)
+#define PUTS_MAX      (1 << 16)
+#define BARRIERS_MAX  16
+#define BARRIER_KINDS 6     // LS_CUDA_BARRIER_*
+#define UNITS_APART   512   // beyond it a unit may take the place of one that ended
+#define RESIDENT_MAX  4096  // threads of a device that begin while others can run
 
 // ---- clock.c: vector clocks ---------------------------------------------------------------------
 // A clock has a tick for each unit and two sets of puts: those whose data has arrived, and those
@@ -23,6 +26,7 @@ typedef struct device_clock {
 
 void ls_device__clock_free(device_clock *clock);
 void ls_device__clock_join(device_clock *into, const device_clock *from);
+void ls_device__clock_join_ticks(device_clock *into, const device_clock *from);
 void ls_device__clock_copy(device_clock *into, const device_clock *from);
 void ls_device__clock_tick(device_clock *clock, int unit, uint32_t tick);
 uint32_t ls_device__clock_at(const device_clock *clock, int unit);
@@ -39,6 +43,7 @@ typedef struct device_unit {
     device_clock released[2];  // known at the last fence, of the device and of the system
     bool fenced;               // it has made a fence
     uint64_t start;            // how often it was taken
+    uint32_t since;            // its tick then
     struct device_unit *next_free;
 } device_unit;
 
@@ -136,9 +141,10 @@ typedef struct device_kernel {
     struct device_stream *stream;
     void (*ended)(struct device_stream *stream);
     int rank, block_count, warp_count, left;
-    device_block *blocks;
+    int opened;            // blocks that have begun, in order
+    device_block *blocks;  // threads NULL: not begun, or ended
     device_barrier grid;
-    device_clock start;
+    device_clock start, end;
     struct device_kernel *next;
 } device_kernel;
 
@@ -204,6 +210,8 @@ void *ls_device__allocate(int rank, size_t bytes, const char *name, ls_cuda_site
 bool ls_device__release(void *at);
 device_allocation *ls_device__allocation(const void *at);  // NULL: none of a device
 bool ls_device__is_device(const void *at);
+void *ls_device__multimem_of(void *at);      // its address for multimem instructions
+char *ls_device__single_of(const void *at);  // the other way round; NULL: it is none
 // An access by the running thread.
 enum { ACCESS_PLAIN, ACCESS_BLOCK, ACCESS_DEVICE, ACCESS_SYSTEM };
 void ls_device__access(const volatile void *at, size_t bytes, bool writes, int kind,
@@ -249,7 +257,8 @@ void ls_device__fail(int status, const char *why);                          // e
 bool ls_device__waits_in_block(const device_thread *thread);                // kernel.c
 bool ls_device__waits_for_ranks(const device_thread *thread, bool *ranks);  // barrier.c
 bool ls_device__waits_in_call(const device_thread *thread);                 // comm.c
-void ls_device__who(ls_text *text, const device_unit *unit);
+// tick: of the unit when it did what the text is about.
+void ls_device__who(ls_text *text, const device_unit *unit, uint32_t tick);
 // Records a finding of these ranks; frees the text.
 void ls_device__find(ls_finding_id id, const int *ranks, int count, ls_cuda_site at, ls_text *text);
 void ls_device__race(const int ranks[2], ls_cuda_site at, ls_text *text);
@@ -257,6 +266,8 @@ void ls_device__invalid(int rank, ls_cuda_site at, const char *format, ...) LS_P
 
 // ---- kernel.c -----------------------------------------------------------------------------------
 void ls_device__kernel_start(device_kernel *kernel);
+bool ls_device__kernels_widen(void);  // a block of each kernel begins; false: all have
+void ls_device__block_close(device_block *block);
 void ls_device__kernel_free(device_kernel *kernel);
 void ls_device__thread_end(device_thread *thread);
 device_unit *ls_device__unit_make(int rank, int block, int warp, const device_clock *known);
@@ -289,7 +300,8 @@ typedef struct device_put {
     uint32_t number;  // from 1; 0: beyond PUTS_MAX
     int rank;         // which issued it
     device_unit *unit;
-    device_clock known, order;  // at its issue
+    uint32_t tick;              // of the unit at its issue
+    device_clock known, order;  // at its issue; order: without puts
     uint64_t order_of_issue;
     uint64_t after;  // it arrives after those of its rank that were issued until then
     bool taken, landed;
@@ -336,10 +348,11 @@ typedef struct device_meeting {
 typedef struct device_resources {
     struct device_shared *shared;
     int number;  // among those of its communicator
-    int signals, counters, lsa_barriers, rail_barriers, world_barriers, both_barriers;
+    int signals, counters;
+    int barriers[BARRIER_KINDS];
     device_cell *cells[2][RANKS_MAX];
     uint64_t *shadows[RANKS_MAX];
-    device_meeting *meetings[4];
+    device_meeting *meetings[BARRIER_KINDS];
     device_clock *channels;  // by rank, peer and context: puts that have arrived
     struct device_resources *next;
 } device_resources;
@@ -383,6 +396,8 @@ typedef struct device_core {
     void (*put_step)(device_put *put);
     bool (*stream_due)(const device_stream *stream);
     void (*stream_step)(device_stream *stream);
+    bool (*kernels_widen)(void);
+    void (*block_close)(device_block *block);
     void (*explain)(void);
 } device_core;
 
@@ -401,7 +416,8 @@ typedef struct device_state {
     device_unit *units[UNITS_MAX];
     int unit_count;
     device_unit *free_units[RANKS_MAX];
-    device_group **groups;  // with ready threads
+    unsigned resident[RANKS_MAX];  // threads of blocks that have begun and not ended
+    device_group **groups;         // with ready threads
     int group_count, group_room;
     device_put **flying;
     int flying_count, flying_room;

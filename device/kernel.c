@@ -17,6 +17,10 @@ device_unit *ls_device__unit_make(int rank, int block, int warp, const device_cl
             break;
         }
     }
+    if (unit == NULL && s->free_units[rank] != NULL && s->unit_count >= UNITS_APART) {
+        unit = s->free_units[rank];
+        s->free_units[rank] = unit->next_free;
+    }
     if (unit == NULL) {
         LS_ASSERT(s->unit_count < UNITS_MAX);
         unit = ls_device__alloc(sizeof *unit);
@@ -29,6 +33,7 @@ device_unit *ls_device__unit_make(int rank, int block, int warp, const device_cl
     unit->warp = warp;
     unit->fenced = false;
     unit->start += 1;
+    unit->since = tick + 1;
     ls_device__clock_copy(&unit->known, known);
     ls_device__clock_copy(&unit->order, known);
     ls_device__clock_copy(&unit->released[0], known);
@@ -278,6 +283,11 @@ static void run_kernel(device_thread *self) {
     ls_device__thread_end(self);
 }
 
+static unsigned threads_of(const device_kernel *kernel) {
+    ls_cuda_dim b = kernel->launch.block;
+    return b.x * b.y * b.z;
+}
+
 static void make_threads(device_block *block, unsigned count) {
     const ls_cuda_launch *launch = &block->kernel->launch;
     ls_cuda_dim b = launch->block, g = launch->grid;
@@ -303,8 +313,8 @@ static void make_threads(device_block *block, unsigned count) {
 
 static void open_block(device_kernel *kernel, int index) {
     device_block *block = &kernel->blocks[index];
-    ls_cuda_dim b = kernel->launch.block;
-    unsigned count = b.x * b.y * b.z;
+    unsigned count = threads_of(kernel);
+    ls_device__state.resident[kernel->rank] += count;
     block->kernel = kernel;
     block->index = index;
     block->live = count;
@@ -319,6 +329,27 @@ static void open_block(device_kernel *kernel, int index) {
     make_threads(block, count);
 }
 
+// A device begins blocks in order, as many as there is room for. The others begin when one has
+// ended, or when nothing else can run: a block may wait for one of another device.
+static void open_blocks(device_kernel *kernel) {
+    unsigned *resident = &ls_device__state.resident[kernel->rank];
+    while (kernel->opened < kernel->block_count &&
+           (*resident == 0 || *resident + threads_of(kernel) <= RESIDENT_MAX)) {
+        open_block(kernel, kernel->opened++);
+    }
+}
+
+bool ls_device__kernels_widen(void) {
+    bool any = false;
+    for (device_kernel *k = ls_device__state.kernels; k != NULL; k = k->next) {
+        if (k->opened < k->block_count) {
+            open_block(k, k->opened++);
+            any = true;
+        }
+    }
+    return any;
+}
+
 void ls_device__kernel_start(device_kernel *kernel) {
     ls_cuda_dim b = kernel->launch.block, g = kernel->launch.grid;
     kernel->block_count = (int)(g.x * g.y * g.z);
@@ -327,23 +358,26 @@ void ls_device__kernel_start(device_kernel *kernel) {
     kernel->blocks = ls_device__alloc((size_t)kernel->block_count * sizeof *kernel->blocks);
     kernel->next = ls_device__state.kernels;
     ls_device__state.kernels = kernel;
-    for (int i = 0; i < kernel->block_count; i++) {
-        open_block(kernel, i);
-    }
+    open_blocks(kernel);
 }
 
-static void end_kernel(device_kernel *kernel) {
-    device_clock *known = &kernel->stream->unit->known;
-    for (int i = 0; i < kernel->block_count; i++) {
-        for (int w = 0; w < kernel->warp_count; w++) {
-            device_unit *unit = kernel->blocks[i].warps[w].unit;
-            ls_device__acquire(unit);
-            ls_device__clock_join(known, &unit->known);
-            ls_device__unit_free(unit);
-        }
+static void end_block(device_block *block) {
+    device_kernel *kernel = block->kernel;
+    for (int w = 0; w < kernel->warp_count; w++) {
+        device_unit *unit = block->warps[w].unit;
+        ls_device__acquire(unit);
+        ls_device__clock_join(&kernel->end, &unit->known);
+        ls_device__unit_free(unit);
     }
-    kernel->stream->running = NULL;
-    kernel->ended(kernel->stream);
+    ls_device__state.resident[kernel->rank] -= threads_of(kernel);
+    kernel->left -= 1;
+    if (kernel->left == 0) {
+        ls_device__clock_join(&kernel->stream->unit->known, &kernel->end);
+        kernel->stream->running = NULL;
+        kernel->ended(kernel->stream);
+    } else {
+        open_blocks(kernel);
+    }
 }
 
 // Those of its block and warp that wait wait for one less.
@@ -362,10 +396,7 @@ static void leave_block(device_thread *thread) {
         release(barrier, thread->unit);
     }
     if (block->live == 0) {
-        block->kernel->left -= 1;
-        if (block->kernel->left == 0) {
-            end_kernel(block->kernel);
-        }
+        end_block(block);
     }
 }
 
@@ -377,8 +408,11 @@ void ls_device__thread_end(device_thread *thread) {
     ls_device__wake(&thread->joiners);
 }
 
-static void free_block(device_block *block, int warps) {
-    for (int w = 0; w < warps; w++) {
+void ls_device__block_close(device_block *block) {
+    if (block->threads == NULL) {
+        return;
+    }
+    for (int w = 0; w < block->kernel->warp_count; w++) {
         for (device_exchange *e = block->warps[w].exchanges, *next; e != NULL; e = next) {
             next = e->next;
             free(e);
@@ -391,20 +425,22 @@ static void free_block(device_block *block, int warps) {
     for (int i = 0; i < BARRIERS_MAX; i++) {
         free_barrier(&block->barriers[i]);
     }
-    ls_cuda_dim b = block->kernel->launch.block;
-    for (unsigned t = 0; t < b.x * b.y * b.z; t++) {
+    for (unsigned t = 0; t < threads_of(block->kernel); t++) {
         ls_device__stack_give(&block->threads[t]);
     }
     free(block->threads);
     free(block->warps);
+    block->threads = NULL;
+    block->variables = NULL;
 }
 
 void ls_device__kernel_free(device_kernel *kernel) {
     for (int i = 0; i < kernel->block_count; i++) {
-        free_block(&kernel->blocks[i], kernel->warp_count);
+        ls_device__block_close(&kernel->blocks[i]);
     }
     free_barrier(&kernel->grid);
     ls_device__clock_free(&kernel->start);
+    ls_device__clock_free(&kernel->end);
     kernel->launch.drop(kernel->launch.arg);
     free(kernel->blocks);
     free(kernel);

@@ -1,6 +1,7 @@
 // Memory of devices: one range of addresses, whose pages name their allocation, and beside it what
 // was last done to each word: the last write and some reads, as epochs that clocks can be asked
-// for. Two accesses that no clock orders, one of which writes, are a race.
+// for. Two accesses that no clock orders, one of which writes, are a race. A second range behind it
+// has the addresses of multimem memory; nothing is stored there.
 #define _GNU_SOURCE  // MAP_NORESERVE
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,6 @@ typedef struct touched {
     bool writes;
     int kind;
     uint32_t site;
-    const device_clock *known;
     uint64_t epoch;  // without its bytes
 } touched;
 
@@ -58,7 +58,7 @@ static void *reserve(size_t bytes) {
 
 void ls_device__memory_open(void) {
     if (m.heap == NULL) {
-        m.heap = reserve(HEAP_BYTES);
+        m.heap = reserve(2 * HEAP_BYTES);
         m.words = reserve(HEAP_BYTES / WORD * sizeof(word));
         m.pages = reserve(HEAP_BYTES / PAGE * sizeof *m.pages);
         LS_ASSERT(m.heap != NULL && m.words != NULL && m.pages != NULL);
@@ -72,6 +72,7 @@ void ls_device__memory_open(void) {
 
 void ls_device__memory_close(void) {
     (void)madvise(m.heap, m.used, MADV_DONTNEED);
+    (void)madvise(m.heap + HEAP_BYTES, m.used, MADV_DONTNEED);
     (void)madvise(m.words, m.used / WORD * sizeof(word), MADV_DONTNEED);
     (void)madvise(m.pages, m.used / PAGE * sizeof *m.pages, MADV_DONTNEED);
     free(m.all);
@@ -100,12 +101,21 @@ void *ls_device__allocate(int rank, size_t bytes, const char *name, ls_cuda_site
 }
 
 bool ls_device__is_device(const void *at) {
-    return m.heap != NULL && (uintptr_t)at - (uintptr_t)m.heap < HEAP_BYTES;
+    return m.heap != NULL && (uintptr_t)at - (uintptr_t)m.heap < 2 * HEAP_BYTES;
+}
+
+void *ls_device__multimem_of(void *at) {
+    return (char *)at + HEAP_BYTES;
+}
+
+char *ls_device__single_of(const void *at) {
+    size_t offset = (uintptr_t)at - (uintptr_t)m.heap;
+    return offset >= HEAP_BYTES && offset < 2 * HEAP_BYTES ? m.heap + offset - HEAP_BYTES : NULL;
 }
 
 // The allocation of a page, or the one before it.
 device_allocation *ls_device__allocation(const void *at) {
-    if (!ls_device__is_device(at)) {
+    if (!ls_device__is_device(at) || ls_device__single_of(at) != NULL) {
         return NULL;
     }
     size_t page = ((uintptr_t)at - (uintptr_t)m.heap) / PAGE;
@@ -133,7 +143,7 @@ static void find_outside(const touched *by, const char *at, size_t bytes) {
     const device_allocation *in = ls_device__allocation(at);
     ls_text text = {0};
     ls_cuda_site site = ls_device__site_at(by->site);
-    ls_device__who(&text, by->unit);
+    ls_device__who(&text, by->unit, UINT32_MAX);
     ls_text_printf(&text, " %s %zu bytes", by->writes ? "writes" : "reads", bytes);
     if (in == NULL) {
         ls_text_puts(&text, " of unallocated device memory");
@@ -187,6 +197,7 @@ static void find_race(const touched *by, const char *at, uint64_t earlier, bool 
     const device_unit *unit = put ? sent->unit : ls_device__state.units[(size_t)(who >> TICK_BITS)];
     ls_cuda_site sites[2] = {ls_device__site_at(other), ls_device__site_at(by->site)};
     const device_unit *units[2] = {unit, by->unit};
+    uint32_t ticks[2] = {put ? sent->tick : (uint32_t)(who & ((1u << TICK_BITS) - 1)), UINT32_MAX};
     const char *verbs[2] = {verb(put, wrote), verb(by->put > 0, by->writes)};
     int first = before(sites[1], sites[0]) ? 1 : 0;
     ls_text text = {0};
@@ -194,7 +205,7 @@ static void find_race(const touched *by, const char *at, uint64_t earlier, bool 
     for (int i = 0; i < 2; i++) {
         int n = i == 0 ? first : 1 - first;
         ls_text_puts(&text, i == 0 ? ": " : ", ");
-        ls_device__who(&text, units[n]);
+        ls_device__who(&text, units[n], ticks[n]);
         ls_text_printf(&text, " %s (%s:%d)", verbs[n], sites[n].file, sites[n].line);
     }
     bool reuse = (put && !wrote) || (by->put > 0 && !by->writes);
@@ -206,14 +217,22 @@ static void find_race(const touched *by, const char *at, uint64_t earlier, bool 
 }
 
 // ---- Accesses -----------------------------------------------------------------------------------
-static bool ordered(uint64_t earlier, const touched *by, bool wrote) {
+static bool within(const device_clock *clock, uint64_t earlier, bool wrote) {
     uint64_t who = (earlier >> WHO_SHIFT) & WHO_MASK;
     if ((earlier & EPOCH_PUT) != 0) {
-        return who == by->put || ls_device__clock_has(by->known, (uint32_t)who, wrote);
+        return ls_device__clock_has(clock, (uint32_t)who, wrote);
     }
-    int unit = (int)(who >> TICK_BITS);
     uint32_t tick = (uint32_t)(who & ((1u << TICK_BITS) - 1));
-    return (unit == by->unit->id && by->put == 0) || tick <= ls_device__clock_at(by->known, unit);
+    return tick <= ls_device__clock_at(clock, (int)(who >> TICK_BITS));
+}
+
+// A write need not see an earlier read, only come after it: a relaxed barrier is enough.
+static bool ordered(uint64_t earlier, const touched *by, bool wrote) {
+    uint64_t who = (earlier >> WHO_SHIFT) & WHO_MASK;
+    bool put = (earlier & EPOCH_PUT) != 0;
+    bool own = put ? who == by->put : (int)(who >> TICK_BITS) == by->unit->id && by->put == 0;
+    return own || within(&by->unit->known, earlier, wrote) ||
+           (by->writes && !wrote && within(&by->unit->order, earlier, false));
 }
 
 // Atomic operations of one scope do not race with each other.
@@ -239,8 +258,8 @@ static void keep_read(word *at, uint64_t epoch, unsigned mask, const touched *by
     int place = -1;
     for (int i = 0; i < READS; i++) {
         uint64_t earlier = at->reads[i];
-        bool within = (((earlier >> MASK_SHIFT) & 15) & ~mask) == 0;
-        if ((earlier & 1) == 0 || (within && ordered(earlier, by, false))) {
+        bool inside = (((earlier >> MASK_SHIFT) & 15) & ~mask) == 0;
+        if ((earlier & 1) == 0 || (inside && ordered(earlier, by, false))) {
             place = i;
             break;
         }
@@ -275,6 +294,12 @@ static void touch_word(word *at, unsigned mask, const touched *by, const char *a
 
 static void touch(const touched *by, const char *at, size_t bytes) {
     size_t offset = (size_t)(at - m.heap);
+    if (offset >= HEAP_BYTES) {
+        ls_device__invalid(by->unit->rank, ls_device__site_at(by->site),
+                           "a multimem pointer is %s; only multimem instructions may use it",
+                           by->writes ? "written through" : "read through");
+        return;
+    }
     uint32_t in = m.pages[offset / PAGE];
     const device_allocation *found = in > 0 ? &m.all[in - 1] : NULL;
     if (found == NULL || found->freed || (size_t)(at - found->start) + bytes > found->bytes) {
@@ -306,11 +331,8 @@ void ls_device__access(const volatile void *at, size_t bytes, bool writes, int k
     if (self == NULL || bytes == 0) {
         return;
     }
-    touched by = {.unit = self->unit,
-                  .writes = writes,
-                  .kind = kind,
-                  .site = ls_device__site(code, site),
-                  .known = &self->unit->known};
+    touched by = {
+        .unit = self->unit, .writes = writes, .kind = kind, .site = ls_device__site(code, site)};
     if (self->block == NULL) {
         ls_cuda_site where = ls_device__site_at(by.site);
         ls_device__invalid(self->rank, where, "host code %s device memory; copy it with cudaMemcpy",
@@ -329,11 +351,7 @@ void ls_device__access_by(device_unit *unit, uint32_t put, const void *at, size_
     if (!ls_device__is_device(at) || bytes == 0) {
         return;
     }
-    touched by = {.unit = unit,
-                  .put = put,
-                  .writes = writes,
-                  .site = ls_device__site(NULL, site),
-                  .known = &unit->known};
+    touched by = {.unit = unit, .put = put, .writes = writes, .site = ls_device__site(NULL, site)};
     by.epoch = epoch_of(&by);
     touch(&by, at, bytes);
 }

@@ -20,7 +20,7 @@ static bool in_window(const ls_cuda_put *put, const device_window *window, size_
         return true;
     }
     ls_text text = {0};
-    ls_device__who(&text, ls_device__state.running->unit);
+    ls_device__who(&text, ls_device__state.running->unit, UINT32_MAX);
     ls_text_printf(&text,
                    ": %s of %zu bytes at offset %zu of window %d of rank %d, which has %zu "
                    "bytes",
@@ -142,14 +142,15 @@ void ls_cuda_put_data(const ls_cuda_put *what) {
     put->comm = resources_of(what->comm);
     put->rank = comm_of(what->comm)->rank;
     put->unit = self->unit;
+    put->tick = ls_device__clock_at(&self->unit->known, self->unit->id);
     put->number = s->put_count + 1 < PUTS_MAX ? ++s->put_count : 0;
     s->puts_by_number[put->number] = put;
     put->order_of_issue = ++s->puts_issued;
     put->all = s->puts;
     s->puts = put;
     ls_device__clock_copy(&put->known, &self->unit->known);
-    ls_device__clock_copy(&put->order, &self->unit->order);
-    ls_device__clock_join(&put->order, &self->unit->known);
+    ls_device__clock_join_ticks(&put->order, &self->unit->order);
+    ls_device__clock_join_ticks(&put->order, &self->unit->known);
     judge(put);
     put->signal = signal_of(put);
     if (what->signal != LS_CUDA_PUT_NONE && put->signal == NULL) {
@@ -188,18 +189,9 @@ bool ls_device__put_due(const device_put *put) {
     return true;
 }
 
-static void land(device_put *put) {
+// Threads that wait for the put's word or its signal acquire what it releases.
+static void arrive(device_put *put, const device_clock *channel) {
     const ls_cuda_put *what = &put->what;
-    put->landed = true;
-    if (put->data != NULL) {
-        void *to = what->gets ? (void *)(uintptr_t)source_of(put) : target_of(put);
-        memcpy(to, put->data, what->bytes);
-        free(put->data);
-        put->data = NULL;
-        ls_device__changed();
-    }
-    device_clock *channel = ls_device__channel(put->comm, put->rank, what->peer, what->context);
-    ls_device__clock_put(channel, put->number, true);
     device_cell *cell = put->signal;
     if (what->to != NULL && !what->gets && what->bytes <= 8) {
         device_clock seen = {0};
@@ -219,6 +211,22 @@ static void land(device_put *put) {
         ls_device__clock_join(&cell->known, channel);
     }
     ls_device__cell_set(cell, what->sets ? what->add : ls_device__cell_value(cell) + what->add);
+}
+
+static void land(device_put *put) {
+    const ls_cuda_put *what = &put->what;
+    put->landed = true;
+    if (put->data != NULL) {
+        void *to = what->gets ? (void *)(uintptr_t)source_of(put) : target_of(put);
+        memcpy(to, put->data, what->bytes);
+        free(put->data);
+        put->data = NULL;
+        ls_device__changed();
+    }
+    device_clock *channel = ls_device__channel(put->comm, put->rank, what->peer, what->context);
+    ls_device__clock_put(channel, put->number, true);
+    arrive(put, channel);
+    ls_device__clock_free(&put->known);
 }
 
 void ls_device__put_step(device_put *put) {

@@ -180,6 +180,9 @@ static void run_thread(device_group *group) {
     }
     if (thread->ended) {
         ls_device__stack_give(thread);
+        if (thread->block != NULL && thread->block->live == 0) {
+            ls_device__state.core->block_close(thread->block);
+        }
     }
 }
 
@@ -205,7 +208,7 @@ static bool step(device_group **last) {
         }
     }
     if (idle) {
-        return false;
+        return s->core->kernels_widen();
     }
     *last = choose_group(*last);
     device_group *group = *last;

@@ -84,10 +84,10 @@ static void check_baseline(const device_baseline *base, const device_put *put) {
         return;
     }
     ls_text text = {0};
-    ls_device__who(&text, base->unit);
+    ls_device__who(&text, base->unit, base->tick);
     ls_text_printf(&text, " reads the signal (%s:%d) and waits for more than that; ", base->at.file,
                    base->at.line);
-    ls_device__who(&text, put->unit);
+    ls_device__who(&text, put->unit, put->tick);
     ls_text_printf(&text,
                    " raises it (%s:%d), and no barrier orders the two, so the increment may be "
                    "part of the value that was read, and the wait then never ends",
@@ -218,9 +218,9 @@ void ls_cuda_cell_reset(const ls_cuda_cell *what) {
     for (const device_change *at = cell->changes; at != NULL; at = at->next) {
         if (!ls_device__clock_has(&unit->known, at->put->number, what->kind == LS_CUDA_SIGNAL)) {
             ls_text text = {0};
-            ls_device__who(&text, unit);
+            ls_device__who(&text, unit, UINT32_MAX);
             ls_text_puts(&text, " resets a signal or counter which ");
-            ls_device__who(&text, at->put->unit);
+            ls_device__who(&text, at->put->unit, at->put->tick);
             ls_text_printf(&text, " raises (%s:%d); nothing orders the two", at->put->what.at.file,
                            at->put->what.at.line);
             int ranks[2] = {unit->rank, at->put->rank};

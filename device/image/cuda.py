@@ -1,5 +1,5 @@
-"""Turns preprocessed CUDA C++ into C++: launches (kernel<<<...>>>(...)) and __shared__ variables.
-cuda.py IN OUT. Lines stay where they are."""
+"""Turns preprocessed CUDA C++ into C++: launches (kernel<<<...>>>(...)), __shared__ variables, and multimem instructions
+in asm. cuda.py IN OUT. Lines stay where they are."""
 import re
 import sys
 
@@ -109,9 +109,84 @@ def shared(text):
     return re.sub(r"((?:\b(?:extern|static|volatile)\s+)*)(\b__shared__)\b([^;]*);", one, text)
 
 
+MULTIMEM = {"ld_reduce": "LS_CUDA_LOAD", "st": "LS_CUDA_STORE", "red": "LS_CUDA_UPDATE"}
+# Numbers of NCCL's types and operations.
+TYPES = {"f16": 6, "f16x2": 6, "bf16": 9, "bf16x2": 9, "f32": 7, "f64": 8, "s32": 2, "u32": 3, "s64": 4, "u64": 5, "b32": 3,
+         "b64": 5}
+OPERATIONS = {"add": 0, "max": 2, "min": 3, "and": 6, "or": 7, "xor": 8}
+ORDERS = {"weak": -1, "relaxed": 0, "acquire": 2, "release": 3}  # __ATOMIC_*
+SCOPES = {"cta": "BLOCK", "cluster": "DEVICE", "gpu": "DEVICE", "sys": "SYSTEM"}
+STRING = r'"(?:[^"\\]|\\.)*"'
+
+
+def place(text, at):
+    """FILE:LINE of the source, by the preprocessor's markers."""
+    before = text[:at]
+    marker = list(re.finditer(r'^# (\d+) "([^"]*)".*$', before, re.M))[-1]
+    return f"{marker.group(2)}:{int(marker.group(1)) + before.count(chr(10), marker.end()) - 1}"
+
+
+def parts(text, mark):
+    """`text`, split at `mark` outside of brackets and strings."""
+    done, start, at = [], 0, 0
+    while at < len(text):
+        if text[at] == '"':
+            at = re.compile(STRING).match(text, at).end()
+        elif text[at] in "([{":
+            at = matching(text, at)
+        elif text[at] == mark:
+            done.append(text[start:at])
+            start = at = at + 1
+        else:
+            at += 1
+    return done + [text[start:]]
+
+
+def instruction(body):
+    """A call for the multimem instruction in an asm's brackets; None: it is not one that can be translated."""
+    sections = parts(body, ":")
+    template = "".join(s[1:-1] for s in re.findall(STRING, sections[0])).replace("\\n", " ").replace("\\t", " ")
+    operands = [re.match(rf"\s*{STRING}\s*(\(.*\))\s*$", one, re.S) for section in sections[1:3]
+                for one in parts(section, ",") if one.strip()]
+    found = re.match(r"\s*multimem\.(ld_reduce|st|red)\.([\w.:]+)\s+([^;]*);\s*$", template)
+    if found is None or None in operands:
+        return None
+    kind, words = found.group(1), [w for w in found.group(2).split(".") if w not in ("global", "v2", "v4", "v8", "acc::f32")]
+    taken = {name: [w for w in words if w in table] for name, table in
+             (("type", TYPES), ("operation", OPERATIONS), ("order", ORDERS), ("scope", SCOPES))}
+    address = re.search(r"\[\s*%(\d+)\s*(?:\+\s*(\d+)\s*)?\]", found.group(3))
+    if address is None or sum(map(len, taken.values())) != len(words) or len(taken["type"]) != 1 \
+            or (kind != "st") != (len(taken["operation"]) == 1):
+        return None
+    registers = re.findall(r"%(\d+)", found.group(3)[:address.start()] + found.group(3)[address.end():])
+    order = ORDERS[(taken["order"] or ["relaxed" if kind == "red" else "weak"])[0]]
+    what = [f"::{MULTIMEM[kind]}", str(TYPES[taken["type"][0]]), str(OPERATIONS[(taken["operation"] or ["add"])[0]]), str(order),
+            "::LS_CUDA_SCOPE_" + SCOPES[(taken["scope"] or ["sys"])[0]], "{__builtin_FILE(), __builtin_LINE()}"]
+    values = [f"(uint64_t)({operands[int(address.group(1))].group(1)}) + {address.group(2) or 0}"]
+    values += [operands[int(number)].group(1) for number in registers]
+    return (f"::lockstep::multimem_{'load' if kind == 'ld_reduce' else 'store'}"
+            f"(::ls_cuda_multimem{{{', '.join(what)}}}, {', '.join(values)})")
+
+
+def multimem(text):
+    done, rest = [], 0
+    for found in re.finditer(r"\b(?:asm|__asm__|__asm)\b\s*(?:\b(?:volatile|__volatile__)\b\s*)?\(", text):
+        end = matching(text, found.end() - 1)
+        body = text[found.end():end - 1]
+        if "multimem." not in body:
+            continue
+        call = instruction(body)
+        if call is None:
+            raise SystemExit(f"{place(text, found.start())}: asm({' '.join(body.split())}): of multimem, single instructions "
+                             f"ld_reduce, st and red on {', '.join(TYPES)} are supported")
+        done += [text[rest:found.start()], call, "\n" * text.count("\n", found.start(), end)]
+        rest = end
+    return "".join(done) + text[rest:]
+
+
 def main():
     text = open(sys.argv[1], encoding="utf-8", errors="surrogateescape").read()
-    text = shared(launches(text))
+    text = shared(launches(multimem(text)))
     open(sys.argv[2], "w", encoding="utf-8", errors="surrogateescape").write(text)
 
 

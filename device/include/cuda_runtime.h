@@ -117,6 +117,8 @@ inline void store(volatile T *at, T value, int order, int scope, ls_cuda_site si
 }
 }  // namespace lockstep
 
+#include <cuda_multimem.h>
+
 #define LS_CUDA_ATOMICS(suffix, scope)                                                             \
     template <class T, class U> inline T atomicAdd##suffix(T *at, U by, LS_CUDA_HERE) {            \
         return lockstep::update(at, __ATOMIC_RELAXED, scope, ls_at,                                \

@@ -110,6 +110,18 @@ inline int __clz(int v) {
 inline int __ffs(int v) {
     return __builtin_ffs(v);
 }
+inline float rsqrtf(float v) {
+    return 1 / sqrtf(v);
+}
+inline double rsqrt(double v) {
+    return 1 / sqrt(v);
+}
+inline size_t __cvta_generic_to_global(const void *at) {
+    return (size_t)at;
+}
+inline void *__cvta_global_to_generic(size_t at) {
+    return (void *)at;
+}
 inline float __fdividef(float a, float b) {
     return a / b;
 }

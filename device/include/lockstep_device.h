@@ -56,6 +56,20 @@ LS_CUDA_API void ls_cuda_atomic(const volatile void *at, size_t bytes, int kind,
 LS_CUDA_API void ls_cuda_atomic_done(const volatile void *at, uint64_t value, bool changed,
                                      int order, ls_cuda_site site);
 
+// A multimem instruction; its address is of ls_cuda_multimem_pointer().
+typedef struct ls_cuda_multimem {
+    int kind;              // LS_CUDA_LOAD reduces, LS_CUDA_UPDATE reduces into the memory
+    int dtype, operation;  // NCCL's numbers
+    int order, scope;      // order -1: weak
+    ls_cuda_site at;
+    int bytes, count;  // of a register, and of them
+} ls_cuda_multimem;
+LS_CUDA_API void ls_cuda_multimem_do(const ls_cuda_multimem *what, uint64_t address,
+                                     uint64_t *registers);
+// wanted: the device communicator was made with multimem.
+LS_CUDA_API void *ls_cuda_multimem_pointer(void *window, size_t offset, bool wanted,
+                                           ls_cuda_site at);
+
 // ---- Launches -----------------------------------------------------------------------------------
 typedef struct ls_cuda_launch {
     ls_cuda_dim grid, block;
@@ -174,7 +188,14 @@ LS_CUDA_API void ls_cuda_cell_reset(const ls_cuda_cell *cell);
 LS_CUDA_API uint64_t *ls_cuda_shadow(const void *comm, uint64_t number);
 LS_CUDA_API void *ls_cuda_window_pointer(void *window, size_t offset, int peer);
 
-enum { LS_CUDA_BARRIER_LSA, LS_CUDA_BARRIER_RAIL, LS_CUDA_BARRIER_WORLD, LS_CUDA_BARRIER_BOTH };
+enum {
+    LS_CUDA_BARRIER_LSA,
+    LS_CUDA_BARRIER_RAIL,
+    LS_CUDA_BARRIER_WORLD,
+    LS_CUDA_BARRIER_BOTH,
+    LS_CUDA_BARRIER_LSA_OF_BOTH,
+    LS_CUDA_BARRIER_RAIL_OF_BOTH
+};
 typedef struct ls_cuda_meet {
     const void *comm;
     int kind, context;

@@ -87,17 +87,35 @@ template <class Coop> struct ncclGinBarrierSession : lockstep::session<Coop> {
     }
 };
 
+// A barrier of all ranks or of one team, and the two that it consists of, with their own states.
 template <class Coop> struct ncclBarrierSession : lockstep::session<Coop> {
-    ncclBarrierSession(Coop, ncclTeamTagWorld, ncclGin gin, uint32_t index, bool = false)
+    ncclLsaBarrierSession<Coop> lockstep_inner;
+    ncclGinBarrierSession<Coop> lockstep_outer;
+
+    ncclBarrierSession(Coop coop, ncclTeamTagWorld, ncclGin gin, uint32_t index, bool = false)
         : lockstep::session<Coop>(gin.comm, LS_CUDA_BARRIER_BOTH, gin.contextId,
-                                  ncclTeamWorld(gin.comm), index) {
+                                  ncclTeamWorld(gin.comm), index),
+          lockstep_inner(coop, gin.comm, ncclTeamLsa(gin.comm), {LS_CUDA_BARRIER_LSA_OF_BOTH},
+                         index),
+          lockstep_outer(coop, gin, ncclTeamRail(gin.comm), {LS_CUDA_BARRIER_RAIL_OF_BOTH}, index) {
     }
-    ncclBarrierSession(Coop, ncclTeamTagLsa, const ncclDevComm &comm, uint32_t index, bool = false)
-        : lockstep::session<Coop>(comm, LS_CUDA_BARRIER_LSA, 0, ncclTeamLsa(comm), index) {
+    ncclBarrierSession(Coop coop, ncclTeamTagLsa, const ncclDevComm &comm, uint32_t index,
+                       bool = false)
+        : lockstep::session<Coop>(comm, LS_CUDA_BARRIER_LSA, 0, ncclTeamLsa(comm), index),
+          lockstep_inner(coop, comm, ncclTeamTagLsa(), index),
+          lockstep_outer(coop, ncclGin(comm, 0), ncclTeamTagRail(), index) {
     }
-    ncclBarrierSession(Coop, ncclTeamTagRail, ncclGin gin, uint32_t index)
+    ncclBarrierSession(Coop coop, ncclTeamTagRail, ncclGin gin, uint32_t index)
         : lockstep::session<Coop>(gin.comm, LS_CUDA_BARRIER_RAIL, gin.contextId,
-                                  ncclTeamRail(gin.comm), index) {
+                                  ncclTeamRail(gin.comm), index),
+          lockstep_inner(coop, gin.comm, ncclTeamTagLsa(), index),
+          lockstep_outer(coop, gin, ncclTeamTagRail(), index) {
+    }
+    ncclLsaBarrierSession<Coop> &lsaBarrier() {
+        return lockstep_inner;
+    }
+    ncclGinBarrierSession<Coop> &ginBarrier() {
+        return lockstep_outer;
     }
     void sync(Coop coop, cuda::memory_order order,
               ncclGinFenceLevel fence = ncclGinFenceLevel::Put | ncclGinFenceLevel::Get,
@@ -106,5 +124,13 @@ template <class Coop> struct ncclBarrierSession : lockstep::session<Coop> {
         this->wait_at(coop, order, (int)fence, "a barrier", ls_at);
     }
 };
+
+template <class Coop, class Team>
+inline void ncclBarrier(Coop coop, Team team, ncclGin gin, uint32_t index,
+                        cuda::memory_order order = cuda::memory_order_acq_rel,
+                        ncclGinFenceLevel fence = ncclGinFenceLevel::Put | ncclGinFenceLevel::Get,
+                        LS_CUDA_HERE) {
+    ncclBarrierSession<Coop>(coop, team, gin, index).sync(coop, order, fence, ls_at);
+}
 
 #endif

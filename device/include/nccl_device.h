@@ -85,7 +85,7 @@ inline ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_
                                 rank,
                                 rank,
                                 true,
-                                false,
+                                true,
                                 false,
                                 NCCL_GIN_TYPE_PROXY,
                                 size / ls_nccl_lsa_size(comm),
@@ -95,9 +95,6 @@ inline ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_
 
 inline ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements *of,
                                       ncclDevComm *out, LS_CUDA_HERE) {
-    if (of->lsaMultimem) {
-        return ncclInvalidUsage;  // as on a machine whose switch has no multicast
-    }
     int both = max(of->barrierCount, min(of->lsaBarrierCount, of->railGinBarrierCount));
     ls_cuda_requirements wanted = {of->ginSignalCount,
                                    of->ginCounterCount,
@@ -119,7 +116,7 @@ inline ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirem
                        {LS_CUDA_BARRIER_LSA},
                        {LS_CUDA_BARRIER_RAIL},
                        {LS_CUDA_BARRIER_WORLD},
-                       {nullptr},
+                       {of->lsaMultimem ? made.resources : nullptr},
                        !of->ginStrongSignalsRequired};
     return (ncclResult_t)code;
 }
@@ -147,6 +144,12 @@ inline ncclTeam ncclTeamLsa(ncclComm_t comm) {
 inline ncclTeam ncclTeamRail(ncclComm_t comm) {
     int lsa = ls_nccl_lsa_size(comm);
     return {ls_nccl_size(comm) / lsa, ls_nccl_rank(comm) / lsa, lsa};
+}
+inline int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam team, int rank) {
+    return ls_nccl_rank(comm) + (rank - team.rank) * team.stride;
+}
+inline int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) {
+    return ls_nccl_rank(comm) % ls_nccl_lsa_size(comm) + (rank - team.rank) * team.stride;
 }
 inline int ncclTeamRankToWorld(const ncclDevComm &c, ncclTeam team, int rank) {
     return c.rank + (rank - team.rank) * team.stride;
@@ -269,6 +272,29 @@ inline void *ncclGetLsaPointer(ncclWindow_t w, size_t offset, int peer) {
     return ls_cuda_window_pointer(w, offset, own / lsa * lsa + peer);
 }
 
+inline void *ncclGetMultimemPointer(ncclWindow_t w, size_t offset, ncclMultimemHandle of,
+                                    LS_CUDA_HERE) {
+    return ls_cuda_multimem_pointer(w, offset, of.mcBasePtr != nullptr, ls_at);
+}
+inline void *ncclGetLsaMultimemPointer(ncclWindow_t w, size_t offset, const ncclDevComm &comm,
+                                       LS_CUDA_HERE) {
+    return ls_cuda_multimem_pointer(w, offset, comm.lsaMultimem.mcBasePtr != nullptr, ls_at);
+}
+// Of the host.
+inline ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t w, size_t offset, void **out,
+                                                    LS_CUDA_HERE) {
+    *out = ls_cuda_multimem_pointer(w, offset, true, ls_at);
+    return ncclSuccess;
+}
+inline ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t w, size_t offset, int peer, void **out) {
+    *out = ncclGetLsaPointer(w, offset, peer);
+    return ncclSuccess;
+}
+inline ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t w, size_t offset, int peer, void **out) {
+    *out = ncclGetPeerPointer(w, offset, peer);
+    return ncclSuccess;
+}
+
 template <class T> struct ncclSymPtr {
     typedef T ElementType;
     ncclWindow_t window;
@@ -285,6 +311,9 @@ template <class T> struct ncclSymPtr {
     template <class I> ncclSymPtr &operator-=(I by) {
         offset -= (size_t)by * sizeof(T);
         return *this;
+    }
+    T *lsaMultimemPtr(const ncclDevComm &comm, LS_CUDA_HERE) const {
+        return (T *)ncclGetLsaMultimemPointer(window, offset, comm, ls_at);
     }
     T *localPtr() const {
         return (T *)ncclGetLocalPointer(window, offset);

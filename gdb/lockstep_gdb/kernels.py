@@ -107,6 +107,8 @@ kernel-frames RANK BLOCK THREAD shows a thread's frames."""
             print(f"rank {kernel['rank']}: {name}, {count_of(kernel['block_count'], 'block')} of {count_of(threads_of(kernel), 'thread')}")
             for index in range(kernel["block_count"]):
                 block, places = part(kernel, index), {}
+                if block["threads"] == 0:
+                    continue  # it has not begun, or has ended
                 for number in range(threads_of(kernel)):
                     places.setdefault(place(thread(block, number), running), []).append(number)
                 for text, numbers in places.items():
@@ -126,7 +128,8 @@ class Frames(memory.Command):
         rank, index, number = map(int, words)
         for kernel in kernels(rank):
             if index < kernel["block_count"] and number < threads_of(kernel):
-                of = thread(part(kernel, index), number)
+                block = part(kernel, index)
+                of = thread(block, number) if block["threads"] != 0 else {"ended": True}
                 if of["ended"] or of.address == state()["running"]:
                     raise memory.Failure("the thread has ended" if of["ended"] else "the thread runs: its frames are gdb's (bt)")
                 for depth, (name, file, line) in enumerate(frames(of)):

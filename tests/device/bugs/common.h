@@ -47,7 +47,8 @@ static void *run_rank(void *arg) {
     CHECK(ncclCommWindowRegister(s.comm, s.recv_memory, s.bytes, &s.recv, NCCL_WIN_COLL_SYMMETRIC));
     ncclDevCommRequirements wanted = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
     wanted.barrierCount = 8;
-    wanted.lsaBarrierCount = 8;
+    wanted.lsaBarrierCount = 160;
+    wanted.lsaMultimem = true;
     wanted.ginSignalCount = 8;
     wanted.ginCounterCount = 8;
     wanted.worldGinBarrierCount = 8;
