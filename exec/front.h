@@ -66,6 +66,7 @@ typedef struct ls_front_issue {
     int type, op, root;
     ncclComm_t comm;
     cudaStream_t stream;
+    const char *purpose;  // not NULL: a barrier of the host, which waits for it
 } ls_front_issue;
 // Makes the call, or keeps it until its group ends.
 ncclResult_t ls_front__make(const ls_front_issue *what);

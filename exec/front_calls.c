@@ -128,7 +128,7 @@ static ncclResult_t check(pending *call) {
     }
     bool capturing = false;
     result = check_op(call);
-    result = result == ncclSuccess && !what->comm->observed
+    result = result == ncclSuccess && !what->comm->observed && what->purpose == NULL
                  ? ls_cuda__capturing(&capturing, what->stream)
                  : result;
     if (result == ncclSuccess && capturing) {
@@ -256,6 +256,11 @@ static ncclResult_t tell(const pending *call, ls_client *client, uint32_t flags)
 }
 
 static ncclResult_t depart(const pending *call, ls_client *client) {
+    if (call->what.purpose != NULL) {
+        __atomic_store_n(&ls_client_slot(client, call->flight->slot)->arrived, 1u,
+                         __ATOMIC_RELEASE);
+        return ncclSuccess;
+    }
     ncclResult_t result =
         ls_cuda__copy(call->flight->send.at, call->what.send, call->send_bytes, call->what.stream);
     return result == ncclSuccess
@@ -266,6 +271,11 @@ static ncclResult_t depart(const pending *call, ls_client *client) {
 
 static ncclResult_t land(const pending *call, ls_client *client) {
     ls_wire_slot *slot = ls_client_slot(client, call->flight->slot);
+    if (call->what.purpose != NULL) {
+        int status = ls_client_wait(client, call->flight->slot);
+        __atomic_store_n(&slot->released, 1u, __ATOMIC_RELEASE);
+        return status == LS_OK ? ncclSuccess : ls_front__fail_last();
+    }
     ncclResult_t result = ls_cuda__wait(&slot->done, 1, call->what.stream);
     if (result == ncclSuccess) {
         result = ls_cuda__copy(call->what.recv, call->flight->recv.at, call->recv_bytes,
@@ -381,11 +391,11 @@ ncclResult_t ls_front__make(const ls_front_issue *what) {
         group_error = depth > 0 ? result : ncclSuccess;
         return result;
     }
-    if (what->count == 0 && !ls_kind_is_message(what->kind)) {
+    if (what->count == 0 && !ls_kind_is_message(what->kind) && what->purpose == NULL) {
         return ncclSuccess;  // as NCCL drops it
     }
     issued = true;
-    call.site = ls_client_here(ls_client_get(), NULL);
+    call.site = ls_client_here(ls_client_get(), what->purpose);
     if (depth == 0) {
         return issue_all(&call);
     }

@@ -21,6 +21,6 @@ LS_NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ls_nccl_sim_info *info) {
 
 #define CALL(name, parameters, arguments, ...)                                                     \
     LS_NCCL_EXPORT ncclResult_t name parameters {                                                  \
-        return ls_front__make(&(ls_front_issue){__VA_ARGS__, comm, stream});                       \
+        return ls_front__make(&(ls_front_issue){__VA_ARGS__, comm, stream, NULL});                 \
     }
 LS_FRONT_FUNCTIONS(CALL)

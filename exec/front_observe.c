@@ -348,7 +348,7 @@ static ncclResult_t tell(ls_front_issue what) {
         if (inside) {                                                                              \
             return behind arguments;                                                               \
         }                                                                                          \
-        ncclResult_t told = tell((ls_front_issue){__VA_ARGS__, comm, stream});                     \
+        ncclResult_t told = tell((ls_front_issue){__VA_ARGS__, comm, stream, NULL});               \
         if (told != ncclSuccess) {                                                                 \
             return told;                                                                           \
         }                                                                                          \

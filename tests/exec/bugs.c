@@ -41,6 +41,16 @@ static void step(void) {
     }
 }
 
+// One of another size; or not on all ranks.
+static void register_window(void) {
+    void *memory = NULL, *window = NULL;
+    CHECK(ncclMemAlloc(&memory, 4096));
+    if (!has("absent", 1)) {
+        size_t bytes = has("window", 2) ? 2048 : 4096;
+        CHECK(ncclCommWindowRegister(world, memory, bytes, &window, 1));  // MARK window
+    }
+}
+
 // Sends to each other before either receives.
 static void exchange(void) {
     int other = own_rank ^ 1;
@@ -186,6 +196,9 @@ int main(int argc, char **argv) {
     step();
     if (is("cycle")) {
         exchange();
+    }
+    if (is("window") || is("absent")) {
+        register_window();
     }
     if (is("bcast")) {  // no defect
         CHECK(ncclBcast(at, N, ncclFloat32, 0, world, stream));

@@ -28,6 +28,8 @@ CASES = {
     "count": ("collective.count_mismatch", [2], "count", 1, []),
     "kind": ("collective.kind_mismatch", [1], "kind", 1, []),
     "root": ("collective.root_mismatch", [3], "root", 1, []),
+    "window": ("collective.purpose_mismatch", [2], "window", 1, []),
+    "absent": ("collective.kind_mismatch", [1], "early", 1, []),
     "nan": ("value.nan_first", [1], "nan", 1, []),
     "large": ("value.nan_first", [1], "large", 1, []),
     "p2p": ("p2p.count_mismatch", [0, 1], "p2p", 1, []),

@@ -267,7 +267,7 @@ static void refused_group(void *at) {
 
 static void refusals(void) {
     float value = 1;
-    void *at = to_device(&value, sizeof value), *window = NULL;
+    void *at = to_device(&value, sizeof value);
     EXPECT(ncclAllReduce(at, at, 1, ncclFloat32, ncclSum, NULL, stream) == ncclInvalidArgument);
     EXPECT(ncclReduce(at, at, 1, ncclFloat32, ncclSum, rank_count, world, stream) ==
            ncclInvalidArgument);
@@ -276,8 +276,31 @@ static void refusals(void) {
     CHECK(stand_in_capture(1, stream));
     EXPECT(ncclAllReduce(at, at, 1, ncclFloat32, ncclSum, world, stream) == ncclInvalidUsage);
     CHECK(stand_in_capture(0, stream));
-    EXPECT(ncclCommWindowRegister(world, at, 4, &window, 0) == ncclInvalidUsage);
-    EXPECT(strstr(ncclGetLastError(NULL), "ncclCommWindowRegister is not supported") != NULL);
+    EXPECT(ncclDevCommCreate(world, NULL, NULL) == ncclInvalidUsage);
+    EXPECT(strstr(ncclGetLastError(NULL), "build the program with lockstep-cuda-cc") != NULL);
+}
+
+// Two windows in a group, one on a part of the first's memory; a collective in them, and their end.
+static void windows(void) {
+    float values[4] = {1, 2, 3, 4};
+    void *at = NULL, *user = NULL, *whole = NULL, *part = NULL;
+    CHECK(ncclMemAlloc(&at, 4096));
+    CHECK(cudaMemcpy(at, values, sizeof values, 1));
+    CHECK(ncclGroupStart());
+    CHECK(ncclCommWindowRegister(world, at, 4096, &whole, 1));
+    CHECK(ncclCommWindowRegister(world, at, 1024, &part, 1));
+    CHECK(ncclGroupEnd());
+    CHECK(ncclAllReduce(at, at, 4, ncclFloat32, ncclSum, world, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaMemcpy(values, at, sizeof values, 2));
+    EXPECT(values[3] == 4 * (float)rank_count);
+    CHECK(ncclWinGetUserPtr(world, whole, &user));
+    EXPECT(user == at);
+    EXPECT(ncclCommWindowRegister(world, NULL, 4096, &user, 1) == ncclInvalidArgument);
+    CHECK(ncclCommWindowDeregister(world, part));
+    CHECK(ncclCommWindowDeregister(world, whole));
+    EXPECT(ncclCommWindowDeregister(world, whole) == ncclInvalidArgument);
+    CHECK(ncclMemFree(at));
 }
 
 // Fewer devices than ranks: each rank has its own number, and reports name the real
@@ -318,6 +341,7 @@ int main(void) {
     operations();
     communicators(id);
     streams();
+    windows();
     refusals();
     refused_members(id);
     CHECK(ncclCommDestroy(world));

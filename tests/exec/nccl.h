@@ -113,6 +113,11 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, void **window,
                                     int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, void *window);
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, void *window, void **out);
+ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void *requirements, void *out);
+ncclResult_t ncclMemAlloc(void **out, size_t bytes);
+ncclResult_t ncclMemFree(void *at);
 
 // Ends the program with the call that failed.
 #define CHECK(call)                                                                                \
