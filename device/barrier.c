@@ -15,6 +15,15 @@ static device_meeting *meeting_of(const ls_cuda_meet *meet) {
                            meet->index, all->barriers[meet->kind], names[meet->kind]);
         return NULL;
     }
+    int lsa = comm->lsa_size, rails = comm->nranks / lsa;
+    const int sizes[BARRIER_KINDS] = {lsa, rails, comm->nranks, comm->nranks, lsa, rails};
+    if (meet->team.size > sizes[meet->kind]) {
+        ls_device__invalid(comm->rank, meet->at,
+                           "%s of %d ranks: %s makes barriers of %d ranks, so others' arrivals are "
+                           "counted elsewhere or not at all",
+                           meet->call, meet->team.size, names[meet->kind], sizes[meet->kind]);
+        return NULL;
+    }
     return &all->meetings[meet->kind][meet->index];
 }
 

@@ -37,17 +37,20 @@ void ls_device__clock_free(device_clock *clock) {
     *clock = (device_clock){0};
 }
 
-void ls_device__clock_join_ticks(device_clock *into, const device_clock *from) {
+void ls_device__clock_keep_ticks(device_clock *clock) {
+    free(clock->landed);
+    free(clock->taken);
+    clock->landed = clock->taken = NULL;
+    clock->words = 0;
+}
+
+void ls_device__clock_join(device_clock *into, const device_clock *from) {
     more_units(into, from->units);
+    more_words(into, from->words);
     for (uint32_t i = 0; i < from->units; i++) {
         uint32_t own = into->ticks[i], other = from->ticks[i];
         into->ticks[i] = own > other ? own : other;
     }
-}
-
-void ls_device__clock_join(device_clock *into, const device_clock *from) {
-    ls_device__clock_join_ticks(into, from);
-    more_words(into, from->words);
     for (uint32_t i = 0; i < from->words; i++) {
         into->landed[i] |= from->landed[i];
         into->taken[i] |= from->taken[i];

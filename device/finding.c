@@ -5,13 +5,15 @@
 #include "device/internal.h"
 
 void ls_device__who(ls_text *text, const device_unit *unit, uint32_t tick) {
+    bool past = tick < unit->since;
+    int block = past ? unit->past_block : unit->block, warp = past ? unit->past_warp : unit->warp;
     ls_text_printf(text, "rank %d", unit->rank);
-    if (tick < unit->since) {
+    if (past && tick < unit->past_since) {
         ls_text_puts(text, ", a block that has ended");
-    } else if (unit->block >= 0) {
-        ls_text_printf(text, ", block %d, warp %d", unit->block, unit->warp);
+    } else if (block >= 0) {
+        ls_text_printf(text, ", block %d, warp %d", block, warp);
     } else {
-        ls_text_puts(text, unit->block == -1 ? ", host" : ", stream");
+        ls_text_puts(text, block == -1 ? ", host" : ", stream");
     }
 }
 

@@ -26,7 +26,7 @@ typedef struct device_clock {
 
 void ls_device__clock_free(device_clock *clock);
 void ls_device__clock_join(device_clock *into, const device_clock *from);
-void ls_device__clock_join_ticks(device_clock *into, const device_clock *from);
+void ls_device__clock_keep_ticks(device_clock *clock);
 void ls_device__clock_copy(device_clock *into, const device_clock *from);
 void ls_device__clock_tick(device_clock *clock, int unit, uint32_t tick);
 uint32_t ls_device__clock_at(const device_clock *clock, int unit);
@@ -38,12 +38,14 @@ typedef struct device_unit {
     int id, rank, block, warp;  // block -1: host; -2: a stream
     const char *kernel;
     device_clock known;
-    device_clock order;        // all that ran before, visible or not
-    device_clock pending;      // relaxed loads have seen it: known after a fence
-    device_clock released[2];  // known at the last fence, of the device and of the system
-    bool fenced;               // it has made a fence
-    uint64_t start;            // how often it was taken
-    uint32_t since;            // its tick then
+    device_clock order;         // all that ran before, visible or not
+    device_clock pending;       // relaxed loads have seen it: known after a fence
+    device_clock released[2];   // known at the last fence, of the device and of the system
+    bool fenced;                // it has made a fence
+    uint64_t start;             // how often it was taken
+    uint32_t since;             // its tick then
+    int past_block, past_warp;  // before that, since past_since
+    uint32_t past_since;
     struct device_unit *next_free;
 } device_unit;
 
@@ -301,7 +303,7 @@ typedef struct device_put {
     int rank;         // which issued it
     device_unit *unit;
     uint32_t tick;              // of the unit at its issue
-    device_clock known, order;  // at its issue; order: without puts
+    device_clock known, order;  // at its issue; once it has arrived, ticks of order alone
     uint64_t order_of_issue;
     uint64_t after;  // it arrives after those of its rank that were issued until then
     bool taken, landed;

@@ -28,6 +28,9 @@ device_unit *ls_device__unit_make(int rank, int block, int warp, const device_cl
         s->units[s->unit_count++] = unit;
     }
     uint32_t tick = ls_device__clock_at(&unit->known, unit->id);
+    unit->past_block = unit->block;
+    unit->past_warp = unit->warp;
+    unit->past_since = unit->since;
     unit->rank = rank;
     unit->block = block;
     unit->warp = warp;

@@ -129,6 +129,17 @@ static void take(device_put *put) {
     }
 }
 
+// A signal makes the data of puts visible. It releases stores of its own device to other devices
+// only as far as a fence has.
+static void keep_released(device_clock *known, const device_clock *released, int rank) {
+    for (uint32_t i = 0; i < known->units && i < (uint32_t)ls_device__state.unit_count; i++) {
+        const device_unit *unit = ls_device__state.units[i];
+        if (unit->rank == rank && unit->block >= 0) {
+            known->ticks[i] = ls_device__clock_at(released, (int)i);
+        }
+    }
+}
+
 void ls_cuda_put_data(const ls_cuda_put *what) {
     device_state *s = &ls_device__state;
     device_thread *self = s->running;
@@ -149,8 +160,11 @@ void ls_cuda_put_data(const ls_cuda_put *what) {
     put->all = s->puts;
     s->puts = put;
     ls_device__clock_copy(&put->known, &self->unit->known);
-    ls_device__clock_join_ticks(&put->order, &self->unit->order);
-    ls_device__clock_join_ticks(&put->order, &self->unit->known);
+    ls_device__clock_copy(&put->order, &self->unit->order);
+    ls_device__clock_join(&put->order, &self->unit->known);
+    if (!what->wide && what->peer != put->rank) {
+        keep_released(&put->known, &self->unit->released[1], put->rank);
+    }
     judge(put);
     put->signal = signal_of(put);
     if (what->signal != LS_CUDA_PUT_NONE && put->signal == NULL) {
@@ -227,6 +241,7 @@ static void land(device_put *put) {
     ls_device__clock_put(channel, put->number, true);
     arrive(put, channel);
     ls_device__clock_free(&put->known);
+    ls_device__clock_keep_ticks(&put->order);
 }
 
 void ls_device__put_step(device_put *put) {

@@ -93,6 +93,7 @@ void ls_nvshmem_put(ls_cuda_put put, void *to, const void *from) {
     device_window *there = window_at(to), *here = from != NULL ? window_at(from) : NULL;
     put.comm = &own[rank_of_thread()].dev;
     put.counter = -1;
+    put.wide = true;
     if (put.bytes > 0 && there == NULL) {
         ls_device__invalid(rank_of_thread(), put.at, "%s to memory that is not symmetric",
                            put.call);

@@ -142,6 +142,13 @@ def parts(text, mark):
     return done + [text[start:]]
 
 
+def operations_of(kind):
+    """Those that PTX has on a type."""
+    if kind in ("f32", "f64"):
+        return ["add"]
+    return ["and", "or", "xor"] if kind[0] == "b" and kind[1] != "f" else ["add", "min", "max"]
+
+
 def instruction(body):
     """A call for the multimem instruction in an asm's brackets; None: it is not one that can be translated."""
     sections = parts(body, ":")
@@ -156,7 +163,7 @@ def instruction(body):
              (("type", TYPES), ("operation", OPERATIONS), ("order", ORDERS), ("scope", SCOPES))}
     address = re.search(r"\[\s*%(\d+)\s*(?:\+\s*(\d+)\s*)?\]", found.group(3))
     if address is None or sum(map(len, taken.values())) != len(words) or len(taken["type"]) != 1 \
-            or (kind != "st") != (len(taken["operation"]) == 1):
+            or taken["operation"] not in ([[]] if kind == "st" else [[op] for op in operations_of(taken["type"][0])]):
         return None
     registers = re.findall(r"%(\d+)", found.group(3)[:address.start()] + found.group(3)[address.end():])
     order = ORDERS[(taken["order"] or ["relaxed" if kind == "red" else "weak"])[0]]

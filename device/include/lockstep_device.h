@@ -164,6 +164,7 @@ typedef struct ls_cuda_put {
     bool sets;    // the signal's value is set, not added to
     bool gets;    // the other way round: from `to` of the peer into `from`
     bool eager;   // its source is read at once
+    bool wide;    // the signal releases what the thread knows to the system, not its device alone
     const char *call;
     ls_cuda_site at;
 } ls_cuda_put;

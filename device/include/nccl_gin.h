@@ -113,7 +113,7 @@ template <unsigned Backends> struct ncclGin_BackendMask {
     void put(ncclTeam team, int peer, ncclWindow_t to, size_t to_offset, ncclWindow_t from,
              size_t from_offset, size_t bytes, Remote remote = Remote{}, Local local = Local{},
              Coop coop = Coop{}, Smem = Smem{}, cuda::thread_scope = cuda::thread_scope_thread,
-             cuda::thread_scope = cuda::thread_scope_device, Segment = Segment{},
+             cuda::thread_scope required = cuda::thread_scope_device, Segment = Segment{},
              LS_CUDA_HERE) const {
         ls_cuda_put put = {};
         put.to = to;
@@ -122,6 +122,7 @@ template <unsigned Backends> struct ncclGin_BackendMask {
         put.from_offset = from_offset;
         put.bytes = bytes;
         put.call = "put";
+        put.wide = required == cuda::thread_scope_system;
         put.at = ls_at;
         lockstep_put(put, team, peer, remote, local, coop);
     }
@@ -130,9 +131,9 @@ template <unsigned Backends> struct ncclGin_BackendMask {
     void put(ncclTeam team, int peer, ncclSymPtr<T> to, ncclSymPtr<T> from, size_t count,
              Remote remote = Remote{}, Local local = Local{}, Coop coop = Coop{}, Smem = Smem{},
              cuda::thread_scope = cuda::thread_scope_thread,
-             cuda::thread_scope = cuda::thread_scope_device, LS_CUDA_HERE) const {
+             cuda::thread_scope required = cuda::thread_scope_device, LS_CUDA_HERE) const {
         put(team, peer, to.window, to.offset, from.window, from.offset, count * sizeof(T), remote,
-            local, coop, ncclGin_None{}, cuda::thread_scope_thread, cuda::thread_scope_device,
+            local, coop, ncclGin_None{}, cuda::thread_scope_thread, required,
             ncclGin_SegmentDevice{}, ls_at);
     }
     template <class T, class Remote = ncclGin_None, class Coop = ncclCoopThread,
@@ -140,7 +141,7 @@ template <unsigned Backends> struct ncclGin_BackendMask {
     void putValue(ncclTeam team, int peer, ncclWindow_t to, size_t to_offset, T value,
                   Remote remote = Remote{}, Coop coop = Coop{}, Smem = Smem{},
                   cuda::thread_scope = cuda::thread_scope_thread,
-                  cuda::thread_scope = cuda::thread_scope_device, LS_CUDA_HERE) const {
+                  cuda::thread_scope required = cuda::thread_scope_device, LS_CUDA_HERE) const {
         static_assert(sizeof(T) <= 8, "at most eight bytes");
         ls_cuda_put put = {};
         put.to = to;
@@ -148,6 +149,7 @@ template <unsigned Backends> struct ncclGin_BackendMask {
         put.bytes = sizeof(T);
         memcpy(&put.value, &value, sizeof(T));
         put.call = "putValue";
+        put.wide = required == cuda::thread_scope_system;
         put.at = ls_at;
         lockstep_put(put, team, peer, remote, ncclGin_None{}, coop);
     }
@@ -155,9 +157,9 @@ template <unsigned Backends> struct ncclGin_BackendMask {
               class Smem = ncclGin_None>
     void putValue(ncclTeam team, int peer, ncclSymPtr<T> to, T value, Remote remote = Remote{},
                   Coop coop = Coop{}, Smem = Smem{}, cuda::thread_scope = cuda::thread_scope_thread,
-                  cuda::thread_scope = cuda::thread_scope_device, LS_CUDA_HERE) const {
+                  cuda::thread_scope required = cuda::thread_scope_device, LS_CUDA_HERE) const {
         putValue(team, peer, to.window, to.offset, value, remote, coop, ncclGin_None{},
-                 cuda::thread_scope_thread, cuda::thread_scope_device, ls_at);
+                 cuda::thread_scope_thread, required, ls_at);
     }
     template <class Coop = ncclCoopThread, class Smem = ncclGin_None>
     void get(ncclTeam team, int peer, ncclWindow_t remote, size_t remote_offset, ncclWindow_t local,
@@ -177,9 +179,10 @@ template <unsigned Backends> struct ncclGin_BackendMask {
     template <class Remote, class Coop = ncclCoopThread, class Smem = ncclGin_None>
     void signal(ncclTeam team, int peer, Remote remote, Coop coop = Coop{}, Smem = Smem{},
                 cuda::thread_scope = cuda::thread_scope_thread,
-                cuda::thread_scope = cuda::thread_scope_device, LS_CUDA_HERE) const {
+                cuda::thread_scope required = cuda::thread_scope_device, LS_CUDA_HERE) const {
         ls_cuda_put put = {};
         put.call = "signal";
+        put.wide = required == cuda::thread_scope_system;
         put.at = ls_at;
         lockstep_put(put, team, peer, remote, ncclGin_None{}, coop);
     }

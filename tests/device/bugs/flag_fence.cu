@@ -1,5 +1,4 @@
-// A flag in a peer's memory that is raised without a fence of the system's scope after the data
-// (the shape of DeepEP issue 54).
+// A flag in a peer's memory that is raised without a fence of the system's scope after the data.
 #include "common.h"
 
 __global__ void notify(ncclWindow_t send, ncclWindow_t recv, int *out, ncclDevComm dev) {

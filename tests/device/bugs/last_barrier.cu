@@ -1,5 +1,4 @@
-// A put without a wait, and a barrier without a fence before its data is read (the shape of a test
-// in the review of rocm-systems 10388).
+// A put without a wait, and a barrier without a fence before its data is read.
 #include "common.h"
 
 #ifdef CORRECT

@@ -17,7 +17,7 @@ __device__ void add_up(sums *out, const sums *all) {
                  : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
                  : "l"(all->four)
                  : "memory");
-    asm volatile("multimem.ld_reduce.global.max.f64 %0, [%1];" : "=d"(one) : "l"(&all->one));
+    asm volatile("multimem.ld_reduce.global.add.f64 %0, [%1];" : "=d"(one) : "l"(&all->one));
     asm volatile("multimem.ld_reduce.global.or.b32 %0, [%1];" : "=r"(bits) : "l"(&all->bits));
     asm volatile("multimem.ld_reduce.weak.global.add.acc::f32.bf16x2 %0, [%1];"
                  : "=r"(halves)
@@ -73,7 +73,7 @@ static void body(setup *s) {
         CHECK(got.four[i] != 6 + 4 * i);
         CHECK(stored[2 * i] != 1.5f || stored[2 * i + 1] != i);
     }
-    CHECK(got.one != 3 || got.bits != 15 || got.counted != 10);
+    CHECK(got.one != 6 || got.bits != 15 || got.counted != 10);
     CHECK(got.halves[0] != 0x4080 || got.halves[1] != 0x4080);
 #endif
     CHECK(cudaFree(out));
