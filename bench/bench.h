@@ -78,12 +78,13 @@ int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg);
 // The same, where a way is given: before each turn the pages of `fresh` (NULL: none) and of the
 // memcpy's target are given back, so that both take them anew; times may be those of the processor,
 // of all threads together; and something else may stand beside it than a memcpy (row->yardstick
-// says what).
+// says what). The kernel adds a thread's time when it switches threads: where several work, only
+// the mean of many turns is right.
 typedef struct ls_bench_way {
     int (*beside)(void *arg);  // NULL: the memcpy
     void *fresh;
     size_t fresh_bytes;
-    bool processor_time;
+    bool processor_time, mean;
 } ls_bench_way;
 int ls_bench__measure_way(ls_bench_row *row, int (*once)(void *arg), void *arg,
                           const ls_bench_way *way);

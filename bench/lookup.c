@@ -182,7 +182,7 @@ static int measure(ls_bench_row *row, lookup *l) {
     }
     row->bytes_moved = (l->id_count * (l->row_bytes + sizeof(int64_t)) + l->out_bytes) / 2;
     row->yardstick = "bare read";
-    const ls_bench_way way = {.beside = read_once, .processor_time = true};
+    const ls_bench_way way = {.beside = read_once, .processor_time = true, .mean = true};
     int status = ls_bench__measure_way(row, run_once, l, &way);
     row->gb_per_s = 2 * (double)row->bytes_moved / row->time_ms_min / 1e6;
     if (status == LS_OK) {

@@ -117,6 +117,16 @@ static void give_back(void *memory, size_t bytes) {
     }
 }
 
+static void use_mean(double *times, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; i++) {
+        sum += times[i];
+    }
+    for (int i = 0; i < count; i++) {
+        times[i] = sum / count;
+    }
+}
+
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg) {
     return ls_bench__measure_way(row, once, arg, &(ls_bench_way){.fresh = NULL});
 }
@@ -146,6 +156,10 @@ int ls_bench__measure_way(ls_bench_row *row, int (*once)(void *arg), void *arg,
             y.times[i] = middle - start;
             y.copy_times[i] = end - middle;
         }
+    }
+    if (way->mean) {
+        use_mean(y.times, row->repetitions);
+        use_mean(y.copy_times, row->repetitions);
     }
     if (status == LS_OK) {
         row->time_ms = ls_bench__median(y.times, row->repetitions);
