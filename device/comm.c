@@ -95,7 +95,7 @@ static device_call *next_call(device_comm *comm) {
     return *link;
 }
 
-static void meet(device_comm *comm, const char *kind, uint64_t value, ls_cuda_site at) {
+static device_call *arrive(device_comm *comm, const char *kind, uint64_t value, ls_cuda_site at) {
     device_thread *self = ls_device__state.running;
     ls_device__state.calls += 1;
     ls_device__yield();
@@ -110,6 +110,12 @@ static void meet(device_comm *comm, const char *kind, uint64_t value, ls_cuda_si
         compare(call);
         ls_device__wake(&call->waiting);
     }
+    return call;
+}
+
+static void meet(device_comm *comm, const char *kind, uint64_t value, ls_cuda_site at) {
+    device_thread *self = ls_device__state.running;
+    device_call *call = arrive(comm, kind, value, at);
     if (self->grouped > 0) {
         pending *made = ls_device__alloc(sizeof *made);
         *made = (pending){call, self, grouped};
@@ -126,6 +132,9 @@ int ls_nccl_group(int change, ls_cuda_site at) {
         self->grouped = 0;
         ls_device__invalid(self->rank, at, "ncclGroupEnd without ncclGroupStart");
         return NCCL_INVALID_USAGE;
+    }
+    if (self->grouped == 0) {
+        ls_device__calls_launch();
     }
     for (pending **link = &grouped; self->grouped == 0 && *link != NULL;) {
         pending *one = *link;
@@ -199,8 +208,13 @@ int ls_nccl_init_all(void **comms, int count, const int *devices, ls_cuda_site a
     return NCCL_SUCCESS;
 }
 
-int ls_nccl_destroy(void *comm, const char *call, ls_cuda_site at) {
+void ls_device__meet(void *comm, const char *call, ls_cuda_site at) {
     meet(comm, call, 0, at);
+}
+
+// It does not wait: a thread of several ranks ends one communicator after the other.
+int ls_nccl_destroy(void *comm, const char *call, ls_cuda_site at) {
+    (void)arrive(comm, call, 0, at);
     return NCCL_SUCCESS;
 }
 
@@ -421,6 +435,7 @@ void ls_device__comms_close(void) {
         for (int r = 0; r < gone->size; r++) {
             free(gone->members[r]);
         }
+        ls_comm_free(gone->comm);
         while (gone->calls != NULL) {
             device_call *call = gone->calls;
             gone->calls = call->next;

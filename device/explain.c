@@ -170,8 +170,19 @@ static int order(const void *a, const void *b) {
     return at != 0 ? at : x->low - y->low;
 }
 
+static bool kernels_run(void) {
+    const device_kernel *k = ls_device__state.kernels;
+    while (k != NULL && k->left == 0) {
+        k = k->next;
+    }
+    return k != NULL;
+}
+
 void ls_device__explain(void) {
     picture p = {0};
+    if (!kernels_run() && ls_device__calls_explain()) {
+        return;
+    }
     look(&p);
     if (p.count > 1) {
         qsort(p.all, (size_t)p.count, sizeof *p.all, order);

@@ -267,6 +267,7 @@ static void close_run(void) {
     device_state *s = &ls_device__state;
     ls_device__nvshmem_close();
     ls_device__network_close();
+    ls_device__calls_close();
     ls_device__comms_close();
     while (s->kernels != NULL) {
         device_kernel *gone = s->kernels;
@@ -282,9 +283,10 @@ static void close_run(void) {
     ls_device__no_self();
 }
 
-static const device_core core = {
-    ls_device__put_due,       ls_device__put_step,    ls_device__stream_due, ls_device__stream_step,
-    ls_device__kernels_widen, ls_device__block_close, ls_device__explain};
+static const device_core core = {ls_device__put_due,       ls_device__put_step,
+                                 ls_device__stream_due,    ls_device__stream_step,
+                                 ls_device__kernels_widen, ls_device__block_close,
+                                 ls_device__calls_arrive,  ls_device__explain};
 
 static void open_run(ls_rank *rank) {
     const ls_spmd_options *options = &rank->run->options;

@@ -164,6 +164,7 @@ typedef enum device_work_kind {
     WORK_RECORD,
     WORK_AWAIT,
     WORK_HOST,
+    WORK_CALLS,
 } device_work_kind;
 
 typedef struct device_work {
@@ -176,6 +177,7 @@ typedef struct device_work {
     int value;
     device_event *event;
     uint64_t number;
+    struct device_batch *batch;
     void (*call)(void *arg);
     void *arg;
     ls_cuda_site at;
@@ -189,6 +191,7 @@ typedef struct device_stream {
     bool apart;  // cudaStreamNonBlocking
     device_work *first, *last;
     device_kernel *running;
+    struct device_batch *calls;  // that wait for other members'
     uint64_t running_given;
     device_unit *unit;
     device_queue waiting;
@@ -284,6 +287,15 @@ bool ls_device__stream_due(const device_stream *stream);
 void ls_device__stream_step(device_stream *stream);
 void ls_device__stream_done(device_stream *stream);
 void ls_device__describe_host(ls_text *text, const device_thread *thread);
+typedef struct device_batch device_batch;
+device_stream *ls_device__stream_of(void *handle, int device);
+void ls_device__stream_calls(device_stream *stream, device_batch *batch, ls_cuda_site at);
+
+// ---- collective.c -------------------------------------------------------------------------------
+void ls_device__calls_launch(void);  // those of the group that the running thread has ended
+void ls_device__calls_arrive(device_batch *batch);
+bool ls_device__calls_explain(void);  // nobody can continue; false: no stream waits at a call
+void ls_device__calls_close(void);
 
 // ---- network.c, signal.c -----------------------------------------------------------------------
 typedef struct device_cell {
@@ -375,6 +387,7 @@ typedef struct device_shared {
     char id[128];
     int size;
     struct device_comm *members[RANKS_MAX];
+    ls_comm *comm;  // of its collectives; NULL: none yet
     device_call *calls;
     struct device_shared *next;
 } device_shared;
@@ -383,6 +396,7 @@ typedef struct device_comm {
     device_shared *shared;
     int rank, device;
     int windows, dev_comms, calls;  // made so far
+    uint64_t collectives;
 } device_comm;
 
 #define CONTEXTS 4  // of a device communicator
@@ -391,6 +405,7 @@ device_window *ls_device__member(void *window, int peer);  // NULL: not register
 device_clock *ls_device__channel(const device_resources *comm, int rank, int peer, int context);
 void ls_device__nvshmem_close(void);
 void ls_device__comms_close(void);
+void ls_device__meet(void *comm, const char *call, ls_cuda_site at);  // a barrier of the host
 
 // Functions that schedule.c calls of files that call it.
 typedef struct device_core {
@@ -400,6 +415,7 @@ typedef struct device_core {
     void (*stream_step)(device_stream *stream);
     bool (*kernels_widen)(void);
     void (*block_close)(device_block *block);
+    void (*calls_arrive)(struct device_batch *batch);
     void (*explain)(void);
 } device_core;
 

@@ -57,7 +57,7 @@ void ls_nvshmem_host_barrier(const char *call, ls_cuda_site at) {
             i = -1;
         }
     }
-    (void)ls_nccl_destroy(own[rank].comm, call, at);
+    ls_device__meet(own[rank].comm, call, at);
     for (int r = 0; r < s->rank_count; r++) {
         ls_device__clock_join(&s->running->unit->known,
                               ls_device__channel(own[rank].dev.resources, r, rank, 0));

@@ -54,13 +54,21 @@ static device_stream *default_of(int rank) {
     return at;
 }
 
-static device_stream *stream_of(void *handle) {
+device_stream *ls_device__stream_of(void *handle, int device) {
     // NULL and the constants of the legacy and the per-thread stream
-    return (uintptr_t)handle <= 2 ? default_of(ls_device__state.running->rank) : handle;
+    return (uintptr_t)handle <= 2 ? default_of(device) : handle;
+}
+
+static device_stream *stream_of(void *handle) {
+    return ls_device__stream_of(handle, ls_device__state.running->rank);
+}
+
+static bool busy(const device_stream *stream) {
+    return stream->running != NULL || stream->calls != NULL;
 }
 
 static bool idle(const device_stream *stream) {
-    return stream->first == NULL && stream->running == NULL;
+    return stream->first == NULL && !busy(stream);
 }
 
 // The default stream waits for the others of its device, and they for it.
@@ -68,7 +76,7 @@ static bool others_idle(const device_stream *stream, uint64_t given, device_cloc
     for (device_stream *at = ls_device__state.streams; at != NULL; at = at->next) {
         bool meets = at != stream && at->rank == stream->rank && !at->apart && !stream->apart &&
                      (at->plain || stream->plain);
-        if (meets && ((at->running != NULL && at->running_given < given) ||
+        if (meets && ((busy(at) && at->running_given < given) ||
                       (at->first != NULL && at->first->given < given))) {
             return false;
         }
@@ -81,7 +89,7 @@ static bool others_idle(const device_stream *stream, uint64_t given, device_cloc
 
 bool ls_device__stream_due(const device_stream *stream) {
     const device_work *work = stream->first;
-    return work != NULL && stream->running == NULL && others_idle(stream, work->given, NULL) &&
+    return work != NULL && !busy(stream) && others_idle(stream, work->given, NULL) &&
            (work->kind != WORK_AWAIT || work->event->done >= work->number);
 }
 
@@ -125,6 +133,11 @@ static void do_work(device_stream *stream, device_work *work) {
     case WORK_HOST:
         work->call(work->arg);
         break;
+    case WORK_CALLS:
+        stream->calls = work->batch;
+        stream->running_given = work->given;
+        ls_device__state.core->calls_arrive(work->batch);
+        break;
     }
 }
 
@@ -161,6 +174,10 @@ static device_work *give(device_stream *stream, device_work_kind kind, ls_cuda_s
     stream->last = work;
     ls_device__state.calls += 1;
     return work;
+}
+
+void ls_device__stream_calls(device_stream *stream, device_batch *batch, ls_cuda_site at) {
+    give(stream, WORK_CALLS, at)->batch = batch;
 }
 
 void ls_device__describe_host(ls_text *text, const device_thread *thread) {

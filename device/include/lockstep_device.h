@@ -149,6 +149,29 @@ LS_CUDA_API int ls_nccl_dev_comm(void *comm, const ls_cuda_requirements *wanted,
                                  ls_cuda_devcomm *out, ls_cuda_site at);
 LS_CUDA_API int ls_nccl_dev_comm_close(void *comm, ls_cuda_site at);
 
+enum {
+    LS_NCCL_ALL_REDUCE,
+    LS_NCCL_REDUCE,
+    LS_NCCL_BROADCAST,
+    LS_NCCL_ALL_GATHER,
+    LS_NCCL_REDUCE_SCATTER,
+    LS_NCCL_ALL_TO_ALL,
+    LS_NCCL_GATHER,
+    LS_NCCL_SCATTER,
+    LS_NCCL_SEND,
+    LS_NCCL_RECV
+};
+typedef struct ls_cuda_call {
+    int kind;
+    const void *send;
+    void *recv;
+    size_t count;
+    int dtype, op, root;  // NCCL's numbers; root: the peer of a message
+    void *comm, *stream;
+    ls_cuda_site at;
+} ls_cuda_call;
+LS_CUDA_API int ls_nccl_call(ls_cuda_call call);
+
 enum { LS_CUDA_PUT_NONE, LS_CUDA_PUT_STRONG, LS_CUDA_PUT_WEAK };
 typedef struct ls_cuda_put {
     const void *comm;   // an ncclDevComm

@@ -99,4 +99,6 @@ inline ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t windo
     return (ncclResult_t)ls_nccl_window_close(comm, window, ls_at);
 }
 
+#include <nccl_collectives.h>
+
 #endif

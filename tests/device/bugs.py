@@ -44,7 +44,7 @@ def check(build, source, program, schedules):
     name = os.path.basename(source)[:-3]
     lines = open(source, encoding="utf-8").read().splitlines()
     wanted = [(i + 1, m.group(1)) for i, line in enumerate(lines)
-              if (m := re.search(r"// bug: ([a-z_.]+)", line))]
+              if (m := re.search(r"// bug: ([a-z0-9_.]+)", line))]
     for words in [[]] + [["--schedule", "random", "--seed", str(seed)] for seed in range(4)]:
         done, found = findings(build, words, program, f"{name}_wrong")
         for line, what in wanted:
