@@ -61,7 +61,9 @@ int ls_mpi__handle_add(mpi_rank *me, mpi_kind kind, void *object) {
         }
         number = table->count++;
     }
-    LS_ASSERT(number <= INDEX_MASK);
+    if (number > INDEX_MASK) {
+        ls_mpi__exhausted("more than %d handles of one kind are in use", INDEX_MASK);
+    }
     mpi_slot *slot = &table->slots[number];
     slot->object = object;
     slot->generation = (slot->generation + 1) & ((1U << GENERATION_BITS) - 1);

@@ -296,6 +296,7 @@ void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line,
                      ...) LS_PRINTF(5, 6);
 _Noreturn void ls_mpi__end(mpi_rank *me, int exit_status);  // ends the rank's program
 int ls_mpi__leave(mpi_rank *me, int status);                // ends the rank if the run has failed
+_Noreturn void ls_mpi__exhausted(const char *format, ...) LS_PRINTF(1, 2);
 
 // ---- enter.c: entry to and exit from MPI functions ----------------------------------------------
 // The calling rank, between MPI_Init and MPI_Finalize; does not return where there is none.
@@ -304,7 +305,7 @@ mpi_rank *ls_mpi__enter_any(const char *function);      // outside of that, too
 mpi_rank *ls_mpi__enter_waiting(const char *function);  // waits for its turn
 void ls_mpi__return(mpi_rank *const *me);
 int *ls_mpi__last_code(const mpi_rank *me);  // MPI_LASTUSEDCODE
-void *ls_mpi__alloc(size_t bytes);           // zeroed; ends the process if memory is exhausted
+void *ls_mpi__alloc(size_t bytes);           // zeroed; ends the run if memory is exhausted
 bool ls_mpi__on_stack(const mpi_rank *me, const void *at);  // of the calling thread
 // First in a function: `name` is the rank until the function returns.
 #define MPI_ENTERED(name, how)                                                                     \
@@ -489,10 +490,9 @@ void ls_mpi__race_end(void);
 void ls_mpi__let_others(mpi_rank *me, const char *function);
 void ls_mpi__race_request_done(mpi_rank *me, mpi_request *request);
 
-// ---- explore.c ----------------------------------------------------------------------------------
+// ---- explore.c, choice.c: a rank that observes acts on what others have done so far -------------
 int ls_mpi__explore_choose(ls_spmd *run, const ls_match_choice *choices, int count);
 void ls_mpi__explore_end(void);
-// From here on the rank may act on what other ranks have done so far.
 void ls_mpi__observe(void);
 void ls_mpi__returned(mpi_rank *me);  // init.c
 

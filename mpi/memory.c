@@ -1,6 +1,5 @@
 // Memory for state of ranks, and their stacks.
 #define _GNU_SOURCE  // pthread_getattr_np
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "mpi/internal.h"
@@ -8,8 +7,7 @@
 void *ls_mpi__alloc(size_t bytes) {
     void *memory = calloc(1, bytes > 0 ? bytes : 1);
     if (memory == NULL) {
-        (void)fprintf(stderr, "lockstep: out of memory\n");
-        abort();
+        ls_mpi__exhausted("no memory for %zu bytes", bytes);
     }
     return memory;
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "mpi/internal.h"
@@ -74,4 +75,23 @@ void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line,
     va_start(args, format);
     add_finding(me, id, file, line, format, args);
     va_end(args);
+}
+
+_Noreturn void ls_mpi__exhausted(const char *format, ...) {
+    char what[256], message[640];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    ls_rank *rank = ls_schedule__current();
+    if (rank != NULL && !ls_schedule__inside()) {
+        (void)snprintf(message, sizeof message, "%s:%d: rank %d: %s", ls_mpi__file, ls_mpi__line,
+                       rank->id, what);
+        ls_schedule__enter(rank);
+        ls_spmd__fail(ls_mpi__state.run, LS_ERR_MEMORY, message);
+        ls_schedule__leave(rank);
+        (void)ls_mpi__leave(&ls_mpi__state.ranks[rank->id], LS_OK);
+    }
+    (void)fprintf(stderr, "lockstep: %s\n", what);
+    abort();
 }

@@ -122,6 +122,15 @@ def code_of_few_calls(build, programs):
         assert done.returncode == code, (way, done)
 
 
+def exhausted(build, sources, programs):
+    for way, words in (("no_memory", "no memory for"), ("no_handles", "more than 524287 handles of one kind are in use")):
+        done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "2",
+                               os.path.join(programs, "mpi"), "--", way], capture_output=True, text=True)
+        place = line_of(os.path.join(sources, "mpi.c"), way)
+        said = " ".join(done.stdout.split())
+        assert done.returncode == 1 and f"{place}: rank 1: {words}" in said, (way, done)
+
+
 def time_of_others(build, programs):
     """A rank with a share of a processor does not exceed its deadline before others do."""
     processor = min(os.sched_getaffinity(0))
@@ -145,6 +154,7 @@ def main():
         build_all(build, sources, root, programs)
         no_temporary_folder(build, programs)
         code_of_few_calls(build, programs)
+        exhausted(build, sources, programs)
         time_of_others(build, programs)
         for case in CASES:
             if not only or case[1] in only:

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -52,6 +53,29 @@ static void fork_one(int child_status) {
     if (!is("fork_calls") && !is("fork_stays") &&
         (!WIFEXITED(status) || WEXITSTATUS(status) != (is("fork_exec") ? 0 : child_status))) {
         exit(9);
+    }
+}
+
+// Takes handles until there are no more: of types, for which memory ends before, and of infos.
+static void take_all(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%ld", &pages) != 1) {
+        exit(9);
+    }
+    fclose(file);
+    rlim_t most = (rlim_t)(pages * sysconf(_SC_PAGESIZE)) + (32 << 20);
+    if (is("no_memory") && setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) != 0) {
+        exit(9);
+    }
+    for (;;) {
+        MPI_Datatype type;
+        MPI_Info info;
+        if (is("no_memory")) {
+            MPI_Type_contiguous(3, MPI_INT, &type);  // line: no_memory
+        } else {
+            MPI_Info_create(&info);  // line: no_handles
+        }
     }
 }
 
@@ -199,6 +223,9 @@ int main(int argc, char **argv) {
     bad_buffers();
     if (rank == 1) {
         end();
+    }
+    if (rank == 1 && (is("no_memory") || is("no_handles"))) {
+        take_all();
     }
     if (is("own_world")) {
         own_world();
