@@ -1,5 +1,5 @@
 // See core.h. Another process writes the file, since a process cannot stop its own threads.
-#define _GNU_SOURCE  // gettid, pipe2, syscall
+#define _GNU_SOURCE  // pipe2, syscall
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -102,7 +102,7 @@ static void cli_core_save(void) {
     }
     core.saved = true;
     (void)snprintf(process, sizeof process, "%ld", (long)getpid());
-    (void)snprintf(thread, sizeof thread, "%ld", (long)gettid());
+    (void)snprintf(thread, sizeof thread, "%ld", syscall(SYS_gettid));
     const char *words[] = {"lockstep", "gdb",           CLI_CORE_WRITER, process,
                            thread,     core.reaper.dir, core.dir,        NULL};
     pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);  // fork takes locks

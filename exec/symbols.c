@@ -1,12 +1,12 @@
 // Addresses of code as functions, files and lines, by elfutils' libdw where the build has it; else
 // the module and the offset in it, which addr2line reads.
-#define _GNU_SOURCE  // close_range
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/internal.h"
 #include "process/child.h"
+#include "process/descriptor.h"
 
 #ifdef LOCKSTEP_HAVE_DW
 #include <elfutils/libdwfl.h>
@@ -102,7 +102,7 @@ _Noreturn static void answer(int questions) {
     question asked;
     (void)setrlimit(RLIMIT_CORE, &no_core);
     (void)dup2(questions, 0);
-    (void)close_range(1, UINT_MAX, 0);  // nor has it anything to say
+    ls_descriptors_close(1);  // nor has it anything to say
     while (recv(0, &asked, sizeof asked, 0) == (ssize_t)sizeof asked) {
         symbol found = {.line = 0};
         if (!ask(&modules, &found, asked.path, asked.offset) ||

@@ -1,13 +1,14 @@
 // Signals: each rank has handlers and a real-time timer of its own, as a process has. The functions
 // replace those of the C library in the program (lockstep-cc). A signal that a rank sends to its
 // process, and that of its timer, goes to its own thread.
-#define _GNU_SOURCE  // SIGEV_THREAD_ID, REG_RIP
+#define _GNU_SOURCE  // SIGEV_THREAD_ID, REG_RIP, syscall
 #include "mpi/signals.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <ucontext.h>
@@ -32,6 +33,15 @@ struct mpi_signals {
     pid_t timed;        // the process that has made the timer; 0: none
     timer_t timer;
 };
+
+// glibc has functions for both since 2.30.
+static pid_t own_thread(void) {
+    return (pid_t)syscall(SYS_gettid);
+}
+
+static int send_thread(pid_t thread, int signal) {
+    return (int)syscall(SYS_tgkill, getpid(), thread, signal);
+}
 
 // ---- Delivery -----------------------------------------------------------------------------------
 static const char *code_at(const void *context) {
@@ -227,7 +237,7 @@ static int send_blocked(struct mpi_signals *own, int signal) {
     while (at != NULL && sigismember(at->set, signal) == 0) {
         at = at->next;
     }
-    int status = tgkill(getpid(), at != NULL ? at->thread : gettid(), signal);
+    int status = send_thread(at != NULL ? at->thread : own_thread(), signal);
     own->parked[signal] = own->parked[signal] || (at == NULL && status == 0);
     (void)pthread_mutex_unlock(&own->turn);
     return status;
@@ -242,7 +252,7 @@ EXPORT int __wrap_kill(pid_t process, int signal) {
     }
     (void)pthread_sigmask(SIG_BLOCK, NULL, &blocked);
     return sigismember(&blocked, signal) != 0 ? send_blocked(own, signal)
-                                              : tgkill(process, gettid(), signal);
+                                              : send_thread(own_thread(), signal);
 }
 
 // Takes a signal of the set that another thread has sent; 0: there is none, and the thread waits.
@@ -275,7 +285,7 @@ static void wait_no_more(struct mpi_signals *own, const waiter *of) {
 static int wait_for(const sigset_t *set, siginfo_t *info, const struct timespec *until,
                     const void *caller) {
     struct mpi_signals *own = signals_of(caller);
-    waiter made = {.thread = gettid(), .set = set};
+    waiter made = {.thread = own_thread(), .set = set};
     sigset_t pending;
     (void)sigpending(&pending);  // of this thread: taken from there
     for (int signal = 1; own != NULL && signal < NSIG; signal++) {
@@ -335,7 +345,7 @@ static int set_timer(struct mpi_signals *own, const struct itimerval *now,
     struct itimerspec at = {.it_value = {.tv_sec = 0}}, was;
     if (own->timed != getpid()) {  // a forked process has no timers
         struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM};
-        event.sigev_notify_thread_id = gettid();
+        event.sigev_notify_thread_id = own_thread();
         if (timer_create(CLOCK_MONOTONIC, &event, &own->timer) != 0) {
             return -1;
         }

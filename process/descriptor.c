@@ -1,10 +1,15 @@
-// A descriptor in the ancillary data of a packet.
+// A descriptor in the ancillary data of a packet; descriptors that are not inherited.
 #define _GNU_SOURCE
 #include "process/descriptor.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 bool ls_descriptor_send(int socket, const void *bytes, size_t count, int descriptor) {
     union {
@@ -22,4 +27,21 @@ bool ls_descriptor_send(int socket, const void *bytes, size_t count, int descrip
     with->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(with), &descriptor, sizeof descriptor);
     return sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)count;
+}
+
+void ls_descriptors_close(int first) {
+    if (syscall(SYS_close_range, first, UINT_MAX, 0) == 0) {
+        return;
+    }
+    DIR *open = opendir("/proc/self/fd");  // Linux before 5.9 has no close_range
+    const struct dirent *at = NULL;
+    while (open != NULL && (at = readdir(open)) != NULL) {
+        int descriptor = (int)strtol(at->d_name, NULL, 10);
+        if (descriptor >= first && descriptor != dirfd(open)) {
+            (void)close(descriptor);
+        }
+    }
+    if (open != NULL) {
+        (void)closedir(open);
+    }
 }

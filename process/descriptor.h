@@ -1,4 +1,4 @@
-// An open file passed to another process.
+// Open files: one is passed to another process, or all are closed.
 #ifndef LS_PROCESS_DESCRIPTOR_H
 #define LS_PROCESS_DESCRIPTOR_H
 
@@ -7,5 +7,8 @@
 
 // Sends one packet with the descriptor. Does not block; false: it was not sent whole.
 bool ls_descriptor_send(int socket, const void *bytes, size_t count, int descriptor);
+
+// Closes `first` and all above.
+void ls_descriptors_close(int first);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "process/child.h"
+#include "process/descriptor.h"
 #include "process/processes.h"
 
 #define TRIES    100  // the owner's processes may still be writing while they end
@@ -47,8 +48,7 @@ _Noreturn static void keep(int owner, const ls_reaper *reaper) {
         (void)signal(ignored[i], SIG_IGN);
     }
     (void)dup2(owner, 0);
-    (void)close_range(1, UINT_MAX,
-                      0);  // a reader of the owner's output does not wait for us
+    ls_descriptors_close(1);  // a reader of the owner's output does not wait for us
     char byte;
     while (read(0, &byte, 1) < 0 && errno == EINTR) {
     }

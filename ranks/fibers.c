@@ -1,11 +1,12 @@
 // See fibers.h. ucontext makes and switches stacks; each switch is announced to the sanitizers.
-#define _GNU_SOURCE  // MADV_GUARD_INSTALL, MAP_NORESERVE
+#define _GNU_SOURCE  // MADV_GUARD_INSTALL, MAP_NORESERVE, syscall
 #include "ranks/fibers.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -203,7 +204,7 @@ static void go_on(ls_spmd *run, ls_fiber *from) {
 
 void ls_fibers__run(ls_spmd *run) {
     ls_fibers *fibers = run->fibers;
-    run->carrier_tid = (int)gettid();
+    run->carrier_tid = (int)syscall(SYS_gettid);
 #ifdef LS_FIBERS_TSAN
     fibers->carrier.tsan = __tsan_get_current_fiber();
 #endif

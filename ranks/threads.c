@@ -1,6 +1,6 @@
 // The threads of a run, one for each rank or one for all (fibers.h): their programs, ends of
 // programs that did not return, and the watchdog.
-#define _GNU_SOURCE  // pthread_setname_np, gettid, RTLD_NEXT, unshare
+#define _GNU_SOURCE  // pthread_setname_np, syscall, RTLD_NEXT, unshare
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -138,7 +138,7 @@ static void end_rank(int status, const char *name) {
     }
     rank->ended_by = name;
     rank->exit_status = status;
-    if (rank->tid == (int)gettid()) {
+    if (rank->tid == (int)syscall(SYS_gettid)) {
         siglongjmp(*rank->escape, LS_ESCAPE_EXIT_CALL);
     }
     ls_schedule__enter(rank);
@@ -180,7 +180,7 @@ void ls_threads__escape(ls_rank *rank, int escape) {
 static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_spmd *run = rank->run;
-    rank->tid = (int)gettid();
+    rank->tid = (int)syscall(SYS_gettid);
     (void)unshare(CLONE_FS);  // a separate working folder and umask, as in a process
     (void)pthread_setname_np(pthread_self(), rank->name);  // of another thread it takes three calls
     if (run->parks) {

@@ -1,7 +1,7 @@
 // Traps of the hardware: an access to closed pages of a call in flight (flight.c), and the end of a
 // rank's stack. And the signal by which the watchdog ends a rank that makes no call. Anything else
 // goes to the earlier handler.
-#define _GNU_SOURCE  // REG_ERR, sigdescr_np
+#define _GNU_SOURCE  // REG_ERR
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +13,8 @@ static pthread_mutex_t users_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int users;  // runs
 static struct sigaction before, before_escape;
 static const int ends[] = {SIGABRT, SIGFPE, SIGBUS, SIGILL};
+static const char *const end_names[] = {"Aborted", "Floating point exception", "Bus error",
+                                        "Illegal instruction"};
 #define END_COUNT (sizeof ends / sizeof ends[0])
 static struct sigaction before_ends[END_COUNT];
 
@@ -98,9 +100,11 @@ static void end_process(int signal, const siginfo_t *info) {
     if (rank != NULL && !atomic_exchange(&ending, true)) {
         char why[128];
         bool fault = signal == SIGSEGV || signal == SIGBUS;
-        const char *name = sigdescr_np(signal);
-        (void)snprintf(why, sizeof why, "was ended by signal %d (%s)", signal,
-                       name != NULL ? name : "?");
+        const char *name = "Segmentation fault";
+        for (size_t i = 0; i < END_COUNT; i++) {
+            name = ends[i] == signal ? end_names[i] : name;
+        }
+        (void)snprintf(why, sizeof why, "was ended by signal %d (%s)", signal, name);
         rank = fault ? owner_of(rank->run, rank, (uintptr_t)info->si_addr) : rank;
         ls_seen__lost(rank, LS_FINDING_RANK_DIED, why);
         ls_hooks__before_stop();

@@ -5,8 +5,9 @@
 //
 // Invariant: one thread of a rank is INSIDE at most, and only while the rank has the run token (or
 // where nobody passes one on: parallel and direct runs). States change under `turn`.
-#define _GNU_SOURCE  // gettid
+#define _GNU_SOURCE  // syscall
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ranks/internal.h"
@@ -80,7 +81,7 @@ ls_thread *ls_turns__make(ls_rank *rank) {
 void ls_turns__begin(ls_thread *thread) {
     ls_schedule__set_current(thread->rank);
     own = thread;
-    thread->tid = (int)gettid();
+    thread->tid = (int)syscall(SYS_gettid);
 }
 
 // It is forgotten once the kernel has ended it, since until then it may wake the thread that joins

@@ -123,6 +123,8 @@ class _Finder:
         import importlib.util
 
         spec = importlib.util.find_spec(name)
+        if spec is None:
+            return None
         load = spec.loader.exec_module
 
         def exec_module(module):

@@ -71,6 +71,12 @@ def address(tensors):
     return next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
 
 
+def _paired(outputs, inputs):
+    if len(outputs) != len(inputs):
+        raise ValueError(f"lockstep: {len(inputs)} inputs and {len(outputs)} outputs")
+    return zip(outputs, inputs)
+
+
 def identity_of(name, store):
     """A mark that the members of a group share, and no other group has. init_process_group restarts the numbers of groups, so ranks may
     have created different numbers of groups with one name: the first member writes a mark into the group's store.
@@ -275,7 +281,7 @@ class ProcessGroup(dist.ProcessGroup):
         if len(outputs) != len(inputs):
             raise Refused("all_gather requires input/output tensor lists to have the same length, not "
                              f"{len(inputs)} and {len(outputs)}")
-        return self._work([self._gathered(blocks, tensor) for blocks, tensor in zip(outputs, inputs, strict=True)],
+        return self._work([self._gathered(blocks, tensor) for blocks, tensor in _paired(outputs, inputs)],
                           outputs[0] if len(outputs) == 1 else outputs)
 
     def _gathered(self, blocks, tensor):
@@ -311,7 +317,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         return self._work([self._whole_gathered(output, tensor)
-                           for output, tensor in zip(outputs, inputs, strict=True)], list(outputs))
+                           for output, tensor in _paired(outputs, inputs)], list(outputs))
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         return self._work([self._gathered([blocks[i] for blocks in outputs], tensor)
@@ -338,7 +344,7 @@ class ProcessGroup(dist.ProcessGroup):
             outputs, inputs = [outputs], [inputs]
         op = opts if opts is not None else dist.ReduceOp.SUM
         calls = []
-        for output, blocks in zip(outputs, inputs, strict=True):
+        for output, blocks in _paired(outputs, inputs):
             same_type([output, *blocks], "reduce_scatter")
             sizes = [block.numel() for block in blocks]
             if len(sizes) != self._size or sizes[self._rank] != output.numel():
@@ -363,7 +369,7 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
         op = opts if opts is not None else dist.ReduceOp.SUM
         return self._work([self._whole_scattered(output, tensor, op)
-                           for output, tensor in zip(outputs, inputs, strict=True)], list(outputs))
+                           for output, tensor in _paired(outputs, inputs)], list(outputs))
 
     def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None, timeout=None):
         same_type([tensor, output], "all_to_all")

@@ -46,6 +46,11 @@ def main():
         code, text = run(build, tool, "pieces")
         assert code == 1 and f"{pieces}: MPI_Type_vector: lockstep has no datatypes of" in text, text
 
+        for wrapper, variable in (("lockstep-cc", "LOCKSTEP_CC"), ("lockstep-c++", "LOCKSTEP_CXX")):
+            done = subprocess.run([os.path.join(build, wrapper), source, "-o", tool], capture_output=True, text=True,
+                                  env={**os.environ, variable: "no-compiler"})
+            assert done.returncode == 2 and "there is no no-compiler; install it" in done.stderr, done
+
         cxx = os.path.join(folder, "main.cpp")
         shutil.copy(source, cxx)
         subprocess.run([os.path.join(build, "lockstep-c++"), "-Wall", "-Werror", cxx, "-o", tool],

@@ -325,8 +325,18 @@ def preparations():
         assert not starting._prepares({"a.py": before.format(text)}), text
 
 
+def absences():
+    """A program may try a module that is awaited and not installed."""
+    lockstep._when_loaded("lockstep_absent", backends)
+    try:
+        import lockstep_absent  # noqa: F401
+    except ModuleNotFoundError:
+        return
+    raise AssertionError("imported")
+
+
 def main():
-    for test in (backends, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, lists,
+    for test in (backends, absences, digests, files, raw_types, placements, frames, torchrec_frames, owner_frames, pipeline_frames, buckets, purposes, lists,
                  preparations):
         test()
     arguments.main()

@@ -1,4 +1,5 @@
 """Lints the repository: tidy.py ROOT. Each rule is a function; each complaint is FILE:LINE: text."""
+import ast
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ FILE_BYTES_MAX_DATA = 4 << 20
 C_ENDINGS = (".c", ".h", ".cu", ".cuh", ".inc")
 TEXT_ENDINGS = C_ENDINGS + (".md", ".txt", ".cmake", ".in", ".py", ".sh", ".lua", ".yaml", ".yml", ".t")
 DATA_ENDINGS = (".json", ".npy", ".safetensors", ".svg", ".supp", ".bin", ".sum", ".S")
-PLAIN_NAMES = {".gitignore", ".clang-format", ".clang-tidy", ".editorconfig", "bootstrap", ".ci/run", "LICENSE",
+PLAIN_NAMES = {".gitignore", ".clang-format", ".clang-tidy", ".editorconfig", "bootstrap", ".ci/run", "LICENSE", "Containerfile",
                "VERSION", "pyproject.toml", "examples/ci/Jenkinsfile"}
 SKIPPED_FOLDERS = {".git", "build", "__pycache__", ".carry", "shared"}
 
@@ -266,6 +267,20 @@ def check_markdown(name, text, files):
         yield 1, f"{titles} titles ('# '); exactly one"
 
 
+def check_python(name, text):
+    """The package runs on Python 3.9."""
+    if not name.startswith("python/") or not name.endswith(".py"):
+        return
+    try:
+        tree = ast.parse(text, feature_version=(3, 9))
+    except SyntaxError as error:
+        yield error.lineno, f"Python 3.9: {error.msg}"
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "zip" and node.keywords:
+            yield node.lineno, "Python 3.9 has no strict= of zip"
+
+
 def check_executable(name, mode, text):
     script = text.startswith("#!")
     if script and not mode & 0o111:
@@ -351,6 +366,7 @@ def lint(root):
             found += check_conditions(name, text)
             found += check_parameters(name, text)
             found += check_markdown(name, text, files)
+            found += check_python(name, text)
             found += check_executable(name, info.st_mode, text)
         complaints += [(name, line, what) for line, what in found]
     complaints += [(name, 1, what) for name, what in check_tree(files)]
