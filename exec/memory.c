@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE_BYTES ((size_t)32 << 20)  // at least
+#define PIECE_LEAST ((uint64_t)1 << 20)   // a piece has the size of all before it,
+#define PIECE_MOST  ((uint64_t)32 << 20)  // at most this, and more for one large call
 #define ALIGN_BYTES ((size_t)256)
 #define HEAD_BYTES  ALIGN_BYTES          // of a stretch: how many are to read it
 #define PAGE_BYTES  ((uint64_t)4 << 10)  // between pieces: a device maps each separately
@@ -166,9 +167,17 @@ bool ls_exec_gap__take(uint64_t *offset, ls_exec_gap **list, uint64_t bytes) {
     return false;
 }
 
+// Small at first, because allocated pages are cleared; large with a device, which registers each.
+static uint64_t piece_bytes(const ls_exec_memory *memory) {
+    if (memory->made != NULL || memory->pieces > PIECE_MOST) {
+        return PIECE_MOST;
+    }
+    return memory->pieces > PIECE_LEAST ? memory->pieces : PIECE_LEAST;
+}
+
 static int add_piece(ls_exec_memory *memory, uint64_t least) {
-    uint64_t bytes =
-        least > PIECE_BYTES ? (least + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES : PIECE_BYTES;
+    uint64_t bytes = piece_bytes(memory);
+    bytes = least > bytes ? (least + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES : bytes;
     head *at = (void *)memory->base;
     uint64_t size = memory->bytes;
     uint64_t first =
@@ -182,6 +191,7 @@ static int add_piece(ls_exec_memory *memory, uint64_t least) {
     if (memory->made != NULL) {
         LS_TRY(memory->made(memory->made_arg, memory->base + first, bytes));
     }
+    memory->pieces += bytes;
     ls_exec_gap__put(&memory->free, first, bytes);
     return LS_OK;
 }

@@ -17,6 +17,7 @@ typedef struct ls_exec_gap ls_exec_gap;
 typedef struct ls_exec_memory {
     char *base;  // of the file; offsets count from here
     size_t bytes;
+    uint64_t pieces;  // bytes of this process's pieces
     int file;
     ls_exec_gap *free, *lent;
     int (*made)(void *arg, void *at, size_t bytes);  // called for each piece; NULL: not
