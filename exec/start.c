@@ -217,6 +217,10 @@ int ls_exec__fork(ls_exec *exec, const int *sockets, int starters) {
                 exec->forked += 1;
             }
         }
+        if (forks) {  // its end of the socket is closed once this process is the ranks' parent
+            (void)shutdown(sockets[s], SHUT_WR);
+            (void)hear_starter(exec, sockets[s], text, sizeof text);
+        }
         (void)close(sockets[s]);
     }
     return LS_OK;

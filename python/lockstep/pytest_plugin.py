@@ -21,6 +21,7 @@ import pytest
 
 REPORTS = "LOCKSTEP_PYTEST_REPORTS"  # the folder in which a started rank leaves its reports
 MESSAGE_BYTES = 1 << 16
+FORKS_MANY = 40
 OF_PYTEST = re.compile(r"\s+\S*/(_pytest|pluggy|pytest|xdist|execnet)/\S+:\d+ |\s+<string>:\d+ <module>")
 PHASES = ("setup", "call", "teardown")
 _state = {"server": None, "reports": []}
@@ -156,6 +157,8 @@ def _serve(items, connection, parent):
     if "torch.distributed" in sys.modules:
         importlib.import_module(starting.WATCHED)
     gc.freeze()
+    if sum(ranks_of(item) or 0 for item in items) >= FORKS_MANY:
+        starting.join_pages()
     while True:
         message = connection.recv(MESSAGE_BYTES)
         if not message:

@@ -13,7 +13,7 @@ import sys
 VARIABLE, MODULES, FORKS = "LOCKSTEP_EXEC_STARTER", "LOCKSTEP_EXEC_MODULES", b"forks"
 FRAMEWORKS = {"torch", "torchrec", "torchvision", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning",
               "megatron", "torchtitan"}
-FILES_MAX, MESSAGE_BYTES = 500, 1 << 18
+FILES_MAX, MESSAGE_BYTES, LARGE_BYTES = 500, 1 << 18, 1 << 21
 C10D = "torch.distributed.distributed_c10d"  # ends with its process groups
 IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([^\n#;]+))", re.M)
 # A write to the environment, and the variables that torch and its libraries read as they are imported.
@@ -196,41 +196,63 @@ def _fork_all(number):
 
     gc.freeze()  # else each rank's collector writes to, and so copies, all memory of the imports
 
+    reader, writer = os.pipe()
     with socket.socket(fileno=number) as connection:
         connection.send(FORKS)
+        middle = os.fork()  # its children become the coordinator's when it ends
+        called = _fork_each(connection) if middle == 0 else None
+        os.close(writer)
+        if called is None:
+            os.waitpid(middle, 0)
+    if called is None:
+        ctypes.CDLL(None).ls_client_forked()
+    else:
+        _become(*called, reader)
+    os.close(reader)
+
+
+def _fork_each(connection):
+    """Forks a rank per message; returns in the rank, with what _become() needs of it."""
+    import socket
+
+    middle = os.getpid()
+    try:
         while True:
             message, files, _, _ = socket.recv_fds(connection, 1 << 12, 1)
             if not message:
-                ctypes.CDLL(None).ls_client_forked()
-                return
-            reader, writer = os.pipe()
-            middle = os.fork()
-            if middle == 0:
-                middle, rank = os.getpid(), os.fork()
-                if rank == 0:
-                    os.close(reader)
-                    os.close(writer)
-                    connection.close()
-                    _become(message.decode().split("\n"), files[0], middle)
-                    return
-                os.write(writer, str(rank).encode())
                 os._exit(0)
-            os.close(writer)
+            rank = os.fork()
+            if rank == 0:
+                return message.decode().split("\n"), files[0], middle
             os.close(files[0])
-            rank = os.read(reader, 32)
-            os.close(reader)
-            os.waitpid(middle, 0)
-            connection.send(rank)
+            connection.send(str(rank).encode())
+    except OSError:  # the coordinator reports that a rank is missing
+        os._exit(1)
 
 
-def _become(message, errors, middle):
-    """Restores the state that an exec of this rank would have given it."""
+def _become(message, errors, middle, reader):
+    """Restores the state that an exec of this rank would have given it. reader: it ends as the process `middle` ends."""
     import time
 
+    os.read(reader, 1)
     while os.getppid() == middle:
         time.sleep(0.0002)
     end_with(int(message[0]))
     become(message, errors)
+
+
+def join_pages():
+    """Makes this process's memory of large pages. It costs what about 25 forks do: a fork, and the end of the child, take a time per page."""
+    import ctypes
+
+    madvise = ctypes.CDLL(None).madvise
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        areas = [line.split() for line in file]
+    for place, rights, _, _, _, *name in areas:
+        start, end = (int(address, 16) for address in place.split("-"))
+        start, end = -(-start // LARGE_BYTES) * LARGE_BYTES, end // LARGE_BYTES * LARGE_BYTES
+        if rights == "rw-p" and name in ([], ["[heap]"]) and start < end:
+            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), 25)  # MADV_COLLAPSE; older kernels refuse it
 
 
 def end_with(parent):
