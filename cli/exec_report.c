@@ -143,14 +143,14 @@ static bool names(const char *text, size_t length, const char *where) {
 }
 
 // Adds what called the rank's last call from a place that the line names; whether there is one.
-static bool add_stack(ls_text *text, const ls_exec_result *result, int rank, const char *line,
-                      size_t length) {
+static bool add_stack(ls_text *text, const ls_exec_result *result, int run, int rank,
+                      const char *line, size_t length) {
     for (int i = 0; i < result->place_count; i++) {
         const ls_exec_place *place = &result->places[i];
         const char *above = place->stack != NULL ? strchr(place->stack, '\n') : NULL;
         char where[PATH_MAX];
         (void)snprintf(where, sizeof where, "%s:%d", place->file, place->line);
-        if (place->rank != rank || !names(line, length, where)) {
+        if (place->run != run || place->rank != rank || !names(line, length, where)) {
             continue;
         }
         if (above == NULL || above[1] == 0) {
@@ -181,7 +181,7 @@ static bool among(const int *ranks, int count, int rank) {
 // The finding's text, with one stack for each of its sides: of the first rank that each line before
 // the histories names first.
 static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
-                               const ls_exec_result *result) {
+                               const ls_exec_result *result, int run) {
     ls_text text = {0};
     int shown[STACKS_MAX], count = 0;
     ls_text_puts(&text, finding->text);
@@ -197,7 +197,7 @@ static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
         }
         if (skip > 0 && word[skip] >= '0' && word[skip] <= '9') {
             int rank = (int)strtol(word + skip, NULL, 10);
-            if (!among(shown, count, rank) && add_stack(&text, result, rank, line, length)) {
+            if (!among(shown, count, rank) && add_stack(&text, result, run, rank, line, length)) {
                 shown[count++] = rank;
             }
         }
@@ -206,7 +206,8 @@ static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
     const char *where = finding->where != NULL ? finding->where : "";
     for (int i = 0; i < finding->rank_count && count < STACKS_MAX; i++) {
         int rank = finding->ranks[i];
-        if (!among(shown, count, rank) && add_stack(&text, result, rank, where, strlen(where))) {
+        if (!among(shown, count, rank) &&
+            add_stack(&text, result, run, rank, where, strlen(where))) {
             shown[count++] = rank;
         }
     }
@@ -221,7 +222,7 @@ static int add_findings(ls_finding *findings, int count, ls_arena *arena,
     for (int i = 0; spmd != NULL && i < ls_spmd_finding_count(spmd); i++) {
         ls_finding *made = &findings[count++];
         *made = *ls_spmd_finding(spmd, i);
-        made->text = with_stacks(arena, made, result);
+        made->text = with_stacks(arena, made, result, ended > 0 ? ended : 1);
         if (ended > 0 && made->text != NULL) {
             made->text =
                 ls_arena_printf(arena, "%sit ended run %d of the job\n", made->text, ended);

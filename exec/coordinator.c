@@ -199,12 +199,13 @@ static bool is_late(const ls_exec *exec, double quiet) {
            quiet > options->deadline_seconds;
 }
 
-// How long a program may continue after the run. A session of tests ends after its tests, and a
-// launcher may start its ranks again.
+// How long a program may continue after the run. A session of tests ends after its tests, also one
+// that starts its ranks, and a launcher may start its ranks again.
 static double grace_of(const ls_exec *exec) {
     const double most = exec->options->deadline_seconds;
+    const bool starts = exec->options->processes == 0;
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        if ((at->session && !at->gone) || at->last_attempt > exec->attempt) {
+        if ((at->session && (starts || !at->gone)) || at->last_attempt > exec->attempt) {
             return most > 0 ? most : INFINITY;
         }
     }

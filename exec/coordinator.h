@@ -53,6 +53,7 @@ typedef struct ls_exec_options {
 
 // A place that a rank's last calls came from, and what had called that.
 typedef struct ls_exec_place {
+    int run;  // from 1
     int rank;
     const char *file;
     int line;

@@ -1,5 +1,6 @@
-// The runs of a job, one after another. One ends with its finding; the next one begins when a
-// session of tests makes a world again, or an elastic launcher starts its ranks again.
+// The runs of a job, one after another. One ends with its finding or with its processes; the next
+// one begins when a session of tests makes a world again, when a launcher starts its ranks again,
+// or when a test has started new ranks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +23,16 @@ static int keep_places(ls_exec *exec) {
     size_t most = (size_t)exec->place_count + (size_t)exec->rank_count * LS_EXEC_RECENT;
     ls_exec_place *places = ls_arena_alloc(exec->arena, most + 1, sizeof *places);
     LS_TRY(places != NULL ? LS_OK : LS_ERR_MEMORY);
-    int made = 0;
+    int made = 0, run = 1;
+    for (const ls_exec_ended *at = exec->before; at != NULL; at = at->next) {
+        run += 1;
+    }
     for (int r = 0; r < exec->rank_count; r++) {
         const ls_exec_process *p = process_of(exec, r);
         uint32_t count = p != NULL ? p->recent_count : 0;
         for (uint32_t i = 1; i <= count && i <= LS_EXEC_RECENT; i++) {
             const ls_exec_site *site = ls_exec__site(p, p->recent[(count - i) % LS_EXEC_RECENT]);
-            places[made++] = (ls_exec_place){r, site->file, site->line, site->stack};
+            places[made++] = (ls_exec_place){run, r, site->file, site->line, site->stack};
         }
     }
     for (int i = 0; i < exec->place_count; i++) {
@@ -123,12 +127,27 @@ bool ls_exec__is_past(const ls_exec *exec, const ls_exec_process *process, uint3
                                 process->comms[comm].run != exec->number);
 }
 
+// Whether a new process follows ranks that have all ended. Ranks that a launcher numbers may have
+// no process yet, but those of a test are started by it.
+static bool follows(const ls_exec *exec, const ls_exec_process *process) {
+    if (process->run >= 0 || exec->run == NULL || (process->ranks > 0 && !process->session)) {
+        return false;
+    }
+    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        if (at->run == exec->number && !at->gone) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int ls_exec__admit(bool *out, ls_exec *exec, ls_exec_process *process,
                    const ls_wire_comm_init *message) {
     const bool later = message->later != 0;
     const bool world = message->ranks == (process->ranks > 0 ? process->ranks : exec->rank_count);
     *out = false;
-    if (process->attempt > exec->attempt || (exec->over && process->session && later && world)) {
+    if (process->attempt > exec->attempt || (exec->over && process->session && later && world) ||
+        follows(exec, process)) {
         LS_TRY(begin_next(exec, process->attempt));
     }
     // One that does not know yet is of the run before.
