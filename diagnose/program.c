@@ -73,6 +73,13 @@ static unsigned long long bytes_of(const json_t *scenario, json_int_t ranks) {
                                              ls_dtype_bytes(dtype_of(except, body)) *
                                              (unsigned long long)ranks;
             most = bytes > most ? bytes : most;
+            unsigned long long split = 0;
+            const json_t *counts = json_object_get(except, "counts");
+            for (size_t c = 0; c < json_array_size(counts); c++) {
+                split += (unsigned long long)json_integer_value(json_array_get(counts, c)) *
+                         ls_dtype_bytes(dtype_of(except, body));
+            }
+            most = split > most ? split : most;
         }
     }
     return most;
@@ -121,6 +128,26 @@ static void put_request(writing *w, bool async) {
     }
 }
 
+// An all_to_all that sends counts of its own; what it receives is the step's.
+static void put_split_call(writing *w, const json_t *counts, const json_t *body,
+                           const json_t *except, const char *comm) {
+    char type[16];
+    const bool async = json_is_true(json_object_get(body, "async"));
+    ls_text_printf(w->out, "CHECK(ls_all_to_all_v%s(sent, received", async ? "_async" : "");
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < json_array_size(counts); i++) {
+            const json_int_t count = json_integer_value(json_array_get(counts, i));
+            ls_text_printf(w->out, "%s%lld", i > 0 ? ", " : ", ((size_t[]){",
+                           (long long)(side == 0 ? count : count_of(except, body)));
+        }
+        ls_text_puts(w->out, "})");
+    }
+    ls_text_printf(w->out, ", LS_%s, %s",
+                   upper(type, sizeof type, ls_dtype_name(dtype_of(except, body))), comm);
+    put_request(w, async);
+    ls_text_puts(w->out, "));");
+}
+
 static void put_call(writing *w, const char *kind, const json_t *body, const json_t *except,
                      int group) {
     char type[16], name[16], comm[24] = "world";
@@ -132,6 +159,11 @@ static void put_call(writing *w, const char *kind, const json_t *body, const jso
     const ls_collective *collective = ls_collective_of(parsed);
     if (group >= 0) {
         (void)snprintf(comm, sizeof comm, "group_%d", group);
+    }
+    const json_t *counts = json_object_get(except, "counts");
+    if (parsed == LS_ALL_TO_ALL && counts != NULL) {
+        put_split_call(w, counts, body, except, comm);
+        return;
     }
     ls_text_printf(w->out, "CHECK(ls_%s%s(", called, async ? "_async" : "");
     if (ls_collective_has_data(collective)) {

@@ -145,18 +145,29 @@ static bool is_world(const ls_history *history, const ls_history_group *group) {
     return group->size == history->rank_count;
 }
 
-// The group as a list of ranks. A scenario has one communicator for a list: a second group of the
-// same ranks is listed in another order.
+// The group of the messages, which a scenario has on its world; -1: there are none.
+static int messaging_group(const steps *s) {
+    for (int i = 0; i < s->event_count; i++) {
+        if (s->events[i].from >= 0) {
+            return s->events[i].group;
+        }
+    }
+    return -1;
+}
+
+// The group as a list of ranks. A scenario has one communicator for a list: a further group of the
+// same ranks is listed in another order. The group of the messages counts as the first.
 static json_t *ranks_of(const steps *s, int index) {
     const ls_history_group *group = &s->history->groups[index];
+    const int first = messaging_group(s);
     json_t *list = list_of(group->ranks, group->size);
-    for (int g = 0; g < index; g++) {
+    for (int g = 0; g < s->history->group_count && index != first; g++) {
         const ls_history_group *other = &s->history->groups[g];
-        if (other->size == group->size &&
+        if ((g < index || g == first) && other->size == group->size &&
             memcmp(other->ranks, group->ranks, (size_t)group->size * sizeof *group->ranks) == 0) {
-            json_t *first = json_incref(json_array_get(list, 0));
+            json_t *moved = json_incref(json_array_get(list, 0));
             (void)json_array_remove(list, 0);
-            (void)json_array_append_new(list, first);
+            (void)json_array_append_new(list, moved);
         }
     }
     return list;

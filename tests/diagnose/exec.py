@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from dumps import run_scenario
+from dumps import dump, entry, run_scenario
 
 BUGS = ("op", "dtype", "count", "kind", "root", "p2p", "cycle", "groups", "early", "unbegun", "killed", "stall")
 IN_C = ("op", "p2p", "groups", "stall")
@@ -74,8 +74,40 @@ def check(bug, lockstep, program, stand_in, *build):
         return wrong + ([] if in_program == expected else [f"the C program has {in_program}, exec {expected}"])
 
 
+ALL = [0, 1, 2, 3]
+GROUPS = [("0", "group 1", ALL), ("4", "world", ALL), ("6", "world 0->1", [0, 1])]
+
+
+def pending(name, group, comm, **more):
+    return entry(name, 8, group=group, state="scheduled", comm=comm, comm_ranks=str(ALL), op="sum", root=0, queue="", batch=0, thread_id="1",
+                 **{"count": 8, **more})
+
+
+def split(rank):
+    """A member sends other counts."""
+    return pending("all_to_all", GROUPS[1], "world", count=0, send_counts=[1, 3, 2, 2] if rank == 1 else [2] * 4, recv_counts=[2] * 4)
+
+
+def no_send(rank):
+    """A rank waits for a message, and the others on a second group of all, which has the first number."""
+    return pending("recv 1<-0", GROUPS[2], "world") if rank == 1 else pending("all_reduce", GROUPS[0], "group 1")
+
+
+def check_made(make, expected, lockstep, *build):
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(f"{folder}/kept")
+        for rank in range(4):
+            with open(f"{folder}/kept/rank_{rank}", "wb") as file:
+                pickle.dump(dump([make(rank)], GROUPS), file, protocol=2)
+        again = run_scenario(lockstep, run([lockstep, "extract", f"{folder}/kept"]).stdout)
+        in_program = in_c(lockstep, folder, *build)
+        return [] if again == in_program == [expected] else [f"the scenario has {again}, the C program {in_program}, not {expected}"]
+
+
 def main():
     wrong = [f"{bug}: {what}" for bug in BUGS for what in check(bug, *sys.argv[1:])]
+    for make, finding in (split, "collective.split_mismatch"), (no_send, "deadlock.cross_communicator"):
+        wrong += [f"{make.__name__}: {what}" for what in check_made(make, finding, sys.argv[1], *sys.argv[4:])]
     print("\n".join(wrong))
     return 1 if wrong else 0
 
