@@ -304,10 +304,8 @@ static int match_all(work *w, ls_arena *arena) {
     w->recvs = ls_arena_alloc(arena, n, sizeof *w->recvs);
     w->events = ls_arena_alloc(arena, n, sizeof *w->events);
     w->last = ls_arena_alloc(arena, n, sizeof *w->last);
-    if (w->placed == NULL || w->used == NULL || w->sends == NULL || w->recvs == NULL ||
-        w->events == NULL || w->last == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(w->placed != NULL && w->used != NULL && w->sends != NULL && w->recvs != NULL &&
+                  w->events != NULL && w->last != NULL);
     count_calls(w);
     size_t slots = 0;
     count_rounds(w, &slots);

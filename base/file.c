@@ -49,9 +49,7 @@ static int read_open(char **out, size_t *bytes, ls_arena *arena, int fd, const c
     }
     size_t size = (size_t)info.st_size;
     char *text = ls_arena_alloc(arena, size + 1, 1);
-    if (text == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(text != NULL);
     LS_TRY(ls_file_read_at(text, size, fd, 0, path));
     text[size] = 0;
     *out = text;

@@ -97,6 +97,10 @@ LS_API_BACKENDS int ls_error_wrap(const char *format, ...) LS_PRINTF(1, 2);
         }                                                                                          \
     } while (0)
 
+// Returns LS_ERR_MEMORY from the caller unless `present`: that all that it allocated is there. The
+// allocation has recorded the error.
+#define LS_TRY_MEMORY(present) LS_TRY((present) ? LS_OK : LS_ERR_MEMORY)
+
 // Programmer errors. Always on; prints the condition and aborts.
 LS_API LS_NORETURN void ls_assert__fail(const char *file, int line, const char *condition);
 #define LS_ASSERT(condition)                                                                       \

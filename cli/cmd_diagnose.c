@@ -44,9 +44,7 @@ static int add_case(ls_results *results, const ls_history *history, const ls_spm
     ls_arena *arena = results->arena;
     const int count = ls_spmd_finding_count(found);
     ls_finding *findings = ls_arena_alloc(arena, (size_t)count + 1, sizeof *findings);
-    if (findings == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(findings != NULL);
     for (int i = 0; i < count; i++) {
         findings[i] = *ls_spmd_finding(found, i);
     }

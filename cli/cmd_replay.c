@@ -107,10 +107,8 @@ static int add_unusable(replay *to, const char *path) {
         .reproduce = ls_result_command(arena, "lockstep replay", path),
     };
     ls_case_result_set_error(&result, arena);
-    if (result.name == NULL || result.file == NULL || result.reproduce == NULL ||
-        result.error == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(result.name != NULL && result.file != NULL && result.reproduce != NULL &&
+                  result.error != NULL);
     ls_error_clear();
     return ls_results_add(to->results, &result);
 }
@@ -124,9 +122,7 @@ static int visit(bool *seen, replay *to, const struct stat *folder) {
     if (!*seen && to->folder_count == to->folder_room) {
         size_t room = 2 * to->folder_room + 16;
         visited *grown = ls_arena_alloc(to->results->arena, room, sizeof *grown);
-        if (grown == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(grown != NULL);
         if (to->folder_count > 0) {
             memcpy(grown, to->folders, to->folder_count * sizeof *grown);
         }

@@ -115,9 +115,7 @@ static int add_case(ls_results *results, const cli_rules *given, const json_t *o
     ls_stage_result *stages = ls_arena_alloc(arena, 2, sizeof *stages);
     const char *text = text_of(arena, object, "text"), *name = text_of(arena, object, "name"),
                *reason = text_of(arena, object, "refusal");
-    if (stages == NULL || text == NULL || name == NULL || reason == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(stages != NULL && text != NULL && name != NULL && reason != NULL);
     int count = 0;
     memset(stages, 0, 2 * sizeof *stages);
     if (judged > 0 || hung == 0) {
@@ -162,9 +160,7 @@ static int add_comparison(ls_results *results, const cli_rules *given, const jso
     const uint64_t fresh = count_of(object, "new"), mended = count_of(object, "mended");
     ls_stage_result *stage = ls_arena_alloc(arena, 1, sizeof *stage);
     const char *text = text_of(arena, object, "text");
-    if (stage == NULL || text == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(stage != NULL && text != NULL);
     *stage = (ls_stage_result){.name = "combinations of both tables",
                                .stage = "against",
                                .judge = LS_JUDGE_REFERENCE,

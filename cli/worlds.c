@@ -183,9 +183,7 @@ static int compare(worlds *p, int run, const char *model, ls_diff_options *how) 
     const char *own = strchr(model, '_') != NULL ? strchr(model, '_') + 1 : model;
     how->name = ls_arena_printf(arena, "%s %s, %d ranks against %d%s", p->name, own, p->ranks[run],
                                 p->ranks[0], p->exact && p->given->floats ? ", exact" : "");
-    if (how->name == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(how->name != NULL);
     if (access(ref_path, F_OK) != 0 || access(run_path, F_OK) != 0) {
         const int lacks = p->ranks[access(ref_path, F_OK) != 0 ? 0 : run];
         return add_missing(

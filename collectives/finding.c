@@ -160,9 +160,7 @@ int ls_check_finding(ls_finding *out, ls_arena *arena) {
     const char *where = failure->file != NULL && failure->file[0] != '\0'
                             ? ls_arena_printf(arena, "%s:%d", failure->file, failure->line)
                             : "";
-    if (text == NULL || ranks == NULL || where == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(text != NULL && ranks != NULL && where != NULL);
     *out = (ls_finding){.id = failure->id,
                         .ranks = ranks,
                         .rank_count = failure->rank_count,

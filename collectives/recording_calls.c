@@ -32,9 +32,7 @@ static int parse_counts(const size_t **out, ls_arena *arena, const json_t *list,
         return fail_call(path, index, "its counts are not one per member");
     }
     size_t *counts = ls_arena_alloc(arena, (size_t)size, sizeof *counts);
-    if (counts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(counts != NULL);
     for (size_t i = 0; i < (size_t)size; i++) {
         const json_t *count = json_array_get(list, i);
         if (!json_is_integer(count) || json_integer_value(count) < 0) {

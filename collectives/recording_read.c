@@ -144,9 +144,7 @@ static int open_all(ls_recording *recording) {
     LS_TRY(status);
     size_t ranks = (size_t)recording->info.ranks;
     recording->ranks = ls_arena_alloc(recording->arena, ranks, sizeof *recording->ranks);
-    if (recording->ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(recording->ranks != NULL);
     for (int rank = 0; rank < recording->info.ranks; rank++) {
         LS_TRY(read_calls(recording, rank));
     }
@@ -240,9 +238,7 @@ static int make_set(name_set *out, ls_arena *arena, const char *lines) {
         room += *at == '\n' ? 1 : 0;
     }
     out->names = ls_arena_alloc(arena, room + 1, sizeof *out->names);
-    if (text == NULL || out->names == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(text != NULL && out->names != NULL);
     for (char *at = text; *at != '\0';) {
         out->names[out->count++] = at;
         char *end = strchr(at, '\n');

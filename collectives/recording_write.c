@@ -125,9 +125,7 @@ static int add_output(ls_recording_writer *writer, rank_part *part, const ls_sta
         .ndim = output->shape.ndim,
         .data = ls_arena_copy(writer->arena, output->data, bytes),
     };
-    if (tensor->name == NULL || tensor->data == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(tensor->name != NULL && tensor->data != NULL);
     memcpy(tensor->dim, output->shape.dim, sizeof output->shape.dim);
     part->tensor_count += 1;
     if (output->reduces) {

@@ -44,9 +44,7 @@ static int begin(operation *o, const ls_local_tensor *in, const ls_axis *axis) {
     o->shards = need(o, (size_t)o->held, sizeof(ls_shard *));
     o->calls = need(o, (size_t)o->held, sizeof *o->calls);
     o->shapes = need(o, (size_t)ls_world_size(o->world), sizeof *o->shapes);
-    if (o->shards == NULL || o->calls == NULL || o->shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(o->shards != NULL && o->calls != NULL && o->shapes != NULL);
     for (int i = 0; i < o->held; i++) {
         int rank = ls_world_held(o->world)[i];
         LS_TRY(ls_tensor__single(&o->shards[i], in, rank));
@@ -112,16 +110,12 @@ static int read_shape(ls_shape *out, const int64_t *words, const ls_call *call, 
 
 static int receive_shapes(operation *o) {
     ls_call *calls = need(o, (size_t)o->held, sizeof *calls);
-    if (calls == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(calls != NULL);
     for (int i = 0; i < o->held; i++) {
         const ls_comm *comm = o->calls[i].comm;
         int64_t *own = need(o, SHAPE_WORDS, sizeof *own);
         int64_t *all = need(o, (size_t)comm->size * SHAPE_WORDS, sizeof *all);
-        if (own == NULL || all == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(own != NULL && all != NULL);
         write_shape(own, &o->shards[i]->block.size);
         calls[i] = (ls_call){.kind = LS_ALL_GATHER,
                              .comm = comm,
@@ -205,9 +199,7 @@ static ls_block whole(const ls_shape *shape) {
 // ---- Operations ---------------------------------------------------------------------------------
 static int all_reduce(operation *o, ls_op op) {
     ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
-    if (shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL);
     for (int i = 0; i < o->held; i++) {
         shapes[i] = o->shards[i]->block.size;
     }
@@ -248,15 +240,11 @@ static int all_gather(operation *o, int dim) {
     LS_TRY(learn_shapes(o, dim));
     ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
     char **packed = need(o, (size_t)o->held, sizeof *packed);
-    if (shapes == NULL || packed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL && packed != NULL);
     for (int i = 0; i < o->held; i++) {
         ls_call *call = &o->calls[i];
         size_t *counts = need(o, (size_t)call->comm->size, sizeof *counts);
-        if (counts == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(counts != NULL);
         shapes[i] = o->shards[i]->block.size;
         shapes[i].dim[dim] = 0;
         for (int m = 0; m < call->comm->size; m++) {
@@ -265,9 +253,7 @@ static int all_gather(operation *o, int dim) {
             shapes[i].dim[dim] += shape->dim[dim];
         }
         packed[i] = need(o, count_of(&shapes[i]), o->element);
-        if (packed[i] == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(packed[i] != NULL);
         call->kind = LS_ALL_GATHER;
         call->count = o->shards[i]->count;
         call->recv_counts = counts;
@@ -312,9 +298,7 @@ static int pack_chunks(const void **out, size_t **counts, const operation *o, in
     int parts = o->calls[index].comm->size;
     char *packed = need(o, shard->count, o->element);
     *counts = need(o, (size_t)parts, sizeof **counts);
-    if (packed == NULL || *counts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(packed != NULL && *counts != NULL);
     *out = packed;
     ls_block from = whole(shape);
     for (int m = 0; m < parts; m++) {
@@ -334,9 +318,7 @@ static int reduce_scatter(operation *o, ls_op op, int dim) {
     LS_TRY(check_dim(o, &dim, "reduce_scatter"));
     LS_TRY(learn_shapes(o, -1));
     ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
-    if (shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL);
     for (int i = 0; i < o->held; i++) {
         ls_call *call = &o->calls[i];
         size_t *counts = NULL;
@@ -375,18 +357,14 @@ static int all_to_all(operation *o, int split_dim, int cat_dim) {
     LS_TRY(learn_shapes(o, cat_dim));
     ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
     char **packed = need(o, (size_t)o->held, sizeof *packed);
-    if (shapes == NULL || packed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL && packed != NULL);
     for (int i = 0; i < o->held; i++) {
         ls_call *call = &o->calls[i];
         size_t *sends = NULL, *recvs = need(o, (size_t)call->comm->size, sizeof *recvs);
         LS_TRY(pack_chunks(&call->send, &sends, o, i, split_dim));
         int member = ls_comm_member(call->comm, call->rank);
         int64_t start = 0, cat = 0;
-        if (recvs == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(recvs != NULL);
         for (int m = 0; m < call->comm->size; m++) {
             ls_shape piece = o->shapes[call->comm->ranks[m]];
             ls_chunk(&start, &piece.dim[split_dim], piece.dim[split_dim], call->comm->size, member);
@@ -396,9 +374,7 @@ static int all_to_all(operation *o, int split_dim, int cat_dim) {
         }
         shapes[i].dim[cat_dim] = cat;
         packed[i] = need(o, count_of(&shapes[i]), o->element);
-        if (packed[i] == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(packed[i] != NULL);
         call->kind = LS_ALL_TO_ALL;
         call->send_counts = sends;
         call->recv_counts = recvs;

@@ -75,9 +75,7 @@ static int start_rank(exchange *e, int index, const ls_comm *comm) {
     size_t size = (size_t)comm->size, sent = 0, received = 0;
     size_t *sends = ls_arena_alloc(e->arena, size, sizeof *sends);
     size_t *recvs = ls_arena_alloc(e->arena, size, sizeof *recvs);
-    if (sends == NULL || recvs == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(sends != NULL && recvs != NULL);
     for (int m = 0; m < comm->size; m++) {
         sends[m] = travel(e, rank, m, NULL, false);
         recvs[m] = travel(e, m, rank, NULL, false);
@@ -86,9 +84,7 @@ static int start_rank(exchange *e, int index, const ls_comm *comm) {
     }
     char *out = ls_arena_alloc(e->arena, sent, e->element);
     char *in = ls_arena_alloc(e->arena, received, e->element);
-    if (out == NULL || in == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out != NULL && in != NULL);
     e->calls[index] = (ls_call){.kind = LS_ALL_TO_ALL,
                                 .comm = comm,
                                 .rank = rank,
@@ -139,9 +135,7 @@ static int stay(exchange *e) {
         int rank = ls_world_held(e->world)[i];
         size_t count = travel(e, rank, rank, NULL, false);
         char *buffer = ls_arena_alloc(e->arena, count, e->element);
-        if (buffer == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(buffer != NULL);
         (void)travel(e, rank, rank, buffer, false);
         (void)travel(e, rank, rank, buffer, true);
     }
@@ -151,9 +145,7 @@ static int stay(exchange *e) {
 static int move(exchange *e) {
     const ls_comm *comm = NULL;
     e->calls = ls_arena_alloc(e->arena, (size_t)e->held, sizeof *e->calls);
-    if (e->calls == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(e->calls != NULL);
     for (int i = 0; i < e->held; i++) {
         LS_TRY(check_complete(e, ls_world_held(e->world)[i]));
     }

@@ -49,9 +49,7 @@ static int pack(const void **out, size_t **counts, const scattering *s, int axis
     LS_TRY(block_after(&whole, s, axis, comm->ranks[s->source[axis]]));
     *counts = ls_arena_alloc(arena, (size_t)comm->size, sizeof **counts);
     char *packed = ls_arena_alloc(arena, own->count, s->element);
-    if (*counts == NULL || packed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(*counts != NULL && packed != NULL);
     *out = packed;
     for (int m = 0; m < comm->size; m++) {
         ls_block block;
@@ -109,9 +107,7 @@ static int scatter_axis(scattering *s, int axis, ls_arena *arena) {
     const ls_axis *comms = NULL;
     ls_call *calls = ls_arena_alloc(arena, (size_t)held, sizeof *calls);
     part *next = ls_arena_alloc(arena, (size_t)held, sizeof *next);
-    if (calls == NULL || next == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(calls != NULL && next != NULL);
     int status = ls_tensor__axis(&comms, s->backend, axis);
     for (int i = 0; i < held && status == LS_OK; i++) {
         int rank = ls_world_held(world)[i];
@@ -136,9 +132,7 @@ static int scatter(scattering *s, const void *full, int source_rank, ls_local_te
     ls_world *world = s->backend->world;
     int held = ls_world_held_count(world), source = ls_world_held_index(world, source_rank);
     s->parts = ls_arena_alloc(arena, (size_t)held, sizeof *s->parts);
-    if (s->parts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(s->parts != NULL);
     if (source >= 0) {
         LS_TRY(ls_shape_count(&s->parts[source].count, s->shape));
         memcpy(&s->parts[source].data, &full, sizeof full);  // only read

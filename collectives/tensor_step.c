@@ -72,9 +72,7 @@ static int fiber_counts(const size_t **out, step *s, int rank, const ls_block *b
     const ls_comm *comm = s->axis->comms[index];
     if (!s->counted[index]) {
         size_t *counts = need(s, (size_t)comm->size, sizeof *counts);
-        if (counts == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(counts != NULL);
         bool even = true;
         for (int m = 0; m < comm->size; m++) {
             counts[m] = block_count(&blocks[comm->ranks[m]]);
@@ -126,9 +124,7 @@ static int start_reduce_scatter(step *s, int rank, ls_shard *in, ls_shard *out, 
     call->recv = out->data;
     if (!in_sequence(&s->from[rank], dim) && in->count != 0) {
         char *packed = need(s, in->count, s->element);
-        if (packed == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(packed != NULL);
         call->send = packed;
         const ls_comm *comm = fiber_of(s, rank);
         for (int m = 0; m < comm->size; m++) {
@@ -155,9 +151,7 @@ static int start_exchange(step *s, int rank, ls_shard *in, ls_shard *out) {
     ls_call *call = new_call(s, LS_ALL_TO_ALL, rank);
     size_t *sends = need(s, size, sizeof *sends), *recvs = need(s, size, sizeof *recvs);
     char *out_packed = need(s, in->count, s->element), *in_packed = need(s, out->count, s->element);
-    if (sends == NULL || recvs == NULL || out_packed == NULL || in_packed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(sends != NULL && recvs != NULL && out_packed != NULL && in_packed != NULL);
     call->send_counts = sends;
     call->recv_counts = recvs;
     call->send = out_packed;
@@ -225,10 +219,8 @@ static int communicate(step *s, const ls_placement *from, const ls_placement *to
     s->counted = need(s, (size_t)s->axis->comm_count, sizeof *s->counted);
     s->calls = need(s, held, sizeof *s->calls);
     s->packed = need(s, held, sizeof *s->packed);
-    if (s->from == NULL || s->to == NULL || s->gathered == NULL || s->counted == NULL ||
-        s->calls == NULL || s->packed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(s->from != NULL && s->to != NULL && s->gathered != NULL && s->counted != NULL &&
+                  s->calls != NULL && s->packed != NULL);
     LS_TRY(find_blocks(s));
     for (size_t i = 0; i < held; i++) {
         LS_TRY(start_rank(s, ls_world_held(world)[i], from, to));

@@ -72,9 +72,7 @@ static int make_group(matching *m, int index) {
     int *lines = ls_arena_alloc(m->arena, size, sizeof *lines);
     const char **files = ls_arena_alloc(m->arena, size, sizeof *files);
     ls_rank_comm **handles = ls_arena_alloc(m->arena, size, sizeof *handles);
-    if (ranks == NULL || lines == NULL || files == NULL || handles == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL && lines != NULL && files != NULL && handles != NULL);
     int count = 0;
     for (int i = 0; i < group->size; i++) {
         files[i] = "?";

@@ -151,9 +151,7 @@ static int read_rank(const reading *at, const json_t *object) {
     rank->known = true;
     rank->ended = text_of(at, object, "ended");
     rank->calls = room(at, json_array_size(calls), sizeof *rank->calls);
-    if (rank->calls == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(rank->calls != NULL);
     for (size_t i = 0; i < json_array_size(calls); i++) {
         LS_TRY(
             read_call(at, &rank->calls[rank->call_count++], json_array_get(calls, i), (int)number));
@@ -170,16 +168,12 @@ static int read_all(reading *at, const json_t *root) {
     }
     history->groups = room(at, json_array_size(groups), sizeof *history->groups);
     history->notes = room(at, json_array_size(notes), sizeof *history->notes);
-    if (history->groups == NULL || history->notes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(history->groups != NULL && history->notes != NULL);
     for (size_t i = 0; i < json_array_size(groups); i++) {
         LS_TRY(read_group(at, &history->groups[history->group_count++], json_array_get(groups, i)));
     }
     history->ranks = room(at, (size_t)history->rank_count, sizeof *history->ranks);
-    if (history->ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(history->ranks != NULL);
     for (size_t i = 0; i < json_array_size(ranks); i++) {
         LS_TRY(read_rank(at, json_array_get(ranks, i)));
     }

@@ -341,9 +341,7 @@ static int makers_of(int *out, bool *all, const steps *s, int wanted) {
 static int emit_all(steps *s) {
     const int ranks = s->history->rank_count;
     int *makers = ls_arena_alloc(s->arena, (size_t)ranks, sizeof *makers), emitted = 0;
-    if (makers == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(makers != NULL);
     while (emitted < s->maker_count) {
         int count = 0, partly = -1;
         bool all = false;
@@ -416,10 +414,8 @@ int ls_steps_make(json_t **out, const ls_history *history, ls_arena *arena, uint
     s.next = ls_arena_alloc(arena, ranks, sizeof *s.next);
     s.gone = ls_arena_alloc(arena, ranks, sizeof *s.gone);
     s.places = ls_arena_alloc(arena, most + 1, sizeof *s.places);
-    if (s.events == NULL || s.makers == NULL || s.starts == NULL || s.next == NULL ||
-        s.gone == NULL || s.places == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(s.events != NULL && s.makers != NULL && s.starts != NULL && s.next != NULL &&
+                  s.gone != NULL && s.places != NULL);
     if (!include(&s, window) || s.maker_count == 0) {
         return LS_OK;
     }

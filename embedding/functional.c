@@ -20,9 +20,7 @@ int ls_functional__gather(const ls_local_tensor **out, ls_local_tensor **owned,
 // Rows of the shard for all ids seen, 0 where another rank has the row: [ids, columns].
 static int look_up(ls_local_tensor **out, const ls_functional *f, const ls_local_tensor *seen) {
     ls_shape *shapes = ls_functional__need(f, (size_t)f->held, sizeof *shapes);
-    if (shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL);
     for (int i = 0; i < f->held; i++) {
         shapes[i] = ls_functional__shard(f, seen, i)->block.size;
         shapes[i].dim[shapes[i].ndim++] = ls_functional__shard(f, f->weight, i)->block.size.dim[1];

@@ -28,9 +28,7 @@ static size_t bag_count(const ls_functional *f, int i) {
 // How many ids each bag of each rank has, as a tensor: [bags].
 static int make_lengths(ls_local_tensor **out, const ls_functional *f) {
     ls_shape *shapes = ls_functional__need(f, (size_t)f->held, sizeof *shapes);
-    if (shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL);
     for (int i = 0; i < f->held; i++) {
         shapes[i] = LS_SHAPE((int64_t)bag_count(f, i));
     }
@@ -66,9 +64,7 @@ static int make_bags(bags *out, const ls_functional *f, const ls_shard *ids,
                   .ids = ls_functional__need(f, ids->count, sizeof(int64_t)),
                   .offsets = ls_functional__need(f, lengths->count + 1, sizeof(int64_t)),
                   .weights = weights != NULL ? weights->data : NULL};
-    if (out->ids == NULL || out->offsets == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->ids != NULL && out->offsets != NULL);
     LS_TRY(ls_kernel_offsets(out->offsets, lengths->data, lengths->count, &bad));
     if (out->offsets[out->count] != (int64_t)out->n) {
         return LS_FAIL(LS_ERR_MISMATCH, "the bags of all ranks have %lld ids, and %zu came",
@@ -94,9 +90,7 @@ static int own_bags(bags *out, const ls_functional *f, const ls_local_tensor *le
 static int new_result(ls_local_tensor **out, const ls_functional *f, const ls_local_tensor *lengths,
                       bool columns_of_shard) {
     ls_shape *shapes = ls_functional__need(f, (size_t)f->held, sizeof *shapes);
-    if (shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL);
     for (int i = 0; i < f->held; i++) {
         int64_t columns = columns_of_shard
                               ? ls_functional__shard(f, f->weight, i)->block.size.dim[1]

@@ -22,9 +22,7 @@ static int distinct(int64_t **out, size_t *count, const ls_functional *f, const 
     int64_t start = f->dim == 0 ? block->offset.dim[0] : 0, rows = block->size.dim[0];
     unsigned char *used = ls_functional__need(f, (size_t)rows, 1);
     *out = ls_functional__need(f, (size_t)rows, sizeof **out);
-    if (used == NULL || *out == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(used != NULL && *out != NULL);
     for (size_t k = 0; k < seen->count; k++) {
         int64_t row = ((const int64_t *)seen->data)[k] - start;
         if (row >= 0 && row < rows) {
@@ -49,9 +47,7 @@ static int sum_norms(ls_local_tensor **out, const ls_functional *f, int64_t *con
                      const size_t *counts) {
     ls_local_tensor *own = NULL;
     ls_shape *shapes = ls_functional__need(f, (size_t)f->held, sizeof *shapes);
-    if (shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL);
     for (int i = 0; i < f->held; i++) {
         shapes[i] = LS_SHAPE((int64_t)counts[i]);
     }
@@ -75,9 +71,7 @@ int ls_functional__renormalise(ls_functional *f, const ls_local_tensor *seen) {
     int64_t **rows = ls_functional__need(f, (size_t)f->held, sizeof *rows);
     size_t *counts = ls_functional__need(f, (size_t)f->held, sizeof *counts);
     ls_local_tensor *sums = NULL;
-    if (rows == NULL || counts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(rows != NULL && counts != NULL);
     for (int i = 0; i < f->held; i++) {
         LS_TRY(distinct(&rows[i], &counts[i], f, ls_functional__shard(f, seen, i),
                         &ls_functional__shard(f, f->weight, i)->block));

@@ -23,9 +23,7 @@ static int owner_of(const int64_t *starts, int members, int64_t id) {
 // The first row of each member's shard, which ascend with the member; empty ones start at the next.
 static int find_starts(int64_t **out, const ls_functional *f, const ls_comm *comm) {
     *out = ls_functional__need(f, (size_t)comm->size, sizeof **out);
-    if (*out == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(*out != NULL);
     for (int m = 0; m < comm->size; m++) {
         ls_block block;
         LS_TRY(ls_placement_block(&block, ls_local_tensor_shape(f->weight), ls_world_mesh(f->world),
@@ -51,10 +49,8 @@ static int route(side *s, const ls_functional *f, int i) {
                 .count_in = ls_functional__need(f, members, sizeof *s->count_in),
                 .out = ls_functional__need(f, ids->count, sizeof *s->out),
                 .position = ls_functional__need(f, ids->count, sizeof *s->position)};
-    if (s->sends == NULL || s->recvs == NULL || s->ones == NULL || s->count_out == NULL ||
-        s->count_in == NULL || s->out == NULL || s->position == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(s->sends != NULL && s->recvs != NULL && s->ones != NULL && s->count_out != NULL &&
+                  s->count_in != NULL && s->out != NULL && s->position != NULL);
     for (int m = 0; m < comm->size; m++) {
         s->ones[m] = 1;
         for (size_t k = 0; k < ids->count; k++) {
@@ -97,9 +93,7 @@ static int exchange_counts(side *sides, const ls_functional *f, ls_call *calls) 
             s->received += s->recvs[m];
         }
         s->in = ls_functional__need(f, s->received, sizeof *s->in);
-        if (s->in == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(s->in != NULL);
         calls[i] = call_of(f, i, "ids", LS_I64);
         calls[i].send_counts = s->sends;
         calls[i].recv_counts = s->recvs;
@@ -113,9 +107,7 @@ static int exchange_counts(side *sides, const ls_functional *f, ls_call *calls) 
 static int received_ids(ls_local_tensor **out, const ls_functional *f, const side *sides) {
     ls_shape *shapes = ls_functional__need(f, (size_t)f->held, sizeof *shapes);
     const void **data = ls_functional__need(f, (size_t)f->held, sizeof *data);
-    if (shapes == NULL || data == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shapes != NULL && data != NULL);
     for (int i = 0; i < f->held; i++) {
         shapes[i] = LS_SHAPE((int64_t)sides[i].received);
         data[i] = sides[i].in;
@@ -132,9 +124,7 @@ static int return_rows(ls_local_tensor *out, const ls_functional *f, side *sides
         const ls_shard *shard = ls_functional__shard(f, f->weight, i);
         char *rows = ls_functional__need(f, s->received, row_bytes);
         char *back = ls_functional__need(f, s->sent, row_bytes);
-        if (rows == NULL || back == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(rows != NULL && back != NULL);
         for (size_t k = 0; k < s->received && row_bytes != 0; k++) {
             int64_t row = s->in[k] - shard->block.offset.dim[0];
             if (row < 0 || row >= shard->block.size.dim[0]) {
@@ -171,9 +161,7 @@ int ls_functional__exchange(ls_local_tensor **out, ls_functional *f) {
     ls_call *calls = ls_functional__need(f, (size_t)f->held, sizeof *calls);
     ls_shape *shapes = ls_functional__need(f, (size_t)f->held, sizeof *shapes);
     ls_local_tensor *seen = NULL;
-    if (sides == NULL || calls == NULL || shapes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(sides != NULL && calls != NULL && shapes != NULL);
     for (int i = 0; i < f->held; i++) {
         LS_TRY(route(&sides[i], f, i));
         shapes[i] = ls_functional__shard(f, f->ids, i)->block.size;

@@ -144,9 +144,7 @@ static int parse_metadata(ls_safetensors *file, json_t *metadata) {
     }
     size_t room = json_object_size(metadata);
     file->metadata = ls_arena_alloc(file->arena, 2 * room, sizeof *file->metadata);
-    if (file->metadata == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(file->metadata != NULL);
     const char *key = NULL;
     json_t *value = NULL;
     json_object_foreach(metadata, key, value) {
@@ -156,9 +154,7 @@ static int parse_metadata(ls_safetensors *file, json_t *metadata) {
         }
         char *key_copy = ls_arena_strdup(file->arena, key);
         char *value_copy = ls_arena_strdup(file->arena, json_string_value(value));
-        if (key_copy == NULL || value_copy == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(key_copy != NULL && value_copy != NULL);
         file->metadata[2 * file->metadata_count] = key_copy;
         file->metadata[2 * file->metadata_count + 1] = value_copy;
         file->metadata_count += 1;
@@ -191,9 +187,7 @@ static int parse_header(ls_safetensors *file, json_t *root) {
     size_t room = json_object_size(root);
     file->tensors = ls_arena_alloc(file->arena, room, sizeof *file->tensors);
     file->sorted = ls_arena_alloc(file->arena, room, sizeof *file->sorted);
-    if (file->tensors == NULL || file->sorted == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(file->tensors != NULL && file->sorted != NULL);
     const char *name = NULL;
     json_t *entry = NULL;
     json_object_foreach(root, name, entry) {
@@ -203,9 +197,7 @@ static int parse_header(ls_safetensors *file, json_t *root) {
         }
         ls_safetensor *tensor = &file->tensors[file->count];
         tensor->name = ls_arena_strdup(file->arena, name);
-        if (tensor->name == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(tensor->name != NULL);
         tensor->position = file->count;
         LS_TRY(parse_tensor(tensor, file, entry));
         file->count += 1;
@@ -377,9 +369,7 @@ static int compare_strings(const void *a, const void *b) {
 static int check_names(const char *path, const ls_safetensor_source *tensors, size_t count,
                        ls_arena *arena) {
     const char **names = ls_arena_alloc(arena, count, sizeof *names);
-    if (names == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(names != NULL);
     for (size_t i = 0; i < count; i++) {
         names[i] = tensors[i].name;
         if (strcmp(names[i], "__metadata__") == 0) {

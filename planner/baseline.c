@@ -319,9 +319,7 @@ static int propose_dynamic(baseline *b) {
     double bin_bytes = fmax(1.0, (double)problem->hbm_capacity / BINS_PER_RANK);
     double *cost = ls_arena_alloc(b->arena, 2 * bins, sizeof(*cost));
     uint16_t *taken = ls_arena_alloc(b->arena, items * bins, sizeof(*taken));
-    if (!cost || !taken) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(cost != NULL && taken != NULL);
     double *next = cost + bins;
     for (size_t bin = 1; bin < bins; bin++) {
         cost[bin] = INFINITY;
@@ -377,15 +375,12 @@ static int prepare(baseline *b) {
     b->sorted_ranks = ls_arena_alloc(b->arena, (size_t)problem->ranks, sizeof(int));
     b->sorted = ls_arena_alloc(b->arena, items, sizeof(*b->sorted));
     b->at = ls_arena_alloc(b->arena, items, sizeof(int));
-    if (!b->order || !b->sorted_ranks || !b->sorted || !b->at) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(b->order != NULL && b->sorted_ranks != NULL && b->sorted != NULL &&
+                  b->at != NULL);
     for (size_t i = 0; i < items; i++) {
         b->sorted[i] =
             ls_arena_alloc(b->arena, (size_t)problem->items[i].choice_count, sizeof(int));
-        if (!b->sorted[i]) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(b->sorted[i] != NULL);
     }
     return LS_OK;
 }

@@ -256,9 +256,7 @@ int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
     LS_TRY(ls_assignment__create(&b.now, problem, arena));
     LS_TRY(ls_assignment__create(&b.family, problem, arena));
     b.order = ls_arena_alloc(arena, (size_t)problem->item_count, sizeof(*b.order));
-    if (!b.order) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(b.order != NULL);
     // Without a price from the bound, one at which all memory is worth all the time there is.
     double memory = fmax(1.0, (double)problem->hbm_capacity * problem->ranks);
     double unit = budget->multiplier > 0.0 ? budget->multiplier

@@ -80,9 +80,7 @@ static int make_option(ls_planner_option *out, ls_planner_problem *problem,
     out->shard_count = out->column_blocks * blocks;
     out->shards = ls_arena_alloc(problem->arena, (size_t)out->shard_count, sizeof(*out->shards));
     int64_t *cuts = ls_arena_alloc(problem->arena, 2 * (size_t)blocks, sizeof(*cuts));
-    if (!out->shards || !cuts) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->shards != NULL && cuts != NULL);
     bool whole = out->sharding == LS_DATA_PARALLEL;
     ls_plan_split_rows(cuts, cuts + blocks, table->rows, blocks);
     for (int i = 0; i < out->shard_count; i++) {
@@ -139,18 +137,14 @@ static int pin_row_wise(ls_planner_option *out, ls_planner_problem *problem,
                         const ls_cost_context *context) {
     const ls_planner_table *table = context->table;
     int *ranks = ls_arena_alloc(problem->arena, (size_t)problem->ranks, sizeof(*ranks));
-    if (!ranks) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL);
     int count = allowed_ranks(ranks, problem, table);
     if (count == 0 || count == problem->ranks) {
         return LS_OK;
     }
     int64_t *cuts = ls_arena_alloc(problem->arena, 2 * (size_t)count, sizeof(*cuts));
     out->shards = ls_arena_alloc(problem->arena, (size_t)count, sizeof(*out->shards));
-    if (!cuts || !out->shards) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(cuts != NULL && out->shards != NULL);
     out->pinned = true;
     out->column_blocks = 1;
     out->shard_count = count;
@@ -172,9 +166,7 @@ static int enumerate_layout(ls_planner_problem *problem, int index) {
     ls_planner_option *option = ls_arena_alloc(problem->arena, 1, sizeof(*option));
     ls_planner_shard *shards =
         ls_arena_alloc(problem->arena, (size_t)layout->shard_count, sizeof(*shards));
-    if (!option || !shards) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(option != NULL && shards != NULL);
     *option = (ls_planner_option){.table = index,
                                   .sharding = layout->sharding,
                                   .kernel = layout->sharding == LS_DATA_PARALLEL ? LS_PLANNER_DENSE
@@ -236,9 +228,7 @@ static int enumerate_table(ls_planner_problem *problem, int index) {
     unsigned mask = default_shardings(problem, table);
     size_t most = (size_t)LS_SHARDING_COUNT * LS_PLANNER_KERNEL_COUNT * WIDTHS_MAX;
     ls_planner_option *options = ls_arena_alloc(problem->arena, most, sizeof(*options));
-    if (!options) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(options != NULL);
     int count = 0;
     for (int s = 0; s < LS_SHARDING_COUNT; s++) {
         ls_sharding sharding = (ls_sharding)s;

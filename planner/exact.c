@@ -220,9 +220,7 @@ static int sort_choices(search *s, int index, ls_arena *arena) {
     const ls_item *item = &s->problem->items[index];
     keyed *keys = ls_arena_alloc(arena, (size_t)item->choice_count, sizeof(*keys));
     s->choice_order[index] = ls_arena_alloc(arena, (size_t)item->choice_count, sizeof(int));
-    if (!keys || !s->choice_order[index]) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(keys != NULL && s->choice_order[index] != NULL);
     int count = 0;
     for (int c = 0; c < item->choice_count; c++) {
         if (!item->choices[c].dominated) {
@@ -282,10 +280,10 @@ static int prepare(search *s, ls_arena *arena) {
     s->choice_counts = ls_arena_alloc(arena, items, sizeof(int));
     s->sorted = ls_arena_alloc(arena, (size_t)problem->ranks, sizeof(int64_t));
     keyed *keys = ls_arena_alloc(arena, items, sizeof(*keys));
-    if (!s->order || !s->rest_work || !s->rest_hbm || !s->rest_ddr || !s->rest_largest ||
-        !s->rest_priced || !s->choice_order || !s->choice_counts || !s->sorted || !keys) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(s->order != NULL && s->rest_work != NULL && s->rest_hbm != NULL &&
+                  s->rest_ddr != NULL && s->rest_largest != NULL && s->rest_priced != NULL &&
+                  s->choice_order != NULL && s->choice_counts != NULL && s->sorted != NULL &&
+                  keys != NULL);
     LS_TRY(ls_state__create(&s->state, problem, arena));
     LS_TRY(ls_assignment__create(&s->now, problem, arena));
     for (int i = 0; i < problem->item_count; i++) {

@@ -106,9 +106,7 @@ static int explain(ls_text *out, const ls_planner_problem *problem, const ls_pla
     LS_ASSERT(cost != LS_TICKS_NONE);
     const ls_choice *chosen = &item->choices[now.choice[index]];
     alternative *list = ls_arena_alloc(arena, (size_t)item->choice_count, sizeof(*list));
-    if (!list) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(list != NULL);
     ls_text_printf(out, "%s: ", problem->tables[table].name);
     describe(out, chosen, member);
     ls_text_puts(out, " on");

@@ -324,9 +324,8 @@ static int prepare(climber *c, const ls_assignment *best, ls_arena *arena) {
     c->first = ls_arena_alloc(arena, (size_t)problem->ranks + 1, sizeof(int));
     c->filled = ls_arena_alloc(arena, (size_t)problem->ranks, sizeof(int));
     c->old_place = ls_arena_alloc(arena, most, sizeof(int));
-    if (!c->units || !c->first || !c->filled || !c->old_place) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(c->units != NULL && c->first != NULL && c->filled != NULL &&
+                  c->old_place != NULL);
     LS_TRY(ls_state__create(&c->state, problem, arena));
     LS_TRY(ls_assignment__create(&c->now, problem, arena));
     ls_assignment__copy(&c->now, best, problem);

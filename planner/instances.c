@@ -37,9 +37,7 @@ int ls_planner_instance(ls_planner_table **tables, ls_arena *arena, ls_instance_
     ls_planner_table *out = ls_arena_alloc(arena, (size_t)count, sizeof(*out));
     ls_planner_feature *features = ls_arena_alloc(arena, (size_t)count, sizeof(*features));
     ls_planner_profile *profile = make_profile(arena);
-    if (!out || !features || !profile) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out != NULL && features != NULL && profile != NULL);
     for (int i = 0; i < count; i++) {
         uint64_t at = (uint64_t)i * 8;
         double rows;
@@ -65,9 +63,7 @@ int ls_planner_instance(ls_planner_table **tables, ls_arena *arena, ls_instance_
             .feature_count = 1,
             .profile = kind == LS_INSTANCE_PRODUCTION ? profile : NULL,
         };
-        if (!out[i].name) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(out[i].name != NULL);
     }
     *tables = out;
     return LS_OK;

@@ -48,9 +48,7 @@ static int make_choice(ls_choice *out, const ls_choice *so_far, int members,
     int64_t *hbm = ls_arena_alloc(arena, 2 * n, sizeof(*hbm));
     const ls_planner_option **options =
         ls_arena_alloc(arena, (size_t)members + 1, sizeof(*options));
-    if (!ms || !hbm || !options) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ms != NULL && hbm != NULL && options != NULL);
     int64_t *ddr = hbm + n;
     for (size_t i = 0; so_far && i < n; i++) {
         ms[i] = so_far->ms[i];
@@ -146,9 +144,7 @@ static int extend(ls_planner_problem *problem, ls_item *item, int members, int t
     int before = members ? item->choice_count : 1;
     ls_choice *choices =
         ls_arena_alloc(problem->arena, (size_t)before * (size_t)options, sizeof(*choices));
-    if (!choices) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(choices != NULL);
     int count = 0;
     for (int b = 0; b < before; b++) {
         const ls_choice *so_far = members ? &item->choices[b] : NULL;
@@ -197,9 +193,7 @@ static int set_allowed(ls_planner_problem *problem, ls_item *item) {
             continue;
         }
         uint8_t *mine = ls_arena_alloc(problem->arena, (size_t)problem->ranks, 1);
-        if (!mine) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(mine != NULL);
         memset(mine, table->rank_count ? 0 : 1, (size_t)problem->ranks);
         for (int i = 0; i < table->rank_count; i++) {
             mine[table->ranks[i]] = 1;
@@ -302,9 +296,7 @@ static int set_rank_classes(ls_planner_problem *problem) {
     problem->rank_class = ls_arena_alloc(problem->arena, ranks, sizeof(int));
     int *renamed = ls_arena_alloc(problem->arena, VALUES_MAX * ranks, sizeof(int));
     uint8_t *value = ls_arena_alloc(problem->arena, ranks, 1);
-    if (!problem->rank_class || !renamed || !value) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(problem->rank_class != NULL && renamed != NULL && value != NULL);
     bool alike = true;
     for (int i = 0; i < problem->item_count && alike; i++) {
         const ls_item *item = &problem->items[i];
@@ -354,9 +346,7 @@ static int make_item(ls_planner_problem *problem, ls_item *item, int first) {
         count += other && strcmp(other, together) == 0;
     }
     int *members = ls_arena_alloc(problem->arena, (size_t)count, sizeof(*members));
-    if (!members) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(members != NULL);
     members[item->table_count++] = first;
     for (int i = first + 1; item->table_count < count; i++) {
         const char *other = problem->tables[i].together;
@@ -415,9 +405,7 @@ static int set_ticks(ls_planner_problem *problem) {
             ls_choice *choice = &problem->items[i].choices[c];
             int64_t *ticks =
                 ls_arena_alloc(problem->arena, (size_t)choice->shard_count, sizeof(*ticks));
-            if (!ticks) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(ticks != NULL);
             for (int k = 0; k < choice->shard_count; k++) {
                 ticks[k] = (int64_t)(choice->ms[k] * problem->ticks_per_ms);
                 choice->work += ticks[k];
@@ -432,9 +420,7 @@ static int set_ticks(ls_planner_problem *problem) {
 int ls_problem__items(ls_planner_problem *problem) {
     problem->items =
         ls_arena_alloc(problem->arena, (size_t)problem->table_count, sizeof(*problem->items));
-    if (!problem->items) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(problem->items != NULL);
     for (int i = 0; i < problem->table_count; i++) {
         if (!comes_later(problem, i)) {
             LS_TRY(ls_problem__in_time(problem, problem->table_count));

@@ -126,9 +126,7 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
         most = item->choice_count > most ? item->choice_count : most;
     }
     sized *choices = ls_arena_alloc(arena, (size_t)most, sizeof(*choices));
-    if (!items || !choices) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(items != NULL && choices != NULL);
     qsort(items, count, sizeof(*items), compare_sizes);
     ls_search_budget clock = {.deadline = problem->deadline > 0.0 ? problem->deadline : INFINITY};
     clock.deadline_first = clock.deadline;
@@ -314,9 +312,7 @@ static int try_world(trial *t) {
             const ls_planner_table *table = &t->tables[i];
             size_t bytes = (size_t)table->feature_count * sizeof(*table->features);
             ls_planner_feature *features = ls_arena_copy(t->problem->arena, table->features, bytes);
-            if (!features) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(features != NULL);
             for (int k = 0; k < table->feature_count; k++) {
                 features[k].batch = floor(features[k].batch * factors[f]);
             }
@@ -363,9 +359,7 @@ int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem) 
     memset(out, 0, sizeof(*out));
     out->hbm_used = ls_arena_alloc(problem->arena, (size_t)problem->ranks, sizeof(int64_t));
     out->ddr_used = ls_arena_alloc(problem->arena, (size_t)problem->pools, sizeof(int64_t));
-    if (!out->hbm_used || !out->ddr_used) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->hbm_used != NULL && out->ddr_used != NULL);
     if (problem->deadline == 0.0 && problem->options.seconds_max > 0.0) {  // not solved before
         problem->deadline = ls_time_now() + problem->options.seconds_max;
     }

@@ -78,9 +78,7 @@ static void read_shard(ls_yaml_reader *source, const ls_yaml_node *node, int ran
 
 static int make_copies(ls_plan_table *table, ls_arena *arena, int ranks) {
     table->shards = ls_arena_alloc(arena, (size_t)ranks, sizeof(*table->shards));
-    if (!table->shards) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(table->shards != NULL);
     table->shard_count = ranks;
     for (int r = 0; r < ranks; r++) {
         table->shards[r] = (ls_plan_shard){r, 0, 0, table->rows, table->columns};
@@ -100,9 +98,7 @@ static int read_shards(ls_yaml_reader *source, const ls_yaml_node *node, ls_plan
         return LS_OK;
     }
     table->shards = ls_arena_alloc(source->arena, (size_t)list->count, sizeof(*table->shards));
-    if (!table->shards) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(table->shards != NULL);
     for (const ls_yaml_node *child = ls_yaml_first(source->tree, list); child;
          child = ls_yaml_next(source->tree, child)) {
         read_shard(source, child, ranks, &table->shards[table->shard_count++]);
@@ -196,9 +192,7 @@ static int read_plan(ls_yaml_reader *source, const ls_yaml_node *root, ls_plan *
     }
     size_t count = tables->count ? (size_t)tables->count : 1;
     out->tables = ls_arena_alloc(source->arena, count, sizeof(*out->tables));
-    if (!out->tables) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->tables != NULL);
     for (const ls_yaml_node *child = ls_yaml_first(source->tree, tables); child;
          child = ls_yaml_next(source->tree, child)) {
         LS_TRY(read_table(source, child, out, &out->tables[out->table_count++]));

@@ -206,9 +206,7 @@ static int read_shards(const reader *r, const json_t *object, ls_plan_table *out
         return bad(r, "its sharding_spec has no shards");
     }
     out->shards = ls_arena_alloc(r->arena, count, sizeof(*out->shards));
-    if (!out->shards) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->shards != NULL);
     out->shard_count = (int)count;
     for (size_t i = 0; i < count; i++) {
         const json_t *from = json_array_get(shards, i);
@@ -247,9 +245,7 @@ static int read_copies(const reader *r, const json_t *object, ls_plan_table *out
     out->columns = known->columns;
     out->shard_count = r->plan->ranks;
     out->shards = ls_arena_alloc(r->arena, (size_t)out->shard_count, sizeof(*out->shards));
-    if (!out->shards) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->shards != NULL);
     for (int i = 0; i < out->shard_count; i++) {
         out->shards[i] = (ls_plan_shard){i, 0, 0, out->rows, out->columns};
     }
@@ -268,9 +264,7 @@ static int read_modules(reader *r, json_t *root) {
                        LS_PLANNER_TABLES_MAX);
     }
     r->plan->tables = ls_arena_alloc(r->arena, count, sizeof(*r->plan->tables));
-    if (!r->plan->tables) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(r->plan->tables != NULL);
     json_object_foreach(root, module, tables) {
         const char *name;
         json_t *object;
@@ -280,9 +274,7 @@ static int read_modules(reader *r, json_t *root) {
             r->table = name;
             out->name = ls_arena_strdup(r->arena, name);
             out->module = ls_arena_strdup(r->arena, module);
-            if (!out->name || !out->module) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(out->name != NULL && out->module != NULL);
             LS_TRY(read_type(r, object, out));
             LS_TRY(out->sharding == LS_DATA_PARALLEL ? read_copies(r, object, out)
                                                      : read_shards(r, object, out));

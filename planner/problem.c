@@ -177,9 +177,7 @@ static int compare_names(const void *a, const void *b) {
 static int check_names(const ls_planner_problem *problem) {
     const ls_planner_table **sorted =
         ls_arena_alloc(problem->arena, (size_t)problem->table_count, sizeof(*sorted));
-    if (!sorted) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(sorted != NULL);
     for (int i = 0; i < problem->table_count; i++) {
         sorted[i] = &problem->tables[i];
     }
@@ -218,9 +216,8 @@ static int fill(ls_planner_problem *problem, const ls_planner_table *tables) {
     problem->tables = ls_arena_alloc(problem->arena, count, sizeof(*problem->tables));
     problem->table_options = ls_arena_alloc(problem->arena, count, sizeof(*problem->table_options));
     problem->option_counts = ls_arena_alloc(problem->arena, count, sizeof(*problem->option_counts));
-    if (!problem->tables || !problem->table_options || !problem->option_counts) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(problem->tables != NULL && problem->table_options != NULL &&
+                  problem->option_counts != NULL);
     for (int i = 0; i < problem->table_count; i++) {
         LS_TRY(check_table(&tables[i], &problem->topology));
         LS_TRY(copy_table(&problem->tables[i], &tables[i], problem->arena));

@@ -29,9 +29,7 @@ static int fill_table(ls_planner_result *result, ls_planner_problem *problem, in
     size_t count = (size_t)option->shard_count;
     ls_planner_shard *shards = ls_arena_alloc(problem->arena, count, sizeof(*shards));
     ls_plan_shard *blocks = ls_arena_alloc(problem->arena, count, sizeof(*blocks));
-    if (!shards || !blocks) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shards != NULL && blocks != NULL);
     for (int i = 0; i < option->shard_count; i++) {
         shards[i] = option->shards[i];
         if (!option->pinned) {
@@ -68,13 +66,10 @@ int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
                              .ranks_per_host = problem->group,
                              .table_count = problem->table_count};
     result->plan.tables = ls_arena_alloc(arena, tables, sizeof(*result->plan.tables));
-    if (!result->chosen || !result->shards || !result->ranks || !result->plan.tables) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(result->chosen != NULL && result->shards != NULL && result->ranks != NULL &&
+                  result->plan.tables != NULL);
     ls_assignment *kept = ls_arena_alloc(arena, 1, sizeof(*kept));
-    if (!kept) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(kept != NULL);
     LS_TRY(ls_assignment__create(kept, problem, arena));
     ls_assignment__copy(kept, assignment, problem);
     result->placement = kept;

@@ -150,9 +150,7 @@ int ls_assignment__create(ls_assignment *out, const ls_planner_problem *problem,
         total += (size_t)most_units(&problem->items[i]);
     }
     int *places = ls_arena_alloc(arena, total, sizeof(int));
-    if (!out->choice || !out->place || !places) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->choice != NULL && out->place != NULL && places != NULL);
     for (int i = 0; i < problem->item_count; i++) {
         out->place[i] = places;
         places += most_units(&problem->items[i]);

@@ -192,9 +192,7 @@ static int post_heap(ls_rank_comm *comm, const ls_request *filled, ls_request **
                      bool detached) {
     ls_rank *rank = comm->rank;
     ls_request *request = ls_request__make(filled);
-    if (request == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(request != NULL);
     request->detached = detached;
     ls_request__list(rank, request);
     *out = request;

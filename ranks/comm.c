@@ -7,9 +7,7 @@
 
 int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm, bool of_axis) {
     ls_shared_comm *shared = ls_arena_alloc(run->arena, 1, sizeof *shared);
-    if (shared == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shared != NULL);
     shared->comm = comm;
     shared->of_axis = of_axis;
     int status = ls_meet__open(shared);
@@ -26,9 +24,7 @@ int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm, bool
 int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank, bool of_run) {
     ls_spmd *run = rank->run;
     ls_rank_comm *comm = ls_arena_alloc(run->arena, 1, sizeof *comm);
-    if (comm == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(comm != NULL);
     comm->magic = LS_RANK_COMM_MAGIC;
     comm->rank = rank;
     comm->shared = shared;

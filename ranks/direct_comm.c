@@ -48,9 +48,7 @@ static int stand_ins(ls_meet *meet, ls_request *request, const said *all, ls_are
     ls_rank *ranks = ls_arena_alloc(arena, size, sizeof *ranks);
     meet->requests = ls_arena_alloc(arena, size, sizeof *meet->requests);
     meet->calls = ls_arena_alloc(arena, size, sizeof *meet->calls);
-    if (others == NULL || ranks == NULL || meet->requests == NULL || meet->calls == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(others != NULL && ranks != NULL && meet->requests != NULL && meet->calls != NULL);
     for (int m = 0; m < comm->size; m++) {
         if (all[m].magic != SAID_MAGIC) {
             ls_check__note(LS_FINDING_KIND_MISMATCH, &request->call);
@@ -92,9 +90,7 @@ static int gather_lists(ls_meet *meet, ls_request *request, ls_arena *arena) {
     size_t bytes = (size_t)longest * sizeof(int);
     int *own = ls_arena_alloc(arena, (size_t)longest + 1, sizeof *own);
     int *all = ls_arena_alloc(arena, (size_t)longest * (size_t)size + 1, sizeof *all);
-    if (own == NULL || all == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(own != NULL && all != NULL);
     if (request->member_count > 0) {
         memcpy(own, request->members, (size_t)request->member_count * sizeof(int));
     }
@@ -109,9 +105,7 @@ static int gather_lists(ls_meet *meet, ls_request *request, ls_arena *arena) {
 
 static int meet_ask(ls_meet *meet, ls_request *request, ls_arena *arena) {
     said own, *all = ls_arena_alloc(arena, (size_t)request->call.comm->size, sizeof *all);
-    if (all == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(all != NULL);
     if (request->call.kind == LS_CHECK_REPLICAS) {
         request->key = (int)request->comm->replicas;
     }

@@ -16,9 +16,7 @@ static int open_direct(ls_spmd *run, ls_backend *backend, int id) {
     LS_TRY(ls_spmd__make_result(run, ls_world_size(backend->world)));
     run->ranks = ls_arena_alloc(run->arena, 1, sizeof *run->ranks);
     ls_history_entry *entries = ls_arena_alloc(run->arena, (size_t)run->history, sizeof *entries);
-    if (run->ranks == NULL || entries == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(run->ranks != NULL && entries != NULL);
     ls_comm *world = NULL;
     LS_TRY(ls_comm_create(&world, backend, NULL, 0, "world"));
     int status = ls_shared_comm__make(&run->world_comm, run, world, false);

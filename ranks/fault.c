@@ -80,9 +80,7 @@ static int change_split(ls_request *request, int64_t amount) {
         return LS_OK;
     }
     size_t *changed = ls_arena_copy(request->rank->run->arena, counts, size * sizeof *counts);
-    if (changed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(changed != NULL);
     changed[0] += (size_t)amount;
     if (call->send_counts != NULL) {
         call->send_counts = changed;

@@ -137,15 +137,11 @@ static int make_stacks(ls_spmd *run, ls_fibers *fibers) {
 
 int ls_fibers__open(ls_spmd *run, void (*main)(ls_rank *rank), size_t stack_bytes) {
     ls_fibers *fibers = ls_arena_alloc(run->arena, 1, sizeof *fibers);
-    if (fibers == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(fibers != NULL);
     fibers->main = main;
     fibers->stack_bytes = stack_bytes;
     fibers->ranks = ls_arena_alloc(run->arena, (size_t)run->rank_count, sizeof *fibers->ranks);
-    if (fibers->ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(fibers->ranks != NULL);
     run->fibers = fibers;
     return make_stacks(run, fibers);
 }

@@ -246,9 +246,7 @@ static int open_lookahead(ls_lookahead **out, ls_spmd *run, ls_meet *meet) {
     size_t size = (size_t)shared->comm->size;
     int depth = run->options.lookahead + (int)shared->count + 1;
     ls_lookahead *look = ls_arena_alloc(run->arena, 1, sizeof *look);
-    if (look == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(look != NULL);
     look->depth = depth < DEPTH_MAX ? depth : DEPTH_MAX;
     look->shared = shared;
     look->calls = ls_arena_alloc(run->arena, size * (size_t)look->depth, sizeof *look->calls);
@@ -256,16 +254,12 @@ static int open_lookahead(ls_lookahead **out, ls_spmd *run, ls_meet *meet) {
     look->failure = *ls_check_last();
     look->found = look->failure.found;
     (void)snprintf(look->error, sizeof look->error, "%s", ls_error_last()->text);
-    if (look->calls == NULL || look->counts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(look->calls != NULL && look->counts != NULL);
     ls_text text = {0};
     ls_findings__check_text(&text, &look->failure, meet->requests, shared->comm->size);
     look->sides = ls_arena_strdup(run->arena, ls_findings__string(run, &text));
     ls_text_free(&text);
-    if (look->sides == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(look->sides != NULL);
     for (uint64_t i = 0; i < shared->count; i++) {
         const ls_meet *waiting = ls_meet__at(shared, shared->base + i);
         for (int m = 0; m < shared->comm->size; m++) {
@@ -275,9 +269,7 @@ static int open_lookahead(ls_lookahead **out, ls_spmd *run, ls_meet *meet) {
         }
     }
     const ls_call **met = ls_arena_alloc(run->arena, size, sizeof *met);
-    if (met == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(met != NULL);
     for (size_t m = 0; m < size; m++) {
         met[m] = &at(look, (int)m, 0)->call;
     }

@@ -99,9 +99,7 @@ static int make_ranks(ls_spmd *run) {
     run->ranks = ls_arena_alloc(run->arena, (size_t)run->rank_count, sizeof(ls_rank));
     ls_history_entry *entries =
         ls_arena_alloc(run->arena, (size_t)run->rank_count * (size_t)run->history, sizeof *entries);
-    if (run->ranks == NULL || entries == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(run->ranks != NULL && entries != NULL);
     for (int r = 0; r < run->rank_count; r++) {
         ls_rank *rank = &run->ranks[r];
         rank->abi = LS_RANKS_ABI;

@@ -36,9 +36,7 @@ int ls_schedule__open(ls_spmd *run) {
     run->ready_words = ((size_t)run->rank_count + 63) / 64;
     for (int set = 0; set < 2; set++) {
         run->ready[set] = ls_arena_alloc(run->arena, run->ready_words, sizeof(uint64_t));
-        if (run->ready[set] == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(run->ready[set] != NULL);
     }
     if (sem_init(&run->done, 0, 0) != 0 || sem_init(&run->over, 0, 0) != 0 ||
         pthread_mutex_init(&run->mutex, NULL) != 0) {

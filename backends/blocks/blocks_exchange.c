@@ -88,9 +88,7 @@ static int request(MPI_Request **out, exchange *e) {
     if (e->request_count == e->request_room) {
         int room = e->request_room != 0 ? 2 * e->request_room : 64;
         MPI_Request *more = ls_arena_alloc(e->arena, (size_t)room, sizeof *more);
-        if (more == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(more != NULL);
         if (e->request_count > 0) {
             memcpy(more, e->requests, (size_t)e->request_count * sizeof *more);
         }
@@ -183,9 +181,7 @@ static int send_parcel(exchange *e, int process) {
         return LS_FAIL(LS_ERR_LIMIT, "the calls of a group are too many to go to another process");
     }
     char *text = ls_arena_alloc(e->arena, bytes, 1), *at = text;
-    if (text == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(text != NULL);
     for (int i = 0; i < e->call_count; i++) {
         at = goes_to(e, &e->calls[i], process) ? put_call(at, &e->calls[i]) : at;
     }
@@ -238,9 +234,7 @@ static const ls_call *counterpart(const exchange *e, int64_t comm, int *from) {
 // Counts of a call whose blocks for other processes' members have stayed there.
 static int keep_own(const exchange *e, const ls_call *call, const size_t **counts) {
     size_t *own = ls_arena_alloc(e->arena, (size_t)call->comm->size, sizeof *own);
-    if (own == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(own != NULL);
     for (int m = 0; m < call->comm->size; m++) {
         bool mine = holder(e, call->comm->ranks[m]) == e->process;
         own[m] = mine ? ls_block__count(*counts, call->count, m) : 0;
@@ -280,9 +274,7 @@ static int take_call(exchange *e, ls_call *call, int process) {
     LS_TRY(ls_call_send_elements(&elements, call));
     if (elements > 0) {
         void *data = ls_arena_alloc(e->arena, elements, ls_dtype_bytes(call->dtype));
-        if (data == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(data != NULL);
         call->send = data;
         LS_TRY(move_input(e, &as_made, data, true, e->process, process));
     }
@@ -330,9 +322,7 @@ static int add(exchange *e, const ls_call *call) {
     if (e->out_count == e->out_room) {
         int room = e->out_room != 0 ? 2 * e->out_room : e->call_count + 64;
         ls_call *more = ls_arena_alloc(e->arena, (size_t)room, sizeof *more);
-        if (more == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(more != NULL);
         if (e->out_count > 0) {
             memcpy(more, e->out, (size_t)e->out_count * sizeof *more);
         }
@@ -350,9 +340,7 @@ static int receive_parcel(exchange *e, int process) {
         return LS_OK;
     }
     char *text = ls_arena_alloc(e->arena, (size_t)bytes, 1);
-    if (text == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(text != NULL);
     LS_MPI_TRY(MPI_Recv(text, bytes, MPI_BYTE, process, LS_BLOCKS_TAG_CALLS, MPI_COMM_WORLD,
                         MPI_STATUS_IGNORE),
                "MPI_Recv");

@@ -81,9 +81,7 @@ static int collect(ls_mpi_group *group, comm_batch *batches) {
             batch->calls = need(group, n, sizeof(int));
             batch->own = need(group, n, sizeof *batch->own);
             batch->counts = need(group, (size_t)call->comm->size, sizeof *batch->counts);
-            if (batch->calls == NULL || batch->own == NULL || batch->counts == NULL) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(batch->calls != NULL && batch->own != NULL && batch->counts != NULL);
         }
         take_fingerprint(&batch->own[batch->call_count], call, group->own_status);
         batch->calls[batch->call_count++] = i;
@@ -94,9 +92,7 @@ static int collect(ls_mpi_group *group, comm_batch *batches) {
 int ls_mpi__agree_begin(ls_mpi_group *group) {
     comm_batch *batches = need(group, (size_t)group->call_count, sizeof *batches);
     MPI_Request *request = NULL;
-    if (batches == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(batches != NULL);
     group->batches = batches;
     LS_TRY(collect(group, batches));
     for (int b = 0; b < group->batch_count; b++) {
@@ -139,9 +135,7 @@ int ls_mpi__agree_fingerprints(ls_mpi_group *group) {
         }
         batch->all = need(group, (size_t)batch->comm->size * calls, sizeof *batch->all);
         batch->all_counts = need(group, calls, sizeof *batch->all_counts);
-        if (batch->all == NULL || batch->all_counts == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(batch->all != NULL && batch->all_counts != NULL);
         int bytes = batch->call_count * (int)sizeof *batch->own;
         LS_TRY(ls_mpi__request(&request, group));
         LS_MPI_TRY(MPI_Iallgather(batch->own, bytes, MPI_BYTE, batch->all, bytes, MPI_BYTE,
@@ -168,9 +162,7 @@ static int exchange_counts(ls_mpi_group *group, comm_batch *batch) {
         group->any_counts[batch->calls[k]] = true;
         int64_t *own = need(group, 2 * size, sizeof *own);
         batch->all_counts[k] = need(group, size * 2 * size, sizeof **batch->all_counts);
-        if (own == NULL || batch->all_counts[k] == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(own != NULL && batch->all_counts[k] != NULL);
         for (size_t m = 0; m < size; m++) {
             own[m] = call->send_counts != NULL ? (int64_t)call->send_counts[m] : 0;
             own[size + m] = call->recv_counts != NULL ? (int64_t)call->recv_counts[m] : 0;
@@ -205,9 +197,7 @@ static int rebuild(ls_call *out, ls_mpi_group *group, const comm_batch *batch, i
     };
     if (batch->all_counts[k] != NULL) {
         size_t *counts = need(group, 2 * size, sizeof *counts);
-        if (counts == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(counts != NULL);
         for (size_t i = 0; i < 2 * size; i++) {
             counts[i] = (size_t)batch->all_counts[k][(size_t)m * 2 * size + i];
         }
@@ -221,9 +211,7 @@ static int check_call(ls_mpi_group *group, const comm_batch *batch, int k) {
     int size = batch->comm->size;
     ls_call *calls = need(group, (size_t)size, sizeof *calls);
     const ls_call **members = need(group, (size_t)size, sizeof *members);
-    if (calls == NULL || members == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(calls != NULL && members != NULL);
     for (int m = 0; m < size; m++) {
         LS_TRY(rebuild(&calls[m], group, batch, k, m));
         members[m] = &calls[m];

@@ -75,9 +75,7 @@ static int check_pair(const ls_call *call, const message *other) {
 
 static int begin_pairs(ls_mpi_group *group) {
     ends_of_message *pairs = ls_arena_alloc(group->arena, (size_t)group->call_count, sizeof *pairs);
-    if (pairs == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(pairs != NULL);
     group->pairs = pairs;
     for (int i = 0; i < group->call_count; i++) {
         const ls_call *call = &group->calls[i];

@@ -40,9 +40,7 @@ static int int_counts(int **counts, int **displacements, const move *m, const si
     size_t size = (size_t)m->size, at = 0;
     *counts = ls_arena_alloc(m->group->arena, size, sizeof(int));
     *displacements = ls_arena_alloc(m->group->arena, size, sizeof(int));
-    if (*counts == NULL || *displacements == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(*counts != NULL && *displacements != NULL);
     for (size_t i = 0; i < size; i++) {
         size_t count = from != NULL ? from[i] : m->call->count;
         if (count > INT_MAX || at > INT_MAX) {
@@ -262,9 +260,7 @@ static int start_call(ls_mpi_group *group, int index, finish *end) {
 
 int ls_mpi__move_begin(ls_mpi_group *group) {
     group->ends = ls_arena_alloc(group->arena, (size_t)group->call_count, sizeof *group->ends);
-    if (group->ends == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(group->ends != NULL);
     for (int i = 0; i < group->call_count; i++) {
         if (start_call(group, i, &group->ends[i]) != LS_OK) {
             char text[256];

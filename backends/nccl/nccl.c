@@ -235,9 +235,7 @@ static int run_group(nccl_owner *owner, const ls_call *calls, int call_count, ls
     }
     LS_TRY(ls_backend__check_overlap(calls, call_count));
     ordered *list = ls_arena_alloc(arena, (size_t)call_count, sizeof *list);
-    if (list == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(list != NULL);
     LS_TRY(order_calls(list, calls, call_count));
     int status = run_ordered(owner, list, call_count, arena);
     return status == LS_ERR_TIMEOUT ? explain_timeout(owner, calls, call_count, arena) : status;

@@ -224,9 +224,7 @@ static int exchange_calls(round_of *round, nccl_owner *owner, const ls_call *fir
                             (const char *)round->in[i].data + round->in[i].bytes};
         while (r.at < r.end) {
             ls_call *call = append(all);
-            if (call == NULL) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(call != NULL);
             LS_TRY(ls_nccl__unpack_call(call, &r, owner, round->comm, all->arena));
         }
     }

@@ -7,9 +7,7 @@ int ls_nccl__messages_open(ls_nccl_messages *out, nccl_owner *owner, const ls_ca
     const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
     *out = (ls_nccl_messages){.owner = owner, .calls = calls, .count = count, .arena = arena};
     out->agreed = ls_arena_alloc(arena, (size_t)count, sizeof *out->agreed);
-    if (out->agreed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->agreed != NULL);
     for (int i = 0; i < count; i++) {
         ls_text text = {0};
         int what = calls[i]->kind == LS_SEND ? LS_NCCL_TAG_SEND : LS_NCCL_TAG_RECV;

@@ -260,9 +260,7 @@ static int keep(pair *p, bool majority) {
     ls_crossing *made = ls_arena_alloc(run->arena, 1, sizeof *made);
     int *wrong = ls_arena_alloc(run->arena, (size_t)comm->size, sizeof *wrong);
     int *right = ls_arena_alloc(run->arena, (size_t)comm->size, sizeof *right);
-    if (made == NULL || wrong == NULL || right == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made != NULL && wrong != NULL && right != NULL);
     int wrong_count = 0, right_count = 0;
     for (int m = 0; m < comm->size; m++) {
         if (does_as(p, m, p->b)) {
@@ -289,9 +287,7 @@ static int keep(pair *p, bool majority) {
                           .second = *site_at(p, p->rounds[1], p->b),
                           .text = ls_arena_strdup(run->arena, ls_findings__string(run, &text))};
     ls_text_free(&text);
-    if (made->text == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made->text != NULL);
     ls_crossing **end = &run->crossings;
     while (*end != NULL) {
         end = &(*end)->next;

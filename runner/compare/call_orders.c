@@ -29,9 +29,7 @@ static int take_rank(ls_call_orders *orders, const ls_recording *recording, int 
             continue;
         }
         char *text = ls_arena_strdup(orders->arena, call->order);
-        if (text == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(text != NULL);
         orders->entries[orders->count++] = (entry){.comm_id = call->comm_id,
                                                    .seq = call->call.seq,
                                                    .channels = call->channels,

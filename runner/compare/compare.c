@@ -300,9 +300,7 @@ static int allow_injected(ls_allowance *allowed, const struct pair *pair, ls_are
     }
     double *exact = ls_arena_alloc(arena, count, sizeof *exact);
     double *bounds = ls_arena_alloc(arena, count, sizeof *bounds);
-    if (exact == NULL || bounds == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(exact != NULL && bounds != NULL);
     double more = ls_bound_sum(pair->entry->dtype, (size_t)ls_stages_ranks(pair->injected),
                                change_of_terms(pair, pair->injected));
     for (size_t i = 0; i < count; i++) {
@@ -427,9 +425,7 @@ static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages
                 continue;
             }
             ls_stage_result *stage = ls_comparison__stage(comparison, judge, 0, entry->stage);
-            if (stage == NULL) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(stage != NULL);
             ls_text text = {0};
             ls_text_printf(&text, "rank %d of the %s run has %s, which the %s run lacks", rank,
                            b_name, entry->key, a_name);

@@ -36,9 +36,7 @@ int ls_comparison__note_absent(ls_comparison *comparison, ls_stage_result *stage
         .feature = of->feature != NULL ? ls_arena_strdup(comparison->arena, of->feature) : NULL,
         .rank = of->rank,
     };
-    if (place.key == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(place.key != NULL);
     ls_comparison__place(comparison, stage, &place);
     return LS_OK;
 }
@@ -145,9 +143,7 @@ static int note_missing(ls_comparison *comparison, const ls_stages *run,
             continue;
         }
         ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, output.stage);
-        if (stage == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(stage != NULL);
         ls_text text = {0};
         ls_text_printf(&text, "rank %d has no output %s", output.rank, key);
         LS_TRY(ls_comparison__note_absent(comparison, stage, &output, &text));
@@ -160,9 +156,7 @@ int ls_comparison__oracle(ls_comparison *comparison, const ls_stages *run,
     for (int i = 0; i < ls_stages_count(run); i++) {
         const ls_stage_entry *entry = ls_stages_at(run, i);
         ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, entry->stage);
-        if (stage == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(stage != NULL);
         for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
             if (entry->ranks[rank].present) {
                 LS_TRY(judge_output(comparison, stage, run, entry, rank, oracle));

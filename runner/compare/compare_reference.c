@@ -64,9 +64,7 @@ static int read_tensor(struct matrix *out, ls_arena *arena, const ls_safetensors
     LS_TRY(to_matrix(out, tensor->ndim, tensor->dim, reference->file));
     out->dtype = (ls_dtype)tensor->dtype;
     out->data = ls_arena_alloc(arena, tensor->bytes, 1);
-    if (out->data == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->data != NULL);
     return ls_safetensors_read(out->data, tensor->bytes, file, tensor);
 }
 
@@ -171,9 +169,8 @@ static int gather(struct matrix *out, const ls_stages *run, const char *stage,
     out->exact = ls_arena_alloc(arena, count, sizeof *out->exact);
     out->bounds = ls_arena_alloc(arena, count, sizeof *out->bounds);
     out->overflow = ls_arena_alloc(arena, count, 1);
-    if (out->data == NULL || out->exact == NULL || out->bounds == NULL || out->overflow == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->data != NULL && out->exact != NULL && out->bounds != NULL &&
+                  out->overflow != NULL);
     out->ranks = ls_stages_ranks(run);
     size_t column = 0;
     for (int i = 0; i < ls_stages_count(run); i++) {
@@ -323,9 +320,7 @@ int ls_compare_references(ls_comparison *comparison, const ls_stages *run,
                                            reference->table != NULL ? reference->table : "");
         ls_stage_result *stage =
             name != NULL ? ls_comparison__stage(comparison, LS_JUDGE_REFERENCE, i, name) : NULL;
-        if (stage == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(stage != NULL);
         ls_divergence_place place;
         judge(stage, &place, comparison, &ours, &theirs, reference);
         place.key = stage->name;

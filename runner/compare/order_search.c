@@ -141,9 +141,7 @@ static int cover(ls_order_search *search, result *r, const ls_call *call, int ho
             continue;
         }
         site *made = ls_arena_alloc(search->arena, 1, sizeof *made);
-        if (made == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(made != NULL);
         *made = (site){.entry = entry,
                        .holder = holder,
                        .first = at,
@@ -165,9 +163,7 @@ static int locate(ls_order_search *search, const ls_call *call) {
         return LS_OK;
     }
     result *made = ls_arena_alloc(search->arena, 1, sizeof *made);
-    if (made == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made != NULL);
     *made = (result){.comm_id = call->comm->id,
                      .seq = call->seq,
                      .rank = call->rank,
@@ -380,9 +376,7 @@ static int choose(void *arg, const ls_order **out, const ls_call *call) {
         return LS_OK;
     }
     known *made = ls_arena_alloc(search->arena, 1, sizeof *made);
-    if (made == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made != NULL);
     *made = (known){.comm_id = call->comm->id, .seq = call->seq};
     int status = can_search(search->calls, search->size) ? search_calls(search, made, *out)
                                                          : guess_order(search, made);
@@ -456,9 +450,7 @@ int ls_order_search_tell(const ls_order_search *search, ls_comparison *compariso
         ls_stage_result *stage =
             ls_comparison__stage(comparison, now->judge, now->reference, now->stage);
         const known *k = order_of_stage(search, now->stage);
-        if (stage == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(stage != NULL);
         if (k != NULL && !ls_stage_wants_order(now) && ls_stage_wants_order(stage)) {
             stage->class_ = LS_CLASS_REORDERED;
             stage->elements = now->elements;

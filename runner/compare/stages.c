@@ -85,9 +85,7 @@ int ls_stages_to_file(ls_stages *stages, const char *dir) {
 static int map_output(void **out, ls_stages *stages, const void *data, size_t bytes) {
     off_t page = (off_t)sysconf(_SC_PAGESIZE), at = stages->file_bytes;
     mapped *made = ls_arena_alloc(stages->arena, 1, sizeof *made);
-    if (made == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made != NULL);
     if (fseeko(stages->file, at, SEEK_SET) != 0 || fwrite(data, bytes, 1, stages->file) != 1 ||
         fflush(stages->file) != 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "cannot write the outputs: %s", strerror(errno));
@@ -118,9 +116,7 @@ static int grow(ls_stages *stages) {
     ls_stage_entry **entries = ls_arena_alloc(stages->arena, (size_t)capacity, sizeof *entries);
     uint32_t slot_count = (uint32_t)capacity * 4;
     int *slots = ls_arena_alloc(stages->arena, slot_count, sizeof *slots);
-    if (entries == NULL || slots == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(entries != NULL && slots != NULL);
     if (stages->count > 0) {
         memcpy(entries, stages->entries, (size_t)stages->count * sizeof *entries);
     }
@@ -145,9 +141,7 @@ static int add_entry(ls_stages *stages, ls_stage_entry **out, const char *key,
     }
     ls_stage_entry *entry = ls_arena_alloc(stages->arena, 1, sizeof *entry);
     ls_stage_array *ranks = ls_arena_alloc(stages->arena, (size_t)stages->ranks, sizeof *ranks);
-    if (entry == NULL || ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(entry != NULL && ranks != NULL);
     memcpy(entry->key, key, strlen(key) + 1);
     entry->stage = copy_name(stages, output->stage);
     entry->table = copy_name(stages, output->table);
@@ -200,9 +194,7 @@ static int store_output(void *arg, const ls_stage_output *output) {
     } else {
         array->data = ls_arena_copy(stages->arena, output->data, bytes);
     }
-    if (array->data == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(array->data != NULL);
     if (output->exact != NULL && output->in_room) {
         array->exact = (double *)(uintptr_t)output->exact;
         array->bounds = (double *)(uintptr_t)output->bounds;
@@ -211,9 +203,7 @@ static int store_output(void *arg, const ls_stage_output *output) {
         array->exact = ls_arena_copy(stages->arena, output->exact, count * sizeof(double));
         array->bounds = ls_arena_copy(stages->arena, output->bounds, count * sizeof(double));
         array->overflow = ls_arena_copy(stages->arena, output->overflow, count);
-        if (array->exact == NULL || array->bounds == NULL || array->overflow == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(array->exact != NULL && array->bounds != NULL && array->overflow != NULL);
     }
     array->present = true;
     array->shape = output->shape;

@@ -51,9 +51,7 @@ int ls_case__norms(ls_case_run *run) {
     }
     int steps = scenario->train.steps, ranks = scenario->ranks;
     ls_step_norms *norms = ls_arena_alloc(run->arena, (size_t)steps, sizeof *norms);
-    if (norms == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(norms != NULL);
     for (int step = 0; step < steps; step++) {
         double gradients = 0, weights = 0;
         for (int i = 0; i < ls_stages_count(stages); i++) {
@@ -121,9 +119,7 @@ static int check_replica(ls_finding *out, bool *found, const ls_case_run *run,
     int ranks = run->scenario->ranks, right = majority(entry, ranks);
     int *wrong = ls_arena_alloc(run->arena, (size_t)ranks, sizeof *wrong);
     *out = (ls_finding){.id = LS_FINDING_REPLICA_DIVERGED, .ranks = wrong, .where = ""};
-    if (wrong == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(wrong != NULL);
     for (int rank = 0; rank < ranks; rank++) {
         if (!same(entry, right, rank)) {
             wrong[out->rank_count++] = rank;

@@ -111,9 +111,7 @@ static int allow_parts(ls_diff_allowance *out, ls_arena *arena, const ls_diff_pa
     double *exact = ls_arena_alloc(arena, run->count + 1, sizeof *exact);
     double *bounds = ls_arena_alloc(arena, run->count + 1, sizeof *bounds);
     unsigned char *overflow = ls_arena_alloc(arena, run->count + 1, 1);
-    if (sums == NULL || exact == NULL || bounds == NULL || overflow == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(sums != NULL && exact != NULL && bounds != NULL && overflow != NULL);
     LS_TRY(ls_bound_reduction(sums, &reduction, 0, run->count));
     for (size_t i = 0; i < run->count; i++) {
         exact[i] = sums[i].hi + sums[i].lo;
@@ -136,9 +134,7 @@ static int allow_share(ls_diff_allowance *out, ls_arena *arena, const ls_assembl
     size_t bytes = ls_dtype_bytes(run->dtype);
     double *exact = ls_arena_alloc(arena, run->count + 1, sizeof *exact);
     double *bounds = ls_arena_alloc(arena, run->count + 1, sizeof *bounds);
-    if (exact == NULL || bounds == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(exact != NULL && bounds != NULL);
     for (size_t i = 0; i < run->count; i++) {
         exact[i] = ls_element_to_f64((const char *)ref + i * bytes, run->dtype);
         bounds[i] = share;

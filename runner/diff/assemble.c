@@ -33,9 +33,7 @@ static int cover(size_t *covered_count, unsigned char *covered, ls_assembled *ou
     size_t count = elements(&at->size), bytes = ls_dtype_bytes(out->dtype);
     unsigned char *seen = ls_arena_alloc(scratch, count + 1, 1);
     char *before = ls_arena_alloc(scratch, count + 1, bytes);
-    if (seen == NULL || before == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(seen != NULL && before != NULL);
     (void)ls_block_copy(seen, at, covered, &all, 1);
     (void)ls_block_copy(before, at, out->whole[0], &all, bytes);
     for (size_t i = 0; i < count; i++) {
@@ -87,9 +85,7 @@ static int read_piece(size_t *covered, unsigned char *map, ls_assembled *out, ls
     }
     char *local = ls_arena_alloc_raw(scratch, piece->at->count + 1, bytes);
     char *block = ls_arena_alloc_raw(scratch, piece->at->count + 1, bytes);
-    if (local == NULL || block == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(local != NULL && block != NULL);
     LS_TRY(ls_capture_read(local, piece));
     scale(local, piece->at->count, out->of);
     const ls_block own = {{.ndim = out->shape.ndim}, piece->size};
@@ -125,9 +121,7 @@ static int read_values(ls_assembled *out, ls_arena *arena) {
     out->whole = ls_arena_alloc(arena, wholes, sizeof *out->whole);
     for (size_t i = 0; out->whole != NULL && i < wholes; i++) {
         out->whole[i] = ls_arena_alloc(arena, bytes + 1, 1);
-        if (out->whole[i] == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(out->whole[i] != NULL);
     }
     bool may_overlap = !out->of->has_placements && out->of->pieces[0].placed;
     unsigned char *map = may_overlap ? ls_arena_alloc(arena, out->count + 1, 1) : NULL;
@@ -169,9 +163,7 @@ int ls_assembled_value(const void **value, ls_arena *arena, const ls_assembled *
         return LS_OK;
     }
     void *sum = ls_arena_alloc(arena, tensor->count + 1, ls_dtype_bytes(tensor->dtype));
-    if (sum == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(sum != NULL);
     const ls_reduction reduction = {.in = terms,
                                     .in_count = tensor->terms,
                                     .dtype = tensor->dtype,
@@ -196,9 +188,7 @@ int ls_assembled_cut(const void **out, ls_arena *arena, const ls_assembled *tens
     const ls_block own = {{.ndim = tensor->shape.ndim}, piece->local};
     char *local = ls_arena_alloc(arena, count + 1, element_bytes);
     char *block = ls_arena_alloc(arena, count + 1, element_bytes);
-    if (local == NULL || block == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(local != NULL && block != NULL);
     for (size_t b = 0; b < piece->block_count; b++) {
         (void)ls_block_copy(block, &piece->blocks[b], whole, &all, element_bytes);
         (void)ls_block_copy(local, &own, block, &piece->within[b], element_bytes);

@@ -154,9 +154,7 @@ static int read_all(ls_capture *capture, const char *path) {
     capture->ranks = 1;
     capture->path = ls_arena_strdup(capture->arena, path);
     capture->files = ls_arena_alloc(capture->arena, FILES_MAX, sizeof(ls_safetensors *));
-    if (capture->path == NULL || capture->files == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(capture->path != NULL && capture->files != NULL);
     if (!S_ISDIR(about.st_mode)) {
         return read_plain(capture, path, 0);
     }

@@ -27,9 +27,7 @@ static int grow(ls_capture *capture) {
     size_t capacity = capture->capacity != 0 ? 2 * capture->capacity : 64;
     ls_captured *tensors = ls_arena_alloc(capture->arena, capacity, sizeof *tensors);
     size_t *slots = ls_arena_alloc(capture->arena, 4 * capacity, sizeof *slots);
-    if (tensors == NULL || slots == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(tensors != NULL && slots != NULL);
     if (capture->count > 0) {
         memcpy(tensors, capture->tensors, capture->count * sizeof *tensors);
     }
@@ -75,9 +73,7 @@ int ls_capture__omit(ls_capture *capture, const char *name, const char *why) {
     if (capture->omitted_count == capture->omitted_capacity) {
         size_t capacity = capture->omitted_capacity != 0 ? 2 * capture->omitted_capacity : 16;
         ls_capture_omission *omitted = ls_arena_alloc(capture->arena, capacity, sizeof *omitted);
-        if (omitted == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(omitted != NULL);
         if (capture->omitted_count > 0) {
             memcpy(omitted, capture->omitted, capture->omitted_count * sizeof *omitted);
         }

@@ -23,9 +23,7 @@ static int add(ls_capture_piece **out, ls_capture *capture, const char *name, ls
                const ls_shape *shape) {
     ls_captured *tensor = NULL;
     ls_safetensor *at = ls_arena_alloc(capture->arena, 1, sizeof *at);
-    if (at == NULL || name == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(at != NULL && name != NULL);
     *at = (ls_safetensor){.name = name, .dtype = (int)dtype, .ndim = shape->ndim};
     LS_TRY(ls_shape_count(&at->count, shape));
     LS_TRY(ls_size_mul(&at->bytes, at->count, ls_dtype_bytes(dtype)));
@@ -41,9 +39,7 @@ int ls_capture__checkpoint(ls_capture *capture, const char *dir) {
     capture->ranks = 1;  // each tensor is whole
     ls_capture_piece *piece = NULL;
     int64_t *step = ls_arena_alloc(capture->arena, 1, sizeof *step);
-    if (step == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(step != NULL);
     *step = ls_checkpoint_step(capture->checkpoint);
     LS_TRY(add(&piece, capture, "step", LS_I64, &(ls_shape){.ndim = 0}));
     piece->data = step;

@@ -91,9 +91,7 @@ static int read_mesh(ls_captured *tensor, const ls_capture *capture, ls_arena *a
     }
     ranks = ls_arena_alloc(arena, (size_t)size, sizeof *ranks);
     int *kept = ls_arena_alloc(arena, (size_t)capture->ranks, sizeof *kept);
-    if (ranks == NULL || kept == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL && kept != NULL);
     LS_TRY(ls_capture__numbers(ranks, &listed, size, json_object_get(entry, "mesh_ranks"),
                                capture->ranks - 1));
     if (listed >= 0 && listed != size) {

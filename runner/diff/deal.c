@@ -90,9 +90,7 @@ static int add_batch(const ls_diff_sides *sides, const ls_diff_rows *of, const l
     }
     const size_t *of_part =
         ls_arena_copy(sides->run->arena, of->of_part, of->parts * sizeof *of_part);
-    if (of_part == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(of_part != NULL);
     batches->dealt = batches->dealt || !is_blocks(deal);
     batches->vague = batches->vague || deal->vague;
     if (!deal->vague && batches->count < LS_DIFF_BATCHES_MAX) {
@@ -160,9 +158,7 @@ static int by_joining(bool *found, size_t *to, ls_arena *arena, const ls_diff_ro
     size_t *used = ls_arena_alloc(arena, of->parts, sizeof *used), done = 0;
     size_t *from = ls_arena_alloc(arena, of->count + 1, sizeof *from);
     size_t *at = ls_arena_alloc(arena, of->count + 1, sizeof *at);
-    if (used == NULL || from == NULL || at == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(used != NULL && from != NULL && at != NULL);
     *found = true;
     while (*found && done < of->count) {
         const ls_diff_batch *best = NULL;

@@ -71,9 +71,7 @@ static int emit_piece(ls_stages *const stages[STAGES], const diff *d, const char
         if (ways == NULL) {
             ways = ls_arena_alloc(d->sides.arena, tensor->count + 1, 1);
         }
-        if (ways == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(ways != NULL);
         LS_TRY(ls_assembled_cut(&exact, d->sides.arena, tensor, piece, allowed->exact,
                                 sizeof(double)));
         LS_TRY(ls_assembled_cut(&bounds, d->sides.arena, tensor, piece, allowed->bounds,
@@ -109,9 +107,7 @@ static int is_same(bool *out, uint64_t *elements, const diff *d, const ls_diff_p
 // All copies share the verdict of one copy.
 static int count_copies(diff *d, const char *name, int copies) {
     ls_stage_result *stage = ls_comparison__stage(&d->comparison, LS_JUDGE_REAL, 0, name);
-    if (stage == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(stage != NULL);
     stage->elements *= (uint64_t)copies;
     stage->differing *= (uint64_t)copies;
     stage->unjudged *= (uint64_t)copies;
@@ -241,9 +237,7 @@ static int note_wrong(diff *d, const ls_captured *tensor, const char *why) {
     ls_stage_result *stage =
         name != NULL ? ls_comparison__stage(&d->comparison, LS_JUDGE_REAL, 0, name) : NULL;
     ls_text text = {0};
-    if (stage == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(stage != NULL);
     ls_text_puts(&text, why);
     stage->elements += 1;
     stage->differing += 1;
@@ -258,9 +252,7 @@ static int omit(diff *d, const char *name, const char *why) {
     if (d->omitted_count == d->omitted_capacity) {
         size_t capacity = d->omitted_capacity != 0 ? 2 * d->omitted_capacity : 16;
         ls_omitted *omitted = ls_arena_alloc(arena, capacity, sizeof *omitted);
-        if (omitted == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(omitted != NULL);
         if (d->omitted_count > 0) {
             memcpy(omitted, d->omitted, d->omitted_count * sizeof *omitted);
         }
@@ -292,9 +284,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
     same = same || parts || other_call || counted;
     ls_diff_allowance *allowed =
         ls_arena_alloc(d->sides.arena, (size_t)p->run.copies, sizeof *allowed);
-    if (allowed == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(allowed != NULL);
     for (int copy = 0; copy < p->run.copies && !same; copy++) {
         if (copy > 0 && p->same) {
             allowed[copy] = allowed[0];
@@ -309,9 +299,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
         LS_TRY(compare_values(d, name, p, allowed));
     }
     ls_stage_result *stage = ls_comparison__stage(&d->comparison, LS_JUDGE_REAL, 0, name);
-    if (stage == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(stage != NULL);
     if (same) {
         ls_stage_result_compared(stage, elements);
         // An empty tensor counts, too.
@@ -332,9 +320,7 @@ static int compare_assembled(diff *d, const char *name, ls_diff_pair *p) {
 static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *run) {
     ls_diff_pair p;
     const char *why = NULL, *name = name_of(d, run);
-    if (name == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(name != NULL);
     if (run->recut) {
         return omit(d, name, other_rows);
     }
@@ -441,9 +427,7 @@ int ls_diff_ignore(ls_diff_options *options, ls_arena *arena, const char *patter
     size_t length = patterns != NULL ? strlen(patterns) : 0;
     const char **ignored = ls_arena_alloc(arena, length + 1, sizeof *ignored);
     char *words = ls_arena_strdup(arena, length > 0 ? patterns : ""), *rest = NULL;
-    if (ignored == NULL || words == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ignored != NULL && words != NULL);
     for (char *at = strtok_r(words, ",", &rest); at != NULL; at = strtok_r(NULL, ",", &rest)) {
         ignored[options->ignored_count++] = at;
     }

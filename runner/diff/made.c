@@ -103,9 +103,7 @@ static int load(matrix *out, const expectation *e, const char *name) {
     out->row_owner = ls_arena_alloc(e->arena, out->rows + 1, sizeof(int));
     out->column_owner = ls_arena_alloc(e->arena, out->columns + 1, sizeof(int));
     out->at = ls_arena_alloc_raw(e->arena, whole.count + 1, sizeof *out->at);
-    if (out->at == NULL || out->row_owner == NULL || out->column_owner == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->at != NULL && out->row_owner != NULL && out->column_owner != NULL);
     for (size_t i = 0; i < whole.count; i++) {
         out->at[i] = ls_element_to_f64((const char *)first + i * bytes, whole.dtype);
     }
@@ -152,9 +150,7 @@ static int order_terms(terms *out, ls_arena *arena, const int *owners, size_t co
     size_t *starts = ls_arena_alloc(arena, (size_t)most + 2, sizeof *starts);
     *out = (terms){ls_arena_alloc(arena, count + 1, sizeof(size_t)),
                    ls_arena_alloc(arena, count + 1, sizeof(bool)), count, 0};
-    if (starts == NULL || out->order == NULL || out->last == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(starts != NULL && out->order != NULL && out->last != NULL);
     for (size_t t = 0; t < count; t++) {
         starts[owners[t] + 1] += 1;
     }
@@ -178,9 +174,7 @@ static int multiply(expectation *e, const operand *a, const operand *b, size_t m
     size_t count = 0;
     LS_TRY(ls_size_mul(&count, k->count, n));
     turned = ls_arena_alloc_raw(e->arena, count + 1, sizeof *turned);  // [k, n]
-    if (turned == NULL || part == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(turned != NULL && part != NULL);
     for (size_t t = 0; t < k->count; t++) {
         for (size_t j = 0; j < n; j++) {
             turned[t * n + j] = b->at[j * b->row + k->order[t] * b->term];
@@ -300,9 +294,7 @@ static int channel_bias(bool *known, expectation *e, ls_made *out) {
     to->columns = channels;
     to->at = ls_arena_alloc_raw(e->arena, from.count, sizeof *to->at);
     to->row_owner = ls_arena_alloc(e->arena, to->rows, sizeof *to->row_owner);
-    if (to->at == NULL || to->row_owner == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(to->at != NULL && to->row_owner != NULL);
     for (size_t i = 0; i < from.count; i++) {
         size_t channel = i / inner % channels, row = i / inner / channels * inner + i % inner;
         to->at[row * channels + channel] = from.at[i];
@@ -342,9 +334,7 @@ static int embedding_weight(bool *known, expectation *e, ls_made *out) {
         return LS_OK;
     }
     size_t *counts = ls_arena_alloc(e->arena, rows, sizeof *counts);
-    if (counts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(counts != NULL);
     for (size_t i = 0; i < ids->count; i++) {
         size_t row = row_named(ids->at[i], rows);
         for (size_t c = 0; row < rows && c < width; c++) {
@@ -403,10 +393,8 @@ int ls_made_expect(ls_made *out, ls_arena *arena, const ls_capture *capture,
     e.parts = ls_arena_alloc(arena, count, sizeof(double));
     e.bounds = ls_arena_alloc(arena, count, sizeof(double));
     out->overflow = ls_arena_alloc(arena, count, 1);
-    if (e.exact == NULL || e.sizes == NULL || e.parts == NULL || e.bounds == NULL ||
-        out->overflow == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(e.exact != NULL && e.sizes != NULL && e.parts != NULL && e.bounds != NULL &&
+                  out->overflow != NULL);
     if (how->made != LS_MADE_EMBEDDING && how->made != LS_MADE_EMBEDDING_WEIGHT) {
         narrow(&e.input, e.narrow);
         narrow(&e.weight, e.narrow);

@@ -54,9 +54,7 @@ static int find_wanted(ls_diff_pair *p, const char **why, const ls_diff_sides *d
     const ls_assembled *ref = &p->ref, *run = &p->run;
     const void *first = NULL;
     p->wanted = ls_arena_alloc(d->arena, (size_t)run->copies, sizeof *p->wanted);
-    if (p->wanted == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(p->wanted != NULL);
     LS_TRY(ls_assembled_value(&first, d->arena, ref, 0));
     p->same = true;
     for (int copy = 1; copy < ref->copies; copy++) {
@@ -277,9 +275,7 @@ int ls_diff__pair(ls_diff_pair *out, const char **why, const ls_diff_sides *side
     *out = (ls_diff_pair){.ref_of = ref};
     ls_captured *placed = ls_arena_alloc(sides->arena, 1, sizeof *placed);
     int *ranks = ls_arena_alloc(sides->arena, (size_t)run->piece_count, sizeof *ranks);
-    if (placed == NULL || ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(placed != NULL && ranks != NULL);
     run = is_part(placed, ranks, sides, ref, run) ? placed : run;
     LS_TRY(assemble_both(out, why, sides, run));
     if (*why == NULL && of_parts != NULL) {

@@ -7,9 +7,7 @@ static int set_blocks(ls_assembled_piece *piece, ls_arena *arena, const ls_block
                       size_t count) {
     ls_block *kept = ls_arena_copy(arena, blocks, count * sizeof *blocks);
     ls_block *within = ls_arena_alloc(arena, count, sizeof *within);
-    if (kept == NULL || within == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(kept != NULL && within != NULL);
     // Blocks are in the order of the whole; in the piece they follow one another along each
     // dimension.
     for (size_t b = 0; b < count; b++) {
@@ -47,9 +45,7 @@ static int set_dealt(ls_assembled_piece *piece, ls_arena *arena, const ls_deal *
     const size_t *row = deal->row + start / unit;
     ls_block *blocks = ls_arena_alloc(arena, count + 1, sizeof *blocks);
     ls_block *within = ls_arena_alloc(arena, count + 1, sizeof *within);
-    if (blocks == NULL || within == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(blocks != NULL && within != NULL);
     for (size_t i = 0, rows = 0; i < count; i += rows) {
         for (rows = 1; i + rows < count && row[i + rows] == row[i] + rows;) {
             rows++;
@@ -146,9 +142,7 @@ static int join_meshes(const ls_captured **out, ls_arena *arena, const ls_captur
         return LS_OK;
     }
     ls_captured *joined = ls_arena_copy(arena, tensor, sizeof *tensor);
-    if (joined == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(joined != NULL);
     joined->mesh = (ls_mesh){.ndim = ndim + 1, .dim = {tensor->mesh_count}};
     joined->placements = (ls_placements){.count = ndim + 1, .at = {LS_SHARD(dim)}};
     for (int d = 0; d < ndim; d++) {
@@ -199,9 +193,7 @@ static int place_by_offsets(ls_assembled *out, ls_arena *arena) {
     const ls_captured *tensor = out->of;
     const ls_capture_piece *first = &tensor->pieces[0];
     out->pieces = ls_arena_alloc(arena, (size_t)tensor->piece_count, sizeof *out->pieces);
-    if (out->pieces == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->pieces != NULL);
     if (!tensor->has_shape) {
         out->shape = first->size;
         for (int i = 0; i < tensor->piece_count; i++) {
@@ -286,14 +278,10 @@ static int find_stride(int *out, ls_arena *arena, const ls_captured *tensor, int
     *out = 0;
     for (int i = 0; value != NULL && i < count; i++) {
         value[i] = ls_arena_alloc_raw(arena, bytes + 1, 1);
-        if (value[i] == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(value[i] != NULL);
         LS_TRY(ls_capture_read(value[i], &tensor->pieces[i]));
     }
-    if (value == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(value != NULL);
     for (int stride = 1; stride <= copies; stride++) {
         bool same = copies % stride == 0, new = fits == 0;
         for (int i = 0; same && i < count; i++) {
@@ -316,9 +304,7 @@ static int place_along(ls_assembled *out, ls_arena *arena, int dim, int blocks, 
     const ls_captured *tensor = out->of;
     int64_t start = 0;
     out->pieces = ls_arena_alloc(arena, (size_t)tensor->piece_count, sizeof *out->pieces);
-    if (out->pieces == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->pieces != NULL);
     out->dealt = is_dealt(tensor, &out->shape, dim);
     for (int i = 0; i < tensor->piece_count; i++) {
         const ls_capture_piece *piece = &tensor->pieces[i];

@@ -13,9 +13,7 @@ static int by_bytes(const void *a, const void *b) {
 int ls_diff__sort_rows(ls_diff_row **out, ls_arena *arena, const char *const *at, size_t count,
                        size_t bytes) {
     *out = ls_arena_alloc(arena, count + 1, sizeof **out);
-    if (*out == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(*out != NULL);
     for (size_t i = 0; i < count; i++) {
         (*out)[i] = (ls_diff_row){at[i], bytes, i};
     }
@@ -72,9 +70,8 @@ int ls_diff__rows(ls_diff_rows *out, ls_arena *arena, const ls_diff_pair *pair, 
     out->place = ls_arena_alloc(arena, out->count + 1, sizeof *out->place);
     out->of_part = ls_arena_alloc(arena, (size_t)of->piece_count, sizeof *out->of_part);
     out->ranks = ls_arena_alloc(arena, (size_t)of->piece_count, sizeof *out->ranks);
-    if (out->at == NULL || out->place == NULL || out->of_part == NULL || out->ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->at != NULL && out->place != NULL && out->of_part != NULL &&
+                  out->ranks != NULL);
     for (int p = 0; p < of->piece_count; p++) {
         const ls_assembled_piece *piece = &of->pieces[p];
         for (size_t b = 0; piece->copy == 0 && b < piece->block_count; b++) {

@@ -66,9 +66,7 @@ static int read_source(bool *found, source *out, const ls_diff_sides *sides, con
     out->run = ls_arena_alloc(sides->arena, out->count, sizeof *out->run);
     out->ref = ls_arena_alloc(sides->arena, out->count, sizeof *out->ref);
     out->place = ls_arena_alloc(sides->arena, out->count, sizeof *out->place);
-    if (out->run == NULL || out->ref == NULL || out->place == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->run != NULL && out->ref != NULL && out->place != NULL);
     for (size_t i = 0; i < out->count; i++) {
         out->run[i] = rows.at[i / unit] + i % unit * bytes;
         out->ref[i] = rows.ref[i / unit] + i % unit * bytes;
@@ -87,9 +85,7 @@ static int trace_rows(bool *found, bool *ascending, size_t *to, ls_arena *arena,
     size_t *run = ls_arena_alloc(arena, of->count, sizeof *run);
     size_t *ref = ls_arena_alloc(arena, of->count, sizeof *ref);
     size_t *row_at = ls_arena_alloc(arena, from->count, sizeof *row_at);  // index + 1; 0: none
-    if (run == NULL || ref == NULL || row_at == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(run != NULL && ref != NULL && row_at != NULL);
     *ascending = true;
     const listed wanted = {of->ref, of->count}, all = {from->ref, from->count};
     LS_TRY(match(found, ascending, ref, arena, &wanted, &all, of->bytes));

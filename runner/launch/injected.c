@@ -207,9 +207,7 @@ int ls_injected_run(ls_injected *out, const ls_real_request *request, ls_finding
     out->death = real.finding;
     LS_TRY(status);
     judge(out, &real, request, findings, count, arena);
-    if (out->text == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->text != NULL);
     if (out->verdict == LS_INJECTED_AGREES && count > 0) {
         const char *text = ls_arena_printf(arena, "%s%s\n", findings[0].text, out->text);
         findings[0].text = text != NULL ? text : findings[0].text;

@@ -86,9 +86,7 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
                                              strsignal(launched->died_signal), launched->seconds)
                            : ls_arena_printf(arena, "%s ended early, after %.1f s\n%s", who,
                                              launched->seconds, last_lines(&launched->output));
-    if (ranks == NULL || who == NULL || text == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL && who != NULL && text != NULL);
     if (spread > 0) {  // no rank died
         return LS_FAIL(LS_ERR_RANK_DIED, "%s", text);
     }

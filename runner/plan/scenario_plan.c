@@ -35,9 +35,7 @@ static int take(ls_plan *out, const ls_scenario *scenario, ls_arena *arena, cons
         *table = chosen->tables[i];
         table->name = scenario->tables[i].name;
         table->shards = copy_shards(arena, &chosen->tables[i]);
-        if (table->shards == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(table->shards != NULL);
     }
     return LS_OK;
 }
@@ -78,9 +76,7 @@ int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena)
         .tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof *out->tables),
         .table_count = scenario->table_count,
     };
-    if (out->tables == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->tables != NULL);
     bool open = false;
     for (int i = 0; i < scenario->table_count; i++) {
         const ls_scenario_table *table = &scenario->tables[i];

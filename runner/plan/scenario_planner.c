@@ -68,9 +68,7 @@ static const char *optimizer_name(const ls_scenario *scenario, int table) {
 
 static int copy_ranks(const int **out, int *count, const ls_int_list *from, ls_arena *arena) {
     int *ranks = ls_arena_alloc(arena, (size_t)from->count + 1, sizeof(*ranks));
-    if (!ranks) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL);
     for (int i = 0; i < from->count; i++) {
         ranks[i] = (int)from->at[i];
     }
@@ -85,9 +83,7 @@ static int set_constraints(ls_planner_table *out, const ls_scenario *scenario,
     const ls_scenario_sharding *sharding = &table->sharding;
     if (ls_scenario_layout_given(table)) {
         ls_plan_table *layout = ls_arena_alloc(arena, 1, sizeof(*layout));
-        if (!layout) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(layout != NULL);
         out->layout = layout;
         return ls_scenario_layout(layout, scenario, table, arena);
     }
@@ -110,9 +106,7 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     ls_planner_profile *profile = ls_arena_alloc(arena, 1, sizeof(*profile));
     size_t most = (size_t)table->features.count;
     ls_planner_feature *features = ls_arena_alloc(arena, most ? most : 1, sizeof(*features));
-    if (!profile || !features) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(profile != NULL && features != NULL);
     LS_TRY(
         ls_planner_profile_make(profile, m->tables[index].at, m->tables[index].count, table->rows));
     const ls_table config = ls_scenario_table_config(scenario, index);
@@ -166,9 +160,7 @@ static int make_tables(ls_planner_table **tables, const ls_scenario *scenario, m
                        ls_arena *arena) {
     size_t count = (size_t)scenario->table_count;
     *tables = ls_arena_alloc(arena, count, sizeof(**tables));
-    if (!*tables) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(*tables != NULL);
     for (int i = 0; i < scenario->table_count; i++) {
         LS_TRY(make_table(&(*tables)[i], scenario, i, m, arena));
     }
@@ -187,9 +179,7 @@ int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_sc
     m.tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof(*m.tables));
     m.pair_ids = ls_arena_alloc(arena, pairs ? pairs : 1, sizeof(double));
     m.pair_bags = ls_arena_alloc(arena, pairs ? pairs : 1, sizeof(double));
-    if (!m.tables || !m.pair_ids || !m.pair_bags) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(m.tables != NULL && m.pair_ids != NULL && m.pair_bags != NULL);
     int status = measure(&m, cut, scenario, deadline);
     if (status == LS_OK) {
         status = make_tables(tables, scenario, &m, arena);

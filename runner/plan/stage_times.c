@@ -39,9 +39,7 @@ static int measure_collective(ls_stage_times *out, const ls_work_collective *col
                            .kind = ls_kind_name(collective->calls[0].kind)};
     step->sent_bytes = ls_arena_alloc(arena, (size_t)out->ranks, sizeof *step->sent_bytes);
     step->ranks = ls_arena_alloc(arena, (size_t)out->ranks, sizeof *step->ranks);
-    if (step->sent_bytes == NULL || step->ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(step->sent_bytes != NULL && step->ranks != NULL);
     LS_TRY(runner->collective(runner->arg, collective, seconds));
     for (int m = 0; m < collective->size; m++) {
         int rank = collective->calls[m].rank;
@@ -83,9 +81,7 @@ int ls_stage_times_measure(ls_stage_times *out, const ls_work *steps, const ls_p
     out->stages = ls_arena_alloc(arena, ranks, LS_WORK_STAGE_COUNT * sizeof *out->stages);
     out->steps = ls_arena_alloc(arena, (size_t)steps->collective_count, sizeof *out->steps);
     double *seconds = ls_arena_alloc(arena, ranks, LS_STAGE_TIMES_SAMPLES * sizeof *seconds);
-    if (out->stages == NULL || out->steps == NULL || seconds == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->stages != NULL && out->steps != NULL && seconds != NULL);
     for (int i = 0; i < steps->collective_count; i++) {
         const ls_work_collective *collective = &steps->collectives[i];
         if (runner->progress != NULL) {

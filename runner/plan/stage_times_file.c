@@ -113,9 +113,7 @@ static int read_stages(ls_yaml_reader *source, const ls_yaml_node *root, ls_stag
     }
     out->stages =
         ls_arena_alloc(arena, (size_t)out->ranks, LS_WORK_STAGE_COUNT * sizeof *out->stages);
-    if (out->stages == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->stages != NULL);
     // A step that ends with an update has all stages, a forward pass the first ones.
     const ls_yaml_node *first = ls_yaml_first(source->tree, list);
     const char *update = ls_work_stage_name(LS_WORK_UPDATE);
@@ -161,9 +159,8 @@ static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_work_t
                        .kind = ls_arena_strdup(arena, kind != NULL ? kind : ""),
                        .sent_bytes = ls_arena_alloc(arena, (size_t)ranks, sizeof *out->sent_bytes),
                        .ranks = ls_arena_alloc(arena, (size_t)ranks, sizeof *out->ranks)};
-    if (out->what == NULL || out->kind == NULL || out->sent_bytes == NULL || out->ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->what != NULL && out->kind != NULL && out->sent_bytes != NULL &&
+                  out->ranks != NULL);
     int rank = 0;
     for (const ls_yaml_node *at = ls_yaml_first(source->tree, bytes); at != NULL;
          at = ls_yaml_next(source->tree, at)) {
@@ -190,9 +187,7 @@ static int read_steps(ls_yaml_reader *source, const ls_yaml_node *root, ls_stage
         return LS_OK;
     }
     out->steps = ls_arena_alloc(arena, (size_t)list->count, sizeof *out->steps);
-    if (out->steps == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->steps != NULL);
     for (const ls_yaml_node *at = ls_yaml_first(source->tree, list); at != NULL;
          at = ls_yaml_next(source->tree, at)) {
         LS_TRY(read_step(source, at, &out->steps[out->step_count++], out->ranks, arena));
@@ -239,9 +234,7 @@ static int read_root(ls_yaml_reader *source, const ls_yaml_node *root, ls_stage_
     out->scenario = kept_text(source, root, "scenario", arena);
     out->backend = kept_text(source, root, "backend", arena);
     out->versions = kept_text(source, root, "versions", arena);
-    if (out->scenario == NULL || out->backend == NULL || out->versions == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->scenario != NULL && out->backend != NULL && out->versions != NULL);
     LS_TRY(read_plan(source, root, out, arena));
     if (ls_yaml_errors(source) > 0) {
         return LS_OK;

@@ -82,17 +82,13 @@ static int prepare(prepared *out, const ls_work *steps, const ls_work_lookup *lo
     out->table = ls_arena_alloc(arena, cells, ls_dtype_bytes(lookup->dtype));
     LS_TRY(ls_size_mul(&cells, (size_t)rows, (size_t)lookup->block.columns));
     out->out = ls_arena_alloc(arena, cells, ls_dtype_bytes(lookup->out_dtype));
-    if (out->table == NULL || out->out == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->table != NULL && out->out != NULL);
     return ls_work_weights(out->table, steps, lookup->table, &lookup->block);
 }
 
 static int time_lookups(const ls_work *steps, int rank, double *samples, ls_arena *arena) {
     prepared *memory = ls_arena_alloc(arena, (size_t)steps->lookup_count, sizeof *memory);
-    if (memory == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(memory != NULL);
     for (int k = 0; k < steps->lookup_count; k++) {
         if (steps->lookups[k].rank == rank) {
             LS_TRY(prepare(&memory[k], steps, &steps->lookups[k], arena));

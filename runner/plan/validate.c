@@ -95,9 +95,7 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
     ls_traffic_table *tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof *tables);
     const ls_traffic_ids **ids = ls_arena_alloc(arena, ranks, sizeof *ids);
     ls_traffic_rank *counted = ls_arena_alloc(arena, ranks, sizeof *counted);
-    if (tables == NULL || ids == NULL || counted == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(tables != NULL && ids != NULL && counted != NULL);
     for (int t = 0; t < scenario->table_count; t++) {
         const ls_table table = ls_scenario_table_config(scenario, t);
         bool pooled = table.pooling != LS_POOL_NONE;
@@ -114,9 +112,7 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
     }
     for (int r = 0; r < scenario->ranks; r++) {
         ls_traffic_ids *mine = ls_arena_alloc(arena, features ? features : 1, sizeof *mine);
-        if (mine == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(mine != NULL);
         LS_TRY(rank_ids(mine, scenario, r, arena));
         ids[r] = mine;
     }

@@ -35,9 +35,7 @@ static int grow(void **list, int *room, int count, size_t size, ls_arena *arena)
     }
     int wanted = *room == 0 ? 64 : 2 * *room;
     void *grown = ls_arena_alloc(arena, (size_t)wanted, size);
-    if (grown == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(grown != NULL);
     if (count > 0) {
         memcpy(grown, *list, (size_t)count * size);
     }
@@ -116,9 +114,7 @@ static int keep_set(watch *w, const ls_call *const *calls, int size) {
     out->calls = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->calls);
     out->send_bytes = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->send_bytes);
     out->recv_bytes = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->recv_bytes);
-    if (out->calls == NULL || out->send_bytes == NULL || out->recv_bytes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->calls != NULL && out->send_bytes != NULL && out->recv_bytes != NULL);
     for (int m = 0; m < size; m++) {
         LS_TRY(keep_call(out, m, calls[m], w->arena));
     }
@@ -193,9 +189,7 @@ static int keep_offsets(ls_work_lookup *lookup, const ls_stage_output *output, l
     const int64_t *lengths = output->data;
     lookup->bags = output->shape.dim[0];
     int64_t *offsets = ls_arena_alloc(arena, (size_t)lookup->bags + 1, sizeof *offsets);
-    if (offsets == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(offsets != NULL);
     for (int64_t b = 0; b < lookup->bags; b++) {
         offsets[b + 1] = offsets[b] + lengths[b];
     }
@@ -222,9 +216,7 @@ static int see_stage(void *arg, const ls_stage_output *output) {
         LS_TRY(ls_size_mul(&bytes, bytes, (size_t)output->shape.dim[d]));
     }
     void *copy = ls_arena_alloc(w->arena, bytes, 1);
-    if (copy == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(copy != NULL);
     if (bytes > 0) {
         memcpy(copy, output->data, bytes);
     }

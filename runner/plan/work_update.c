@@ -36,9 +36,7 @@ static int see_arrival(ls_update_watch *w, const ls_stage_output *output, bool l
     }
     ls_arrival *arrival = ls_arena_alloc(w->arena, 1, sizeof *arrival);
     const void *values = copy_of(w, output);
-    if (arrival == NULL || values == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(arrival != NULL && values != NULL);
     *arrival = (ls_arrival){.rank = output->rank,
                             .table = table,
                             .feature = feature,
@@ -73,9 +71,7 @@ static int update_of(ls_work_update **out, ls_update_watch *w, const ls_stage_ou
     if (steps->update_count == w->update_room) {
         int room = w->update_room == 0 ? 64 : 2 * w->update_room;
         ls_work_update *grown = ls_arena_alloc(w->arena, (size_t)room, sizeof *grown);
-        if (grown == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(grown != NULL);
         if (steps->update_count > 0) {
             memcpy(grown, steps->updates, (size_t)steps->update_count * sizeof *grown);
         }
@@ -224,9 +220,7 @@ static int keep_touched(ls_update_watch *w, ls_work_update *update) {
     bool *touched = ls_arena_alloc(w->arena, rows, sizeof *touched);
     char *dense = ls_arena_alloc(w->arena, rows, row_bytes);
     update->dense_rows = ls_arena_alloc(w->arena, rows, sizeof *update->dense_rows);
-    if (touched == NULL || dense == NULL || update->dense_rows == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(touched != NULL && dense != NULL && update->dense_rows != NULL);
     for (int i = 0; i < steps->update_count; i++) {
         const ls_work_update *other = &steps->updates[i];
         for (size_t k = 0; k < other->id_count && other->table == update->table; k++) {

@@ -15,16 +15,12 @@ static int set_counts(ls_arena *arena, ls_call *call, int member, const ls_int_l
         return LS_OK;
     }
     const size_t *sizes = to_sizes(arena, counts);
-    if (sizes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(sizes != NULL);
     const ls_collective *collective = ls_collective_of(call->kind);
     if (ls_collective_has_splits(collective)) {
         call->send_counts = sizes;  // its send buffer; the receive buffer stays
         size_t *even = ls_arena_alloc(arena, (size_t)counts->count, sizeof *even);
-        if (even == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(even != NULL);
         for (int i = 0; i < counts->count; i++) {
             even[i] = call->count;
         }
@@ -46,9 +42,7 @@ static int set_splits(ls_arena *arena, ls_call *call, int member, const ls_int_r
     size_t size = (size_t)splits->count;
     size_t *recv = ls_arena_alloc(arena, size, sizeof *recv);
     call->send_counts = to_sizes(arena, &splits->at[member]);
-    if (recv == NULL || call->send_counts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(recv != NULL && call->send_counts != NULL);
     for (size_t from = 0; from < size; from++) {
         recv[from] = (size_t)splits->at[from].at[member];
     }

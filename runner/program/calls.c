@@ -230,9 +230,7 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
     }
     if (ranks->count > 0) {
         int *members = ls_arena_alloc(program->arena, (size_t)ranks->count, sizeof *members);
-        if (members == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(members != NULL);
         for (int i = 0; i < ranks->count; i++) {
             members[i] = (int)ranks->at[i];
         }
@@ -257,9 +255,7 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
 static int run_together(const ls_program *program, const ls_step_calls *calls) {
     size_t count = (size_t)calls->count;
     ls_call *all = ls_arena_alloc(program->arena, count, sizeof *all);
-    if (all == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(all != NULL);
     for (size_t i = 0; i < count; i++) {
         all[i] = calls->at[i].call;
     }
@@ -401,9 +397,7 @@ int ls_program__call_step(ls_program *program, const ls_scenario_step *step) {
     int members = program->self != NULL ? 1 : ls_world_held_count(program->world);
     calls->room = is_message_step(step) ? count_ends(program, step) : members;
     calls->at = ls_arena_alloc(program->arena, (size_t)calls->room, sizeof *calls->at);
-    if (calls->at == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(calls->at != NULL);
     int status = run_step(program, step, &own);
     if (program->self == NULL) {  // a rank may wait for, read and write its buffers later
         free_step(program, calls);
@@ -418,9 +412,7 @@ static int open_group(const ls_program *program, const ls_scenario_step *step, l
     const ls_int_list *list =
         except != NULL && except->group.count > 0 ? &except->group : &step->call.ranks;
     int *members = ls_arena_alloc(program->arena, (size_t)list->count, sizeof *members);
-    if (members == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(members != NULL);
     for (int i = 0; i < list->count; i++) {
         members[i] = (int)list->at[i];
     }

@@ -36,10 +36,8 @@ static int allow_sums(struct allowed *out, const ls_program *program, const ls_m
     *out = (struct allowed){.exact = ls_arena_alloc(arena, count, sizeof *out->exact),
                             .bounds = ls_arena_alloc(arena, count, sizeof *out->bounds),
                             .overflow = ls_arena_alloc(arena, count, 1)};
-    if (in == NULL || premul == NULL || out->exact == NULL || out->bounds == NULL ||
-        out->overflow == NULL || elements == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(in != NULL && premul != NULL && out->exact != NULL && out->bounds != NULL &&
+                  out->overflow != NULL && elements != NULL);
     for (int m = 0; m < terms; m++) {
         in[m] = (const char *)members[m]->values + skipped * ls_dtype_bytes(call->dtype);
         premul[m] = members[m]->call.premul;
@@ -90,9 +88,7 @@ static int expect_group(const ls_program *program, const ls_scenario_step *step,
     ls_call *calls = ls_arena_alloc(arena, (size_t)size, sizeof *calls);
     const ls_call **pointers = ls_arena_alloc(arena, (size_t)size, sizeof *pointers);
     const ls_made_call **members = ls_arena_alloc(arena, (size_t)size, sizeof *members);
-    if (calls == NULL || pointers == NULL || members == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(calls != NULL && pointers != NULL && members != NULL);
     for (int m = 0; m < size; m++) {
         members[m] = &made->at[first + m];
         calls[m] = members[m]->call;
@@ -101,9 +97,7 @@ static int expect_group(const ls_program *program, const ls_scenario_step *step,
         if (members[m]->recv_count > 0) {
             calls[m].recv =
                 ls_arena_alloc(arena, members[m]->recv_count, ls_dtype_bytes(calls[m].dtype));
-            if (calls[m].recv == NULL) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(calls[m].recv != NULL);
         }
         pointers[m] = &calls[m];
     }

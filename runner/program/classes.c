@@ -178,10 +178,8 @@ int ls_program__classes(bool *done, const ls_scenario *scenario, ls_tally *tally
                    .member = ls_arena_alloc(arena, ranks, sizeof *all.member),
                    .parts = ls_arena_alloc(arena, LS_PROGRAM_CLASSES_MAX, sizeof *all.parts),
                    .splits = ls_arena_alloc(arena, LS_PROGRAM_CLASSES_MAX, sizeof *all.splits)};
-    if (all.of == NULL || all.held == NULL || all.member == NULL || all.parts == NULL ||
-        all.splits == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(all.of != NULL && all.held != NULL && all.member != NULL && all.parts != NULL &&
+                  all.splits != NULL);
     if (!divide(&all)) {
         return LS_OK;
     }

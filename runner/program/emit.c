@@ -13,18 +13,14 @@ int ls_program__emit_expected(const ls_program *program, ls_stage_output output)
     LS_TRY(ls_shape_count(&count, &output.shape));
     if (output.exact != NULL && output.overflow == NULL) {
         output.overflow = ls_arena_alloc(program->arena, count, 1);
-        if (output.overflow == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(output.overflow != NULL);
     }
     if (output.data == NULL) {  // for texts: the exact values as they would be stored
         unsigned char *stored = ls_arena_alloc(program->arena, count, bytes);
         for (size_t i = 0; stored != NULL && i < count; i++) {
             ls_element_from_f64(stored + i * bytes, output.dtype, output.exact[i]);
         }
-        if (stored == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(stored != NULL);
         output.data = stored;
     }
     return ls_program__emit(program->execution->expected, &output);
@@ -44,9 +40,7 @@ int ls_program__emit_cells(const ls_program *program, const ls_scenario_step *st
                            ls_dtype dtype) {
     const double *exact = cells->bits == NULL ? cells->exact : NULL;
     unsigned char *overflow = ls_arena_alloc(program->arena, cells->count, 1);
-    if (overflow == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(overflow != NULL);
     for (size_t i = 0; exact != NULL && i < cells->count; i++) {
         bool proves = ls_bound_proves(cells->bounds[i], cells->sizes[i]);
         overflow[i] = cells->overflow[i] | (proves ? LS_OVERFLOW_NONE : LS_BOUND_VACUOUS);

@@ -73,9 +73,7 @@ static int note_bad_id(run *r) {
                         " rows (set inputs.ids_out_of_range to clamp or wrap to let such ids pass)",
                         bad->table, bad->feature, bad->rank, bad->is_bag ? "bag" : "sample",
                         bad->sample, bad->position, bad->id, bad->rows);
-    if (ranks == NULL || text == NULL || where == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL && text != NULL && where != NULL);
     ranks[0] = bad->rank;
     *r->finding = (ls_finding){.id = LS_FINDING_INPUT_ID_OUT_OF_RANGE,
                                .ranks = ranks,

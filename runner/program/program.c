@@ -24,9 +24,7 @@ static int open_program(ls_program *program, const ls_execution *execution, ls_a
         .tensors = ls_arena_alloc(arena, (size_t)scenario->tensor_count + steps,
                                   sizeof(ls_program_tensor)),
     };
-    if (program->calls == NULL || program->axes == NULL || program->tensors == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(program->calls != NULL && program->axes != NULL && program->tensors != NULL);
     LS_TRY(program->self != NULL ? ls_program__open_comms(program) : LS_OK);
     if (backend == NULL) {
         return LS_OK;

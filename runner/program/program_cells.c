@@ -392,9 +392,7 @@ int ls_cells__reduce(ls_cells *out, ls_arena *arena, const ls_cells *cells, cons
                      int count, ls_dtype dtype, ls_op op) {
     LS_TRY(ls_cells__new(out, arena, &cells[members[0]].shape, dtype));
     ls_cell *in = ls_arena_alloc(arena, (size_t)count, sizeof *in);
-    if (in == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(in != NULL);
     for (size_t i = 0; i < out->count; i++) {
         for (int m = 0; m < count; m++) {
             in[m] = (ls_cell){&cells[members[m]], i};
@@ -450,9 +448,7 @@ int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int d
         inner *= (size_t)in->shape.dim[k];
     }
     ls_cell *terms_of = ls_arena_alloc(arena, length, sizeof *terms_of);
-    if (terms_of == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(terms_of != NULL);
     if (length == 0) {
         return ls_cells__neutral(out, arena, dtype, op);
     }

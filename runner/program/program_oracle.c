@@ -44,9 +44,7 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
                      const ls_local_tensor *tensor) {
     const ls_program_oracle o = begin(arena, NULL, tensor);
     *out = (ls_known){.whole = ls_arena_alloc(arena, 1, sizeof(ls_cells))};
-    if (out->whole == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->whole != NULL);
     LS_TRY(ls_cells__of(out->whole, arena, full, shape, o.dtype));
     const ls_placements *placements = ls_local_tensor_placements(tensor);
     if (!ls_placements_any_partial(placements)) {
@@ -58,9 +56,7 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
         return LS_OK;
     }
     ls_cells *ranks = ls_known__new_ranks(&o);
-    if (ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL);
     for (int r = 0; r < o.ranks; r++) {
         LS_TRY(shard_of(&ranks[r], &o, &self, r));
         LS_TRY(ls_known__make_partial(&ranks[r], &o, placements, r));
@@ -75,9 +71,7 @@ int ls_known__create_part(ls_known *out, ls_arena *arena, const void *full, cons
     ls_cells whole;
     ls_block block;
     out->ranks = out->ranks != NULL ? out->ranks : ls_known__new_ranks(&o);
-    if (out->ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->ranks != NULL);
     LS_TRY(ls_placement_block(&block, shape, o.mesh, ls_local_tensor_placements(tensor), rank));
     LS_TRY(ls_cells__of(&whole, arena, full, shape, o.dtype));
     return ls_cells__cut(&out->ranks[rank], arena, &whole, &block, o.dtype);
@@ -124,9 +118,7 @@ static int own_of(ls_cells *out, const ls_program_oracle *o, const ls_cells *sha
         return ls_cells__chunk(out, o->arena, shared, call->dim, size, member, o->dtype);
     }
     ls_cells *parts = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *parts);
-    if (parts == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(parts != NULL);
     for (int m = 0; m < size; m++) {
         LS_TRY(ls_cells__chunk(&parts[fiber[m]], o->arena, &shards[fiber[m]], call->split_dim, size,
                                member, o->dtype));
@@ -139,9 +131,7 @@ static int call_fibers(ls_known *out, const ls_program_oracle *o, const ls_known
     ls_cells *shards = ls_known__new_ranks(o);
     out->ranks = ls_known__new_ranks(o);
     int *fiber = ls_arena_alloc(o->arena, (size_t)size, sizeof *fiber);
-    if (shards == NULL || out->ranks == NULL || fiber == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(shards != NULL && out->ranks != NULL && fiber != NULL);
     for (int rank = 0; rank < o->ranks; rank++) {
         LS_TRY(shard_of(&shards[rank], o, in, rank));
     }
@@ -229,9 +219,7 @@ int ls_known__operate(ls_known *out, ls_arena *arena, const ls_scenario_step *st
     for (int i = 0; i < count; i++) {
         whole = whole && in[i].known.whole != NULL;
     }
-    if (operands == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(operands != NULL);
     if (whole) {
         out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
         for (int i = 0; out->whole != NULL && i < count; i++) {

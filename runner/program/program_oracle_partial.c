@@ -88,9 +88,7 @@ static int open_resolved(resolved *r, const ls_program_oracle *o, const ls_known
                          const ls_placements *from, const ls_placements *to) {
     *r = (resolved){.from = from, .to = to, .count = 1};
     r->blocks = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *r->blocks);
-    if (r->blocks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(r->blocks != NULL);
     for (int rank = 0; rank < o->ranks; rank++) {
         LS_TRY(ls_placement_block(&r->blocks[rank], ls_local_tensor_shape(of->tensor), o->mesh,
                                   r->from, rank));
@@ -151,9 +149,7 @@ int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_te
         in.known.ranks = NULL;
     }
     out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
-    if (out->whole == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->whole != NULL);
     *out->whole = in.known.whole != NULL ? *in.known.whole : (ls_cells){0};
     LS_TRY(ls_placements_any_partial(from) ? ls_known__resolve_whole(out->whole, o, of) : LS_OK);
     if (!ls_placements_any_partial(to)) {
@@ -161,9 +157,7 @@ int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_te
     }
     ls_cells *ranks = ls_known__new_ranks(o);
     resolved r;
-    if (ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL);
     LS_TRY(open_resolved(&r, o, &in, from, to));
     ls_placements fresh = *to;  // the dimensions that become partial now
     for (int d = 0; d < fresh.count; d++) {

@@ -26,9 +26,7 @@ static int copy_findings(ls_finding **out, int *count, const ls_spmd_result *res
                          ls_arena *arena) {
     int n = ls_spmd_finding_count(result);
     ls_finding *copies = ls_arena_alloc(arena, (size_t)(n > 0 ? n : 1), sizeof *copies);
-    if (copies == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(copies != NULL);
     for (int i = 0; i < n; i++) {
         const ls_finding *from = ls_spmd_finding(result, i);
         copies[i] = *from;
@@ -85,9 +83,7 @@ static int take_error(ls_program_outcome *out, const ls_program_run *shared, ls_
     const ls_error *error = &shared->error;
     ls_finding *finding = ls_arena_alloc(arena, 1, sizeof *finding);
     int *rank = ls_arena_alloc(arena, 1, sizeof *rank);
-    if (finding == NULL || rank == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(finding != NULL && rank != NULL);
     if (!shared->found && !by_plan(shared->scenario, error->code)) {
         return ls_error__set(error->file, error->line, error->code, error->rank, "%s", error->text);
     }
@@ -167,9 +163,7 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         .fixed = true,
         .lookahead = lookahead_of(scenario),
     };
-    if (spmd.faults == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(spmd.faults != NULL);
     LS_TRY(ls_trace_begin(options->trace, scenario->name, scenario->ranks, scenario));
     ls_program_run shared = {.scenario = scenario,
                              .sink = options->sink,
@@ -259,9 +253,7 @@ int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
     const ls_spmd_options options = {.checks = checks_of(scenario, true),
                                      .faults = ls_program__faults(scenario, arena),
                                      .fault_count = scenario->fault_count};
-    if (options.faults == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(options.faults != NULL);
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run_backend(&result, ls_program__rank_main, &shared, backend, &options);
     if (result != NULL && ls_spmd_finding_count(result) > 0) {

@@ -84,9 +84,7 @@ static int list(ls_redistributions *into, const ls_redistribution *one) {
     if (into->count == into->room) {
         int room = into->room > 0 ? 2 * into->room : 16;
         ls_redistribution *at = ls_arena_alloc(into->arena, (size_t)room, sizeof *at);
-        if (at == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(at != NULL);
         if (into->count > 0) {
             memcpy(at, into->at, (size_t)into->count * sizeof *at);
         }

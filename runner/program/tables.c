@@ -12,9 +12,7 @@ int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *
     ls_optimizer *optimizers = ls_arena_alloc(arena, count, sizeof *optimizers);
     *out = (ls_tables){.scenario = scenario};
     out->tables = ls_arena_alloc(arena, count, sizeof *out->tables);
-    if (out->tables == NULL || optimizers == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->tables != NULL && optimizers != NULL);
     bool updates = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     for (int t = 0; t < scenario->table_count; t++) {
         out->tables[t] = ls_scenario_table_config(scenario, t);
@@ -36,9 +34,7 @@ int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *
 static int make_inputs(ls_tables_feed *out, const ls_scenario *scenario, int step, const int *ranks,
                        int count) {
     out->inputs = ls_arena_alloc(out->arena, (size_t)count, sizeof *out->inputs);
-    if (out->inputs == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->inputs != NULL);
     for (int i = 0; i < count; i++) {
         ls_keyed_jagged *input = NULL;
         LS_TRY(ls_inputs_jagged(&input, scenario, step, ranks != NULL ? ranks[i] : i));
@@ -60,9 +56,7 @@ static int make_gradient(const void **out, const ls_scenario *scenario, int step
     size_t elements = 0;
     LS_TRY(ls_size_mul(&elements, (size_t)rows, (size_t)table.dim));
     void *gradient = ls_arena_alloc(arena, elements > 0 ? elements : 1, ls_dtype_bytes(dtype));
-    if (gradient == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(gradient != NULL);
     *out = gradient;
     return ls_inputs_gradient(gradient, scenario, step, input->rank, pair, dtype, elements);
 }
@@ -70,14 +64,10 @@ static int make_gradient(const void **out, const ls_scenario *scenario, int step
 static int make_gradients(ls_tables_feed *out, const ls_scenario *scenario, int step) {
     size_t pairs = (size_t)scenario->inputs.pair_count;
     out->gradients = ls_arena_alloc(out->arena, (size_t)out->rank_count, sizeof *out->gradients);
-    if (out->gradients == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->gradients != NULL);
     for (int i = 0; i < out->rank_count; i++) {
         const void **of_rank = ls_arena_alloc(out->arena, pairs, sizeof *of_rank);
-        if (of_rank == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(of_rank != NULL);
         out->gradients[i] = of_rank;
         for (int p = 0; p < (int)pairs; p++) {
             LS_TRY(make_gradient(&of_rank[p], scenario, step, out->inputs[i], p, out->arena));

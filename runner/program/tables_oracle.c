@@ -74,9 +74,7 @@ static int open_checkpoint(ls_scenario_oracle *made, ls_arena *arena) {
         return LS_OK;
     }
     made->places = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof *made->places);
-    if (made->places == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made->places != NULL);
     LS_TRY(ls_checkpoint_open(&made->checkpoint, scenario->checkpoint));
     for (int t = 0; t < scenario->table_count; t++) {
         LS_TRY(ls_checkpoint_find(&made->places[t], made->checkpoint, &made->tables.tables[t],
@@ -101,9 +99,7 @@ static int make(ls_scenario_oracle *made, ls_arena *arena) {
     size_t steps = (size_t)scenario->train.steps;
     made->feeds = ls_arena_alloc(arena, steps, sizeof *made->feeds);
     made->steps = ls_arena_alloc(arena, steps, sizeof *made->steps);
-    if (made->feeds == NULL || made->steps == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made->feeds != NULL && made->steps != NULL);
     made->step_count = scenario->train.steps;
     LS_TRY(open_checkpoint(made, arena));
     ls_oracle_options options = {
@@ -126,9 +122,7 @@ static int make(ls_scenario_oracle *made, ls_arena *arena) {
 int ls_execute_oracle(ls_scenario_oracle **out, const ls_scenario *scenario, ls_arena *arena) {
     *out = NULL;
     ls_scenario_oracle *made = ls_arena_alloc(arena, 1, sizeof *made);
-    if (made == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made != NULL);
     LS_TRY(ls_tables__make(&made->tables, scenario, NULL, arena));
     int status = make(made, arena);
     if (status != LS_OK) {

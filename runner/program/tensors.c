@@ -110,9 +110,7 @@ static int create_from_blocks(ls_local_tensor **out, ls_program *program,
     int count = tensor->block_count;
     int *ranks = ls_arena_alloc(program->arena, (size_t)count, sizeof *ranks);
     ls_block *blocks = ls_arena_alloc(program->arena, (size_t)count, sizeof *blocks);
-    if (ranks == NULL || blocks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(ranks != NULL && blocks != NULL);
     for (int i = 0; i < count; i++) {
         const ls_scenario_block *block = &tensor->blocks[i];
         ranks[i] = block->rank;
@@ -172,9 +170,7 @@ static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) 
     size_t count = 0;
     LS_TRY(ls_shape_count(&count, &tensor->shape));
     void *full = ls_arena_alloc(program->arena, count, ls_dtype_bytes(tensor->dtype));
-    if (full == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(full != NULL);
     LS_TRY(ls_inputs_tensor_values(full, program->scenario, tensor, 0));
     ls_local_tensor *made = NULL;
     ls_known known = {0};
@@ -246,9 +242,7 @@ static int find_operands(operands *out, const ls_program *program, const ls_scen
     }
     out->in = ls_arena_alloc(program->arena, (size_t)out->count, sizeof *out->in);
     out->known = ls_arena_alloc(program->arena, (size_t)out->count, sizeof *out->known);
-    if (out->in == NULL || out->known == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(out->in != NULL && out->known != NULL);
     for (int i = 0; ls_step_operand_of(&operand, step, i); i++) {
         if (!step->type->makes_replicas) {
             LS_TRY(ls_program__check_replicas(program, step, operand.name));
@@ -269,9 +263,7 @@ static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *pro
                           const ls_scenario_step *step, operands *of) {
     const ls_step_type *type = step->type;
     const ls_local_tensor **lie = ls_arena_alloc(program->arena, (size_t)of->count, sizeof *lie);
-    if (lie == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(lie != NULL);
     for (int i = 0; i < of->count; i++) {
         lie[i] = of->in[i];
     }

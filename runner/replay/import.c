@@ -26,9 +26,7 @@ static int add_case(ls_importing *state, const ls_import *import, const ls_case_
     size_t count = (size_t)(state->results->case_count - state->first);
     const char **groups = ls_import__room(state->results->arena, state->groups, count,
                                           &state->group_room, sizeof *groups);
-    if (groups == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(groups != NULL);
     state->groups = groups;
     groups[count] = import != NULL ? import->group : NULL;
     return ls_results_add(state->results, result);

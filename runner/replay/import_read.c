@@ -90,9 +90,7 @@ int ls_import_file(const char **path, ls_import *import, const json_t *name) {
     *path = ls_arena_printf(import->arena, "%s/%s", import->dir, file);
     const char **named = ls_import__room(import->arena, state->named, state->named_count,
                                          &state->named_room, sizeof *named);
-    if (import->name == NULL || *path == NULL || named == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(import->name != NULL && *path != NULL && named != NULL);
     named[state->named_count++] = import->name;
     state->named = named;
     state->result->file = *path;
@@ -121,9 +119,7 @@ static int make_room(ls_import *import, int count) {
     ls_case_result *to = import->state->result;
     ls_stage_result *stages =
         ls_arena_alloc(import->arena, (size_t)to->stage_count + (size_t)count, sizeof *stages);
-    if (stages == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(stages != NULL);
     if (to->stage_count > 0) {
         memcpy(stages, to->stages, (size_t)to->stage_count * sizeof *stages);
     }

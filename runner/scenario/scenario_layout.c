@@ -58,9 +58,7 @@ static int place_row_blocks(struct builder *builder, const ls_scenario_table *ta
     const ls_scenario_sharding *sharding = &table->sharding;
     int64_t *offsets = ls_arena_alloc(builder->arena, (size_t)count, sizeof *offsets);
     int64_t *sizes = ls_arena_alloc(builder->arena, (size_t)count, sizeof *sizes);
-    if (offsets == NULL || sizes == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(offsets != NULL && sizes != NULL);
     if (sharding->type != LS_GRID && sharding->sizes.count > 0) {
         int64_t offset = 0;
         for (int i = 0; i < count; i++) {
@@ -113,9 +111,7 @@ static int column_blocks(struct builder *builder, const ls_scenario_table *table
     }
     *count = listed ? sharding->sizes.count : (int)((table->dim + block - 1) / block);
     *widths = ls_arena_alloc(builder->arena, (size_t)*count, sizeof **widths);
-    if (*widths == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(*widths != NULL);
     for (int i = 0; i < *count; i++) {
         int64_t rest = table->dim - block * i;
         (*widths)[i] = rest < block ? rest : block;
@@ -186,9 +182,7 @@ static int read_plan(const struct builder *builder, const char *path, const char
     if (ls_plan_is_torchrec(text, bytes)) {
         ls_planner_table *known =
             ls_arena_alloc(builder->arena, (size_t)scenario->table_count, sizeof *known);
-        if (known == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(known != NULL);
         for (int t = 0; t < scenario->table_count; t++) {
             const ls_scenario_table *table = &scenario->tables[t];
             known[t] =

@@ -128,9 +128,7 @@ static int look_up(ls_cells *out, ls_arena *arena, const ls_scenario_step *step,
     shape.dim[shape.ndim++] = (int64_t)columns;
     LS_TRY(ls_cells__new(out, arena, &shape, dtype));
     ls_cell *terms = ls_arena_alloc(arena, each, sizeof *terms);
-    if (terms == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(terms != NULL);
     for (size_t i = 0; i < count; i++) {
         if (bags) {
             LS_TRY(fold_bag(out, terms, i, step, ids, weight, dtype));

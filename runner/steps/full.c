@@ -38,9 +38,7 @@ static int broadcast(ls_program *program, const ls_scenario_step *step, int owne
                      void *const *copies, size_t count, ls_dtype dtype) {
     int held = ls_world_held_count(program->world);
     ls_call *calls = ls_arena_alloc(program->arena, (size_t)held, sizeof *calls);
-    if (calls == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(calls != NULL);
     for (int i = 0; i < held; i++) {
         int rank = ls_world_held(program->world)[i];
         calls[i] = (ls_call){
@@ -66,9 +64,7 @@ static int gather_blocks(void *const *fulls, ls_program *program, const ls_scena
     ls_block whole = {.size = tensor->shape};
     whole.offset.ndim = tensor->shape.ndim;
     void **copies = ls_arena_alloc(program->arena, (size_t)held, sizeof *copies);
-    if (copies == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(copies != NULL);
     for (int b = 0; b < tensor->block_count; b++) {
         ls_block block;
         size_t count = 0;
@@ -80,9 +76,7 @@ static int gather_blocks(void *const *fulls, ls_program *program, const ls_scena
         }
         for (int i = 0; i < held; i++) {
             copies[i] = ls_arena_alloc(program->arena, count, element);
-            if (copies[i] == NULL) {
-                return LS_ERR_MEMORY;
-            }
+            LS_TRY_MEMORY(copies[i] != NULL);
         }
         bool holds = ls_world_held_index(program->world, owner) >= 0;
         void *shard =
@@ -124,13 +118,9 @@ static int emit_whole(ls_program *program, const ls_scenario_step *step,
     void **fulls = ls_arena_alloc(program->arena, (size_t)held, sizeof *fulls);
     for (int i = 0; fulls != NULL && i < held; i++) {
         fulls[i] = ls_arena_alloc(program->arena, bytes, 1);
-        if (fulls[i] == NULL) {
-            return LS_ERR_MEMORY;
-        }
+        LS_TRY_MEMORY(fulls[i] != NULL);
     }
-    if (fulls == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(fulls != NULL);
     LS_TRY(gather_whole(fulls, program, step, entry, bytes));
     bool reduces = ls_placements_any_partial(ls_local_tensor_placements(entry->tensor)) &&
                    ls_dtype_is_float(dtype),

@@ -69,9 +69,7 @@ int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *own
     size_t room = (size_t)trace->case_room;
     ls_trace_case *cases =
         grow(trace, trace->cases, (size_t)trace->case_count, &room, sizeof *cases);
-    if (cases == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(cases != NULL);
     trace->cases = cases;
     trace->case_room = (int)room;
     ls_trace_case *made = &cases[trace->case_count];

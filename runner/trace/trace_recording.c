@@ -77,9 +77,7 @@ static int sort_members(ls_comm *comm, ls_arena *arena) {
     size_t size = (size_t)comm->size;
     place *places = ls_arena_alloc(arena, size, sizeof *places);
     comm->by_rank = ls_arena_alloc(arena, size, sizeof *comm->by_rank);
-    if (places == NULL || comm->by_rank == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(places != NULL && comm->by_rank != NULL);
     for (int i = 0; i < comm->size; i++) {
         places[i] = (place){.rank = comm->ranks[i], .member = i};
     }
@@ -97,9 +95,7 @@ static int make_comm(ls_comm **out, matching *m, traced_call *const *calls, size
     int size = first->comm_size;
     ls_comm *comm = ls_arena_alloc(m->arena, 1, sizeof *comm);
     int *ranks = ls_arena_alloc(m->arena, (size_t)size, sizeof *ranks);
-    if (comm == NULL || ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(comm != NULL && ranks != NULL);
     *comm = (ls_comm){.id = m->comm_count, .size = size, .ranks = ranks};
     (void)snprintf(comm->name, sizeof comm->name, "%s", first->comm);
     for (int i = 0; i < size; i++) {
@@ -254,9 +250,7 @@ static int emit_all(matching *m, ls_trace *trace) {
 static int take_calls(matching *m, ls_trace *trace) {
     m->rank_first = ls_arena_alloc(m->arena, (size_t)m->ranks + 1, sizeof *m->rank_first);
     m->next = ls_arena_alloc(m->arena, (size_t)m->ranks, sizeof *m->next);
-    if (m->rank_first == NULL || m->next == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(m->rank_first != NULL && m->next != NULL);
     for (int rank = 0; rank < m->ranks; rank++) {
         m->rank_first[rank + 1] =
             m->rank_first[rank] + (size_t)ls_recording_call_count(m->recording, rank);
@@ -269,10 +263,8 @@ static int take_calls(matching *m, ls_trace *trace) {
     m->comms = ls_arena_alloc(m->arena, room, sizeof(ls_comm *));
     m->waiting = ls_arena_alloc(m->arena, room, sizeof *m->waiting);
     m->queue = ls_arena_alloc(m->arena, room, sizeof *m->queue);
-    if (m->calls == NULL || m->traced == NULL || m->order == NULL || m->comms == NULL ||
-        m->waiting == NULL || m->queue == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(m->calls != NULL && m->traced != NULL && m->order != NULL && m->comms != NULL &&
+                  m->waiting != NULL && m->queue != NULL);
     const char *file = "";  // owned by the trace
     for (int rank = 0; rank < m->ranks && file != NULL; rank++) {
         for (size_t i = m->rank_first[rank]; i < m->rank_first[rank + 1] && file != NULL; i++) {
@@ -295,9 +287,7 @@ static int trace_calls(ls_trace *trace, matching *m) {
     LS_TRY(find_sets(m));
     const char *name =
         ls_arena_printf(m->arena, "%s (recorded with %s)", about->name, about->backend);
-    if (name == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(name != NULL);
     LS_TRY(ls_trace_begin(trace, name, m->ranks, NULL));
     return emit_all(m, trace);
 }
