@@ -1,6 +1,5 @@
 // What backends share. Private to this folder.
-#ifndef LS_BACKENDS_BACKEND_H
-#define LS_BACKENDS_BACKEND_H
+#pragma once
 
 #include "backends/match.h"
 
@@ -11,5 +10,3 @@ LS_API_BACKENDS int ls_backend__check_overlap(const ls_call *calls, int call_cou
 int ls_backend__check_overlap_met(const ls_call *const *calls, int call_count);
 // The math of the matched calls, on all members' buffers, in the order of the events.
 LS_API_BACKENDS int ls_backend__compute(ls_backend *backend, const ls_match *match);
-
-#endif

@@ -2,8 +2,7 @@
 // others 1, and the result counts the ones that were added after both cancelled. One probe for each
 // pair of ranks gives the summation tree of every element at once. Works on any backend, including
 // the simulator.
-#ifndef LS_BACKENDS_CALIBRATE_H
-#define LS_BACKENDS_CALIBRATE_H
+#pragma once
 
 #include "formats/json.h"
 #include "collectives/collectives.h"
@@ -31,5 +30,4 @@ int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 // Shared by the files of the calibration. Private to them.
-#ifndef LS_BACKENDS_CALIBRATE_INTERNAL_H
-#define LS_BACKENDS_CALIBRATE_INTERNAL_H
+#pragma once
 
 #include "backends/calibrate.h"
 #include "formats/json.h"
@@ -39,5 +38,3 @@ void ls_calibrate__write(ls_json *json, const ls_calibrate_call *call, bool coun
 // Finds the form of fused multiply-add and the accumulator with the backend's bits on numbers whose
 // sums round; NULL: none. LS_ERR_FINDING: the trees do not give the sums.
 int ls_calibrate__probe_rounding(ls_calibrate_call *call, ls_comm *comm, const char *temporary_dir);
-
-#endif

@@ -1,7 +1,6 @@
 // A backend that moves nothing, for calls without data: it holds one rank of each class of ranks
 // that call alike, and takes its calls for those of the whole class.
-#ifndef LS_BACKENDS_CLASSES_H
-#define LS_BACKENDS_CLASSES_H
+#pragma once
 
 #include "collectives/collectives.h"
 
@@ -16,5 +15,3 @@
 // LS_ERR_UNSUPPORTED. LS_ERR_MISMATCH, LS_ERR_INVALID: as ls_backend_run says, but calls of other
 // communicators may have been submitted by then.
 int ls_backend_classes_create(ls_backend **out, ls_world *world, const int *class_of);
-
-#endif

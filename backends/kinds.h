@@ -42,4 +42,5 @@ extern const char *const ls_backend_names_timed[];
 #ifdef __cplusplus
 }
 #endif
+
 #endif

@@ -1,6 +1,5 @@
 // Matches calls that are all known: which calls of which ranks match.
-#ifndef LS_BACKENDS_MATCH_H
-#define LS_BACKENDS_MATCH_H
+#pragma once
 
 #include "collectives/collectives.h"
 
@@ -30,5 +29,3 @@ LS_API_BACKENDS void ls_match__free(ls_match *match);
 // Room for one number per member in a communicator that takes part in matching (comm->impl).
 LS_API_BACKENDS int ls_match__open(ls_comm *comm);
 LS_API_BACKENDS void ls_match__close(ls_comm *comm);
-
-#endif

@@ -1,6 +1,5 @@
 // Files: whole ones, read under a limit, and written so that they appear complete or not at all.
-#ifndef LS_BASE_FILE_H
-#define LS_BASE_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,4 @@ int ls_file_write_check(const char *path);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

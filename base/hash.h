@@ -1,7 +1,6 @@
 // A hash of bytes that distinguishes contents: changed buffers, other files, other schedules. Not
 // safe against an adversary, and not stored in files.
-#ifndef LS_BASE_HASH_H
-#define LS_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@
 // bytes, with a shift so that high bits reach low ones. Pieces whose sizes are no multiples of 8
 // give other hashes than the whole.
 uint64_t ls_hash(uint64_t hash, const void *data, size_t bytes);
-
-#endif

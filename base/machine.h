@@ -1,6 +1,5 @@
 // The resources of the machine: memory and threads, as far as they can be known beforehand.
-#ifndef LS_BASE_MACHINE_H
-#define LS_BASE_MACHINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,4 @@ uint64_t ls_machine_threads(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -58,4 +58,5 @@ void ls_arena_fail(ls_arena *arena);
 #ifdef __cplusplus
 }
 #endif
+
 #endif

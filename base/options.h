@@ -24,4 +24,5 @@ LS_API_BACKENDS int ls_options_take(void *own, size_t own_size, const void *give
 #ifdef __cplusplus
 }
 #endif
+
 #endif

@@ -1,6 +1,5 @@
 // Philox4x32-10 (Salmon et al., SC 2011), inline: the one copy of it, for random.c and for a GPU.
-#ifndef LS_BASE_PHILOX_H
-#define LS_BASE_PHILOX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ LS_BOTH static inline void ls_philox__rounds(uint32_t counter[4], uint32_t k0, u
         k1 += 0xBB67AE85u;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // Random numbers as a pure function: Philox4x32-10 (Salmon et al., SC 2011), and the one rule by
 // which everything random in lockstep is drawn: from (seed, stream, rank, index), never from state.
-#ifndef LS_BASE_RANDOM_H
-#define LS_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,4 @@ uint32_t ls_random_stream(const char *name);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

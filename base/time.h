@@ -1,6 +1,5 @@
 // The clock of deadlines, pauses and measurements. Tests can replace it by a virtual one.
-#ifndef LS_BASE_TIME_H
-#define LS_BASE_TIME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ int64_t ls_time_wall_ns(void);             // since 1970
 // A virtual clock stands still, but ls_time_sleep moves it forward and returns at once.
 // Invariant: only tests call this.
 void ls_time_make_virtual(bool on);
-
-#endif

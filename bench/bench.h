@@ -1,7 +1,6 @@
 // bench: how long things take and how much memory, each beside a yardstick measured in the same
 // run. A suite is a function that appends rows; the table of suites is in bench.c.
-#ifndef LS_BENCH_BENCH_H
-#define LS_BENCH_BENCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -105,5 +104,3 @@ int ls_bench_suite_ranks(ls_bench *bench);
 int ls_bench_suite_scenarios(ls_bench *bench);
 int ls_bench_suite_sharded(ls_bench *bench);
 int ls_bench_suite_training(ls_bench *bench);
-
-#endif

@@ -1,6 +1,5 @@
 // Measurements on GPUs. Only in lockstep-cuda.
-#ifndef LS_BENCH_GPU_H
-#define LS_BENCH_GPU_H
+#pragma once
 
 #include "formats/json.h"
 #include "bench/bench.h"
@@ -14,5 +13,3 @@ int ls_bench_suite_gpu(ls_bench *bench);
 // size, with the fit and its residuals) and "machine" (what the planner reads) of the object being
 // written.
 int ls_bench_gpu_links(ls_json *json, ls_comm *comm, void (*progress)(const char *, int, int));
-
-#endif

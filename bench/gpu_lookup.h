@@ -1,6 +1,5 @@
 // The pooled lookup and a copy on one GPU. Private to the bench.
-#ifndef LS_BENCH_GPU_LOOKUP_H
-#define LS_BENCH_GPU_LOOKUP_H
+#pragma once
 
 #include "bench/bench.h"
 
@@ -15,5 +14,3 @@ int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double 
 // Another: the time of a shard's update that has one id, in microseconds, as one of many; it waits
 // for the number of rows.
 int ls_bench__update_constant(double *update_us);
-
-#endif

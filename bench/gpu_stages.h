@@ -1,6 +1,5 @@
 // The stages of a plan on GPUs. Only in programs with NCCL inside.
-#ifndef LS_BENCH_GPU_STAGES_H
-#define LS_BENCH_GPU_STAGES_H
+#pragma once
 
 #include "runner/plan/stage_times.h"
 
@@ -10,5 +9,3 @@
 // one sample together, and so are its updates. Every result is compared with the simulator's.
 int ls_bench_gpu_stages(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
                         ls_arena *arena, void (*progress)(const char *what, int done, int total));
-
-#endif

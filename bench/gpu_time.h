@@ -1,7 +1,6 @@
 // Shared by the measurements on a GPU: CUDA's errors, arrays on the device, and launches timed by
 // events. Private to the bench.
-#ifndef LS_BENCH_GPU_TIME_H
-#define LS_BENCH_GPU_TIME_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -21,5 +20,3 @@ typedef struct ls_gpu_timing {
     int stride;
 } ls_gpu_timing;
 int ls_gpu__time(const ls_gpu_timing *timing, int (*launch)(void *arg), void *arg);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the commands: diagnostics, where results go, and the terminal.
-#ifndef LS_CLI_CLI_H
-#define LS_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -56,5 +55,3 @@ void cli_progress_end(void);
 bool cli_find_beside(char *out, size_t bytes, const char *name);
 // Whether a program of this name is in PATH; *out is its path.
 bool cli_find_program(char *out, size_t bytes, const char *name);
-
-#endif

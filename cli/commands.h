@@ -1,6 +1,5 @@
 // The commands, one cmd_NAME.c each. The order is the one that --help shows.
-#ifndef LS_CLI_COMMANDS_H
-#define LS_CLI_COMMANDS_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -40,5 +39,3 @@
 #define COMMAND(name) extern const cli_command cli_cmd_##name;
 CLI_COMMANDS(COMMAND)
 #undef COMMAND
-
-#endif

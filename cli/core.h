@@ -1,6 +1,5 @@
 // --core DIR of commands whose ranks are in their own process: a core file at the first finding.
-#ifndef LS_CLI_CORE_H
-#define LS_CLI_CORE_H
+#pragma once
 
 #define CLI_CORE_OPTION(variable)                                                                  \
     {                                                                                              \
@@ -23,5 +22,3 @@ void cli_core_close(void);
 // folder, and its name once it is complete. Returns an exit code.
 #define CLI_CORE_WRITER "--write-core"
 int cli_core_write(const char *const *words);
-
-#endif

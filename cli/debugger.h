@@ -1,6 +1,5 @@
 // Debuggers: starting gdb on a program with the extension loaded, and waiting for one to come.
-#ifndef LS_CLI_DEBUGGER_H
-#define LS_CLI_DEBUGGER_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -56,5 +55,3 @@ typedef struct cli_stop_options {
 // continue.
 int cli_stop(const cli_stop_options *options, const char *name, const char *const *catches,
              int count);
-
-#endif

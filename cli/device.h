@@ -1,6 +1,5 @@
 // --device: the place of the simulator's buffers and kernels.
-#ifndef LS_CLI_DEVICE_H
-#define LS_CLI_DEVICE_H
+#pragma once
 
 #include "cli/cli.h"
 #include "kernels/device.h"
@@ -23,5 +22,3 @@ extern const char *const cli_call_devices[];
 int cli_device_later(int (**out)(ls_device **), int choice);
 // For the reproducing command: " --device cuda", or nothing.
 void cli_reproduce_device(ls_text *out, int choice);
-
-#endif

@@ -1,6 +1,5 @@
 // The dumps of a hung job, for the commands that explain it.
-#ifndef LS_CLI_DUMPS_H
-#define LS_CLI_DUMPS_H
+#pragma once
 
 #include "cli/options.h"
 #include "diagnose/history.h"
@@ -15,5 +14,3 @@
 // exit code.
 int cli_dumps_explain(ls_history **history, ls_spmd_result **found, const cli_args *args,
                       const char *python, const char *checks);
-
-#endif

@@ -1,6 +1,5 @@
 // `lockstep exec --compare`: what the two runs of a program are held to.
-#ifndef LS_CLI_EXEC_COMPARE_H
-#define LS_CLI_EXEC_COMPARE_H
+#pragma once
 
 #include "runner/compare/run.h"
 #include "runner/replay/exec_runs.h"
@@ -10,5 +9,3 @@
 // the runs' cases do not pass.
 int cli_exec_compare(ls_results *results, ls_text *summary, const ls_exec_runs *runs,
                      const ls_run_options *how);
-
-#endif

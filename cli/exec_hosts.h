@@ -1,6 +1,5 @@
 // Jobs on many hosts under `lockstep exec --observe`: options of the coordinator and of agents.
-#ifndef LS_CLI_EXEC_HOSTS_H
-#define LS_CLI_EXEC_HOSTS_H
+#pragma once
 
 #include "exec/coordinator.h"
 
@@ -41,5 +40,3 @@ typedef struct cli_exec_hosts {
 int cli_exec_set_hosts(ls_exec_options *out, cli_exec_hosts *given, const char *alone);
 // Runs the program as an agent. The exit code is the program's.
 int cli_exec_run_agent(const ls_exec_options *options);
-
-#endif

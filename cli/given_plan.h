@@ -1,7 +1,6 @@
 // A plan that TorchRec's planner made: whose it is, whether it can be, and what it costs. For the
 // commands that take one.
-#ifndef LS_CLI_GIVEN_PLAN_H
-#define LS_CLI_GIVEN_PLAN_H
+#pragma once
 
 #include "cli/cli.h"
 #include "runner/scenario/scenario.h"
@@ -16,5 +15,3 @@ int cli_given_plan_take(ls_scenario *scenario, const char *path, ls_arena *arena
 // exit code: 1 where it does not fit the machine, with the report of what is short.
 int cli_given_plan_cost(ls_text *out, const char *path, const char *tables, int ranks,
                         const char *machine);
-
-#endif

@@ -1,7 +1,6 @@
 // lockstep mpi --compare: the same program as real processes under MPICH, and what its ranks print
 // and return there beside what they do here.
-#ifndef LS_CLI_MPI_COMPARE_H
-#define LS_CLI_MPI_COMPARE_H
+#pragma once
 
 #include "ranks/ranks.h"
 #include "process/reaper.h"
@@ -27,5 +26,3 @@ int cli_mpi_compare_open(ls_reaper *reaper, char *printed, size_t bytes, const c
 // NULL without a run. Returns an exit code.
 int cli_mpi_compare(ls_results *results, const ls_reaper *reaper, const char *printed,
                     const ls_spmd_result *simulated, const cli_mpi_real *real);
-
-#endif

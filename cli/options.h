@@ -1,7 +1,6 @@
 // The option table. One table for each command has all facts about its options; parsing, --help,
 // usage errors, the man page and the shell completion are generated from it.
-#ifndef LS_CLI_OPTIONS_H
-#define LS_CLI_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,5 +109,3 @@ void cli_help_man(ls_text *out, const cli_command *const *commands);
 void cli_help_man_command(ls_text *out, const cli_command *command);
 // A completion script for "bash", "zsh" or "fish"; LS_ERR_NOT_FOUND for another shell.
 int cli_completion(ls_text *out, const cli_command *const *commands, const char *shell);
-
-#endif

@@ -1,6 +1,5 @@
 // Where a command's outputs go: options that name them are marked as such in its table.
-#ifndef LS_CLI_OUTPUTS_H
-#define LS_CLI_OUTPUTS_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -8,5 +7,3 @@
 // none is an input of the call, which are the arguments and the files of other options. A failure
 // is reported on stderr; an exit code.
 int cli_outputs_check(const cli_command *command, const cli_args *args);
-
-#endif

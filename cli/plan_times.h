@@ -1,6 +1,5 @@
 // plan --measured: a plan's forward stages, predicted against measured times.
-#ifndef LS_CLI_PLAN_TIMES_H
-#define LS_CLI_PLAN_TIMES_H
+#pragma once
 
 #include "backends/kinds.h"
 #include "runner/plan/stage_times.h"
@@ -20,5 +19,3 @@ int cli_plan_times_measure(ls_stage_times *out, const ls_backend_kind *backend,
 // Prints and writes (--json, `keep`: the file of times, NULL: none) the comparison.
 int cli_plan_times_report(const ls_stage_times *times, const ls_planner_problem *problem,
                           const ls_planner_result *result, const char *keep, ls_arena *arena);
-
-#endif

@@ -1,7 +1,6 @@
 // Shared by the commands that run a user's program (spmd, mpi, exec): options of its run, and the
 // report of what was found.
-#ifndef LS_CLI_PROGRAMS_H
-#define LS_CLI_PROGRAMS_H
+#pragma once
 
 #include "cli/options.h"
 #include "ranks/ranks.h"
@@ -92,5 +91,3 @@ int cli_program_add(ls_results *results, const char *name, const ls_spmd_result 
 // an exit code.
 int cli_program_report(const char *command, const char *name, const ls_spmd_result *result,
                        int status, int fault_count, ls_text *reproduce);
-
-#endif

@@ -1,6 +1,5 @@
 // `lockstep prove --rules`: the table of sharding rules, which Python makes and this reports.
-#ifndef LS_CLI_RULES_H
-#define LS_CLI_RULES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -70,5 +69,3 @@ typedef struct cli_rules {
 bool cli_rules_given(const cli_rules *given);
 // Returns an exit code.
 int cli_rules_run(const cli_rules *given);
-
-#endif

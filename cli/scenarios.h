@@ -1,7 +1,6 @@
 // Shared by the commands that take scenario files: loading them all before anything runs, the
 // options of a run, and the program's folder.
-#ifndef LS_CLI_SCENARIOS_H
-#define LS_CLI_SCENARIOS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "kernels/device.h"
@@ -97,5 +96,3 @@ void cli_reproduce_options(ls_text *out, const cli_run_options *options);
 
 // The directory of the running program ("" when it cannot be found out). Static storage.
 const char *cli_program_dir(void);
-
-#endif

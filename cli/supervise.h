@@ -1,6 +1,5 @@
 // A command's ranks in a process of their own: whatever ends it, the command reports.
-#ifndef LS_CLI_SUPERVISE_H
-#define LS_CLI_SUPERVISE_H
+#pragma once
 
 #include "base/text.h"
 
@@ -16,5 +15,3 @@ typedef struct cli_supervised {
 
 // Returns an exit code. In a debugger the ranks stay in this process.
 int cli_supervise(const cli_supervised *what);
-
-#endif

@@ -1,6 +1,5 @@
 // --trace and what draws traffic: a trace for the run, and its file.
-#ifndef LS_CLI_TRACE_H
-#define LS_CLI_TRACE_H
+#pragma once
 
 #include "cli/cli.h"
 #include "runner/trace/trace.h"
@@ -19,5 +18,3 @@ int cli_trace_open(ls_trace **out, const char *machine);
 // nothing if `code` is that of unusable input. Frees it. Returns the worse of `code` and its own
 // exit code.
 int cli_trace_close(ls_trace *trace, int code);
-
-#endif

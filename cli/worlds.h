@@ -1,6 +1,5 @@
 // A PyTorch program on several numbers of ranks, whose models are compared with those of the first.
-#ifndef LS_CLI_WORLDS_H
-#define LS_CLI_WORLDS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "runner/result.h"
@@ -65,5 +64,3 @@ int cli_worlds_capture(const char *dir);
 
 // Runs the program of the arguments and reports: the exit code.
 int cli_worlds_run(const cli_worlds *given, const cli_args *args);
-
-#endif

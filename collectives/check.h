@@ -1,7 +1,6 @@
 // Shared by the descriptors: checking whether the calls of a group agree, and folding reductions.
 // Private to this folder and the folders that complete calls.
-#ifndef LS_COLLECTIVES_CHECK_H
-#define LS_COLLECTIVES_CHECK_H
+#pragma once
 
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
@@ -124,5 +123,3 @@ int ls_reference__fold(void *out, const char *copies, const ls_call *const *call
 #define LS_KIND_EXTERN(name, text) extern const ls_collective ls_collective__##text;
 LS_KIND_MAP(LS_KIND_EXTERN)
 #undef LS_KIND_EXTERN
-
-#endif

@@ -416,4 +416,5 @@ int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tenso
 #ifdef __cplusplus
 }
 #endif
+
 #endif

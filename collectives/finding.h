@@ -186,4 +186,5 @@ int ls_check_finding(ls_finding *out, ls_arena *arena);
 #ifdef __cplusplus
 }
 #endif
+
 #endif

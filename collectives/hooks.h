@@ -1,8 +1,7 @@
 // Where debuggers and traces see collectives happen, whichever door they came through: functions
 // that do nothing and are called at fixed points, and a few plain variables. Their names and
 // parameters change only with LS_HOOKS_ABI.
-#ifndef LS_COLLECTIVES_HOOKS_H
-#define LS_COLLECTIVES_HOOKS_H
+#pragma once
 
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
@@ -87,5 +86,4 @@ void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 // Shared by the files that read and write call records. Private to this folder.
-#ifndef LS_COLLECTIVES_RECORDING_CALLS_H
-#define LS_COLLECTIVES_RECORDING_CALLS_H
+#pragma once
 
 #include "formats/json_read.h"
 #include "collectives/recording_format.h"
@@ -26,5 +25,3 @@ int ls_recording__string(const char **out, ls_arena *arena, const json_t *value)
 // A whole number in [low, high]; false where it is none.
 bool ls_recording__integer(int64_t *out, const json_t *object, const char *key, int64_t low,
                            int64_t high);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the writer and the reader of recordings. Private to this folder.
-#ifndef LS_COLLECTIVES_RECORDING_FORMAT_H
-#define LS_COLLECTIVES_RECORDING_FORMAT_H
+#pragma once
 
 #include "collectives/recording.h"
 
@@ -14,5 +13,3 @@
 // "DIR/rank_00003SUFFIX"; LS_ERR_LIMIT when it is too long.
 int ls_recording__path(char out[LS_RECORDING_PATH_MAX], const char *dir, int rank,
                        const char *suffix);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the operations on local tensors. Private to this folder.
-#ifndef LS_COLLECTIVES_TENSOR_H
-#define LS_COLLECTIVES_TENSOR_H
+#pragma once
 
 #include "collectives/collectives.h"
 
@@ -26,5 +25,3 @@ int ls_tensor__axis(const ls_axis **out, ls_backend *backend, int axis);
 
 // The only shard of a rank that the tensor holds; LS_ERR_INVALID names a rank with several or none.
 int ls_tensor__single(ls_shard **out, const ls_local_tensor *tensor, int rank);
-
-#endif

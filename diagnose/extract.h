@@ -1,6 +1,5 @@
 // The least scenario, or C program, that has a history's finding.
-#ifndef LS_DIAGNOSE_EXTRACT_H
-#define LS_DIAGNOSE_EXTRACT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -16,5 +15,3 @@ int ls_history_extract(json_t **out, const ls_history *history, ls_finding_id fi
 void ls_extract_write_scenario(ls_text *out, const json_t *scenario, const char *comment);
 // The same calls as a C program for `lockstep spmd`.
 void ls_extract_write_program(ls_text *out, const json_t *scenario, const char *comment);
-
-#endif

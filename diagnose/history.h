@@ -1,7 +1,6 @@
 // The calls of each rank of a job from its dumps (python/lockstep/dumps.py), and the matcher's
 // finding.
-#ifndef LS_DIAGNOSE_HISTORY_H
-#define LS_DIAGNOSE_HISTORY_H
+#pragma once
 
 #include "ranks/ranks.h"
 
@@ -57,5 +56,3 @@ int ls_history_explain(ls_spmd_result **out, ls_history *history, const char *ch
 
 // A sentence about calls that all members have made and that are not completed; NULL: none is.
 const char *ls_history_unfinished(const ls_history *history);
-
-#endif

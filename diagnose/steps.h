@@ -1,6 +1,5 @@
 // A history as the steps of a scenario.
-#ifndef LS_DIAGNOSE_STEPS_H
-#define LS_DIAGNOSE_STEPS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -22,5 +21,3 @@ typedef enum ls_steps_rest {
 // calls, or too many; the caller drops it with json_decref. LS_ERR_MEMORY.
 int ls_steps_make(json_t **out, const ls_history *history, ls_arena *arena, uint64_t window,
                   ls_steps_rest rest, bool async);
-
-#endif

@@ -1,7 +1,6 @@
 // Shared by backward.c and gradients.c: the shards of the held ranks while gradients are on their
 // way to them.
-#ifndef LS_EMBEDDING_BACKWARD_H
-#define LS_EMBEDDING_BACKWARD_H
+#pragma once
 
 #include "embedding/internal.h"
 
@@ -59,5 +58,3 @@ int ls_embedding__shard_choose(embedding_backward *b, embedding_shard *shard);
 int ls_embedding__shards_sum(embedding_backward *b, const ls_stage_sink *sink);
 // Data parallel: sums of all ranks.
 int ls_embedding__shards_reduce(embedding_backward *b, const ls_stage_sink *sink);
-
-#endif

@@ -1,6 +1,5 @@
 // Writing checkpoints, shared by what saves a module and what writes a checkpoint anew.
-#ifndef LS_EMBEDDING_CHECKPOINT_INTERNAL_H
-#define LS_EMBEDDING_CHECKPOINT_INTERNAL_H
+#pragma once
 
 #include "embedding/checkpoint.h"
 
@@ -38,5 +37,3 @@ int ls_checkpoint__write_rank(const char *dir, const checkpoint_source *source, 
 int ls_checkpoint__publish(const char *dir, const checkpoint_source *source);
 // Removes what was begun; without error.
 void ls_checkpoint__give_up(const char *dir);
-
-#endif

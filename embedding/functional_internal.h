@@ -1,6 +1,5 @@
 // Shared by the files of the functional embedding. Private to this folder.
-#ifndef LS_EMBEDDING_FUNCTIONAL_INTERNAL_H
-#define LS_EMBEDDING_FUNCTIONAL_INTERNAL_H
+#pragma once
 
 #include "embedding/functional.h"
 
@@ -37,5 +36,3 @@ int ls_functional__exchange(ls_local_tensor **out, ls_functional *f);
 // and cut to what each asked for: as much along dimension 0 as it has of `own`.
 int ls_functional__combine(ls_local_tensor **out, const ls_functional *f,
                            const ls_local_tensor *made, const ls_local_tensor *own, ls_op op);
-
-#endif

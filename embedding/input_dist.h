@@ -1,7 +1,6 @@
 // Shared by the files of stage 1: input_dist.c, which sends and receives, pack.c, which makes what
 // is sent, and settle.c, which puts what arrived in the order of the slots.
-#ifndef LS_EMBEDDING_INPUT_DIST_H
-#define LS_EMBEDDING_INPUT_DIST_H
+#pragma once
 
 #include "embedding/internal.h"
 
@@ -57,5 +56,3 @@ int ls_embedding__total(size_t *out, const size_t *counts, int count);
 // settle.c: fills *part, whose lengths and ids are checked, with what one held rank received.
 int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *group,
                               const embedding_traffic *side, embedding_part *part);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files of this folder: the module's groups of tables, and what a pass keeps.
-#ifndef LS_EMBEDDING_INTERNAL_H
-#define LS_EMBEDDING_INTERNAL_H
+#pragma once
 
 #include "embedding/module.h"
 #include "embedding/training.h"
@@ -437,5 +436,3 @@ void ls_embedding__states_free(ls_embedding *module);
 
 // *out = a * b * c; LS_ERR_OVERFLOW.
 int ls_embedding__count(size_t *out, int64_t a, int64_t b, int64_t c);
-
-#endif

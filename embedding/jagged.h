@@ -156,4 +156,5 @@ LS_API int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_keyed_tensor
 #ifdef __cplusplus
 }
 #endif
+
 #endif

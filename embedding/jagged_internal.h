@@ -1,6 +1,5 @@
 // Shared by the two files of jagged inputs: the memory of one.
-#ifndef LS_EMBEDDING_JAGGED_INTERNAL_H
-#define LS_EMBEDDING_JAGGED_INTERNAL_H
+#pragma once
 
 #include "embedding/jagged.h"
 
@@ -18,5 +17,3 @@ typedef struct keyed_jagged_owner {
 int ls_keyed_jagged__owner_create(keyed_jagged_owner **out, int rank, const char *const *keys,
                                   int key_count, int64_t batch, int64_t value_count, bool weighted,
                                   const int64_t *strides);
-
-#endif

@@ -1,7 +1,6 @@
 // The stages of an embedding module: parts of a step whose outputs are kept, compared and judged
 // under one name.
-#ifndef LS_EMBEDDING_STAGES_H
-#define LS_EMBEDDING_STAGES_H
+#pragma once
 
 // Name in code and in reports, and the step that it is a part of.
 #define LS_STAGE_MAP(X)                                                                            \
@@ -47,5 +46,3 @@ typedef enum ls_stage_field {
 } ls_stage_field;
 
 const char *ls_stage_field_name(ls_stage_field field);
-
-#endif

@@ -2,8 +2,7 @@
 // this machine. The example's code is the same; its backends depend on how it is compiled
 // (LOCKSTEP_WITH_MPI, LOCKSTEP_WITH_NCCL).
 //     data_parallel [--backend sim|mpi|nccl] [--ranks N] [--seed N] [--deadline SECONDS] [--bug]
-#ifndef LS_EXAMPLES_LAUNCH_H
-#define LS_EXAMPLES_LAUNCH_H
+#pragma once
 
 #include <lockstep/ranks/ranks.h>
 
@@ -30,5 +29,3 @@ int example_controller(int argc, char **argv,
             return check_status_;                                                                  \
         }                                                                                          \
     } while (0)
-
-#endif

@@ -1,8 +1,7 @@
 // The messages of a frontend (a library that replaces NCCL, a backend of torch.distributed) to the
 // coordinator of `lockstep exec`: wire.h as functions. Needs no other part of lockstep but base.
 // All functions may be called by any thread of the process.
-#ifndef LS_EXEC_CLIENT_H
-#define LS_EXEC_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -173,5 +172,3 @@ LS_API void ls_client_field_inverse(int32_t *out, const int32_t *a, size_t count
 LS_API void ls_client_field_hash(int32_t *out, const int32_t *a, size_t count, uint64_t key);
 LS_API void ls_client_field_sum(int32_t *out, const int32_t *a, size_t outer, size_t middle,
                                 size_t inner);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files of the client.
-#ifndef LS_EXEC_CLIENT_INTERNAL_H
-#define LS_EXEC_CLIENT_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -37,5 +36,3 @@ struct ls_client {
     uint32_t site_number[LS_CLIENT_SITES];  //
     uint32_t sites;
 };
-
-#endif

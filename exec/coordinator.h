@@ -1,8 +1,7 @@
 // The coordinator of `lockstep exec`: starts a program, or a launcher that starts its ranks, and
 // takes the calls of every process that a front (client.h) connects: each member of a communicator
 // is a rank of one SPMD run, whose calls are matched, checked and explained as those of threads.
-#ifndef LS_EXEC_COORDINATOR_H
-#define LS_EXEC_COORDINATOR_H
+#pragma once
 
 #include "base/text.h"
 #include "runner/result.h"
@@ -119,5 +118,3 @@ typedef struct ls_exec_result {
 // out->status and the last error's text; otherwise nothing was run.
 int ls_exec_run(ls_exec_result *out, const ls_exec_options *options);
 void ls_exec_result_free(ls_exec_result *result);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files of the NCCL frontend: communicators, calls on their way, CUDA's driver.
-#ifndef LS_EXEC_FRONT_H
-#define LS_EXEC_FRONT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -104,5 +103,3 @@ ncclResult_t ls_front__get_device(int *device);
 ncclResult_t ls_front__set_device(int device);
 // This thread begins to wait for its calls, or continues, if that means that the rank does.
 void ls_front__tell_wait(bool begins);
-
-#endif

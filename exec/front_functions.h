@@ -1,7 +1,6 @@
 // NCCL's calls, a row each: the function, its parameters, the names of these, and the call that it
 // is: kind, send, recv, count, type, op, root. The fronts make their functions of the rows.
-#ifndef LS_EXEC_FRONT_FUNCTIONS_H
-#define LS_EXEC_FRONT_FUNCTIONS_H
+#pragma once
 
 #include "exec/front.h"
 
@@ -57,5 +56,3 @@
          (void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,                \
           cudaStream_t stream),                                                                    \
          (recv, count, type, peer, comm, stream), LS_RECV, NULL, recv, count, type, 0, peer)
-
-#endif

@@ -1,7 +1,6 @@
 // A job on many hosts: the coordinator's side, and that of an agent. On one host all of these do
 // nothing.
-#ifndef LS_EXEC_HOSTS_H
-#define LS_EXEC_HOSTS_H
+#pragma once
 
 #include "exec/internal.h"
 #include "exec/link.h"
@@ -71,5 +70,3 @@ void ls_exec__agent_close(ls_exec *exec);
 void ls_exec__agent_poll(const ls_exec *exec, struct pollfd *fd);
 void ls_exec__agent_work(ls_exec *exec);
 bool ls_exec__agent_reads(const ls_exec *exec);  // it may hear its processes
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files of the coordinator.
-#ifndef LS_EXEC_INTERNAL_H
-#define LS_EXEC_INTERNAL_H
+#pragma once
 
 #include <poll.h>
 #include <sys/types.h>
@@ -444,5 +443,3 @@ int ls_exec__flight_close(ls_exec *exec);  // writes it
 // The place of a stack of addresses, as wire.h has them.
 int ls_exec__symbols(ls_exec *exec, ls_exec_site *out, const char *stack);
 void ls_exec__symbols_close(ls_exec *exec);
-
-#endif

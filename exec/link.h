@@ -1,8 +1,7 @@
 // A connection between an agent and the coordinator on another host: messages of wire.h over TCP,
 // in TLS 1.3 with a key that both have. Nothing blocks but ls_link_connect. Without OpenSSL in the
 // build every function that opens something fails.
-#ifndef LS_EXEC_LINK_H
-#define LS_EXEC_LINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ size_t ls_link_queued(const ls_link *link);  // bytes
 // The next whole message, which is kept until the next call for this link; NULL: it has not come.
 // False: the other side breaks the protocol.
 bool ls_link_next(const ls_wire_head **out, ls_link *link);
-
-#endif

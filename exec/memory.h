@@ -2,8 +2,7 @@
 // place in it has the same offset for all. Each takes large pieces of it, and cuts them up for
 // calls. A stretch that others still read when its owner is done is lent: it is free when they have
 // reported the end.
-#ifndef LS_EXEC_MEMORY_H
-#define LS_EXEC_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void ls_exec_memory__give(ls_exec_memory *memory, uint64_t offset, size_t bytes)
 uint32_t *ls_exec_memory__readers(char *base, uint64_t offset);
 // Whether a stretch of this size can begin there, in used memory.
 bool ls_exec_memory__holds(const ls_exec_memory *memory, uint64_t offset, uint64_t bytes);
-
-#endif

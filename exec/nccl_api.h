@@ -1,8 +1,7 @@
 // NCCL's interface as programs of 2.20 to 2.30 were built against it: the numbers and layouts that
 // its library and a program agree on. Declared here, so that the front needs no header of NCCL's or
 // CUDA's to build.
-#ifndef LS_EXEC_NCCL_API_H
-#define LS_EXEC_NCCL_API_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ typedef struct ls_nccl_sim_info {
 } ls_nccl_sim_info;
 
 #define LS_NCCL_EXPORT __attribute__((visibility("default")))
-
-#endif

@@ -1,6 +1,5 @@
 // Notes of values, as ranks send them: what notes_read.c gives to notes.c and notes_apart.c.
-#ifndef LS_EXEC_NOTES_H
-#define LS_EXEC_NOTES_H
+#pragma once
 
 #include <string.h>
 
@@ -50,5 +49,3 @@ void ls_notes__end_apart(ls_exec *exec, bool report);
 // A finding of these ranks; a hint unless the run is strict, if the note says so.
 int ls_notes__report(ls_exec *exec, const ls_exec_noted *of, const int *ranks, int count,
                      const char *text);
-
-#endif

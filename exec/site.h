@@ -1,6 +1,5 @@
 // Python's frames, where the process has an interpreter.
-#ifndef LS_EXEC_SITE_H
-#define LS_EXEC_SITE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ bool ls_python_here(ls_python_place *out);
 bool ls_python_first(ls_python_place *out);
 // The interpreter is about to finalise. No thread is in ls_python_first when this returns.
 void ls_python_close(void);
-
-#endif

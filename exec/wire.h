@@ -3,8 +3,7 @@
 // environment; answers, and all data, are in memory that all map (memfd). Both are of one build and
 // one machine: numbers are as the machine has them. On other hosts an agent takes the coordinator's
 // place, and relays messages and answers. docs/exec.md tells the life of a call.
-#ifndef LS_EXEC_WIRE_H
-#define LS_EXEC_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -309,5 +308,3 @@ typedef struct ls_wire_end {
     int32_t status;  // as waitpid has it
     uint32_t unused;
 } ls_wire_end;
-
-#endif

@@ -61,4 +61,5 @@ LS_API void ls_diagnostics_format(ls_text *out, ls_diagnostics *diagnostics);
 #ifdef __cplusplus
 }
 #endif
+
 #endif

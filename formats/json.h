@@ -1,7 +1,6 @@
 // A streaming JSON writer. Numbers print so that they read back to the same value; NaN and
 // infinities, which JSON lacks, are written as the strings "NaN", "Infinity", "-Infinity".
-#ifndef LS_FORMATS_JSON_H
-#define LS_FORMATS_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,4 @@ void ls_json_member_bool(ls_json *json, const char *key, bool value);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

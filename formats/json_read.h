@@ -1,6 +1,5 @@
 // Reading a JSON file with jansson. Private: a file that includes this needs jansson's header.
-#ifndef LS_FORMATS_JSON_READ_H
-#define LS_FORMATS_JSON_READ_H
+#pragma once
 
 #include <jansson.h>
 
@@ -12,5 +11,3 @@
 int ls_json_read(json_t **out, const char *path, size_t bytes_max);
 // The same from memory; `path` is what messages call it.
 int ls_json_parse(json_t **out, const char *path, const char *text, size_t bytes);
-
-#endif

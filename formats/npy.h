@@ -1,7 +1,6 @@
 // NumPy's .npy format, versions 1 to 3: one dense array in C order. Files may be hostile: every
 // size is checked against the file's own before anything is allocated.
-#ifndef LS_FORMATS_NPY_H
-#define LS_FORMATS_NPY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,4 @@ int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 // The .safetensors format: named dense arrays in one file. Files may be hostile: every size is
 // checked against the file's own before anything is allocated.
-#ifndef LS_FORMATS_SAFETENSORS_H
-#define LS_FORMATS_SAFETENSORS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -65,5 +64,4 @@ int ls_safetensors_write(const char *path, const ls_safetensor_source *tensors, 
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -2,8 +2,7 @@
 // has one document; its keys are plain words without duplicates; aliases are resolved, may not
 // refer to themselves, and expand to a bounded size; tags and merge keys are refused. Knows no
 // schema.
-#ifndef LS_FORMATS_YAML_H
-#define LS_FORMATS_YAML_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ const ls_yaml_node *ls_yaml_get(const ls_yaml_tree *tree, const ls_yaml_node *ma
 void ls_yaml_describe(char *out, size_t out_bytes, const ls_yaml_tree *tree,
                       const ls_yaml_node *node);
 bool ls_yaml_is_null(const ls_yaml_tree *tree, const ls_yaml_node *node);
-
-#endif

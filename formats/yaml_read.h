@@ -1,7 +1,6 @@
 // Reading a small YAML (or JSON) file without a schema: members of mappings and their values, each
 // error reported where it stands. Scenarios are read by their schema (runner/scenario/schema.h).
-#ifndef LS_FORMATS_YAML_READ_H
-#define LS_FORMATS_YAML_READ_H
+#pragma once
 
 #include "formats/yaml.h"
 
@@ -40,5 +39,3 @@ bool ls_yaml_real(ls_yaml_reader *reader, const ls_yaml_node *node, double least
                   double *out);
 bool ls_yaml_bool(ls_yaml_reader *reader, const ls_yaml_node *node, bool *out);
 const char *ls_yaml_word(ls_yaml_reader *reader, const ls_yaml_node *node);
-
-#endif

@@ -1,7 +1,6 @@
 // A campaign: many random scenarios (or some files), each tried in every applicable way, in a
 // process that crashes do not end; and the failures, shrunk.
-#ifndef LS_FUZZ_CAMPAIGN_H
-#define LS_FUZZ_CAMPAIGN_H
+#pragma once
 
 #include "runner/compare/run.h"
 
@@ -35,5 +34,3 @@ typedef struct ls_fuzz_counts {
 int ls_fuzz_run(ls_results *results, ls_fuzz_counts *counts, const ls_fuzz_options *options);
 // The text of random case `number`: its file. LS_ERR_MEMORY.
 int ls_fuzz_case_text(ls_text *out, uint64_t seed, uint32_t number);
-
-#endif

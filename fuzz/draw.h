@@ -1,8 +1,7 @@
 // Tools for random scenarios: draws that depend only on (seed, case), and a tree of JSON values
 // that is written as a scenario file (scenario_text.h). Missing memory is recorded in the draw, and
 // reported once the tree is complete.
-#ifndef LS_FUZZ_DRAW_H
-#define LS_FUZZ_DRAW_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -72,5 +71,3 @@ void ls_fuzz_make_tensors(ls_fuzz_draw *draw, json_t *scenario);
 void ls_fuzz_make_training(ls_fuzz_draw *draw, json_t *scenario, json_t *tables);
 // Injects one defect.
 void ls_fuzz_inject(ls_fuzz_draw *draw, json_t *scenario);
-
-#endif

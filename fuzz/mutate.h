@@ -1,7 +1,6 @@
 // How good are a scenario's checks? Defects are injected in it, one at a time, and what notices
 // each is reported.
-#ifndef LS_FUZZ_MUTATE_H
-#define LS_FUZZ_MUTATE_H
+#pragma once
 
 #include "runner/compare/run.h"
 
@@ -11,5 +10,3 @@
 // pass as it is, or injects a defect already.
 int ls_fuzz_mutate(ls_results *results, ls_text *table, const char *file, int most,
                    const ls_run_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 // A scenario as a tree of JSON values, and as the text of its file: what is tried is exactly what
 // is written. Knows no schema.
-#ifndef LS_FUZZ_SCENARIO_TEXT_H
-#define LS_FUZZ_SCENARIO_TEXT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -12,5 +11,3 @@ void ls_fuzz_write(ls_text *out, const json_t *scenario);
 // The tree of a scenario file, without its comments. LS_ERR_FORMAT: it is no YAML; the caller drops
 // *out with json_decref.
 int ls_fuzz_read(json_t **out, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 // A scenario that fails made as small as it still fails in the same way.
-#ifndef LS_FUZZ_SHRINK_H
-#define LS_FUZZ_SHRINK_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -20,5 +19,3 @@ bool ls_fuzz_shrink__change(json_t *scenario, int pass, long number);
 #define LS_FUZZ_PASSES 6
 // Of these changes one that leaves fewer ranks, each with what it had.
 bool ls_fuzz_shrink__fewer_ranks(json_t *scenario, long number);
-
-#endif

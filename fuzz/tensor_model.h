@@ -1,8 +1,7 @@
 // The model of the tensors of a random program: shape and placement of the whole, and the shape
 // that each rank has, so that only programs that can run come out. Private to make_tensors.c,
 // make_steps.c and make_steps_own.c.
-#ifndef LS_FUZZ_TENSOR_MODEL_H
-#define LS_FUZZ_TENSOR_MODEL_H
+#pragma once
 
 #include "fuzz/draw.h"
 
@@ -81,5 +80,3 @@ int64_t ls_fuzz_elements(const ls_fuzz_shape *shape);
 bool ls_fuzz_same_shape(const ls_fuzz_shape *a, const ls_fuzz_shape *b);
 // As torch.chunk cuts.
 int64_t ls_fuzz_chunk(int64_t *start, int64_t size, int64_t count, int64_t index);
-
-#endif

@@ -1,7 +1,6 @@
 // One scenario, tried in one way: run and judged by the oracle, under another order or schedule,
 // beside itself in another form (vary.h), or beside real processes.
-#ifndef LS_FUZZ_TRIAL_H
-#define LS_FUZZ_TRIAL_H
+#pragma once
 
 #include <jansson.h>
 
@@ -53,5 +52,3 @@ int ls_fuzz_prove(ls_fuzz_outcome *out, const json_t *scenario, const char *file
 // Parses a tree as its text. LS_ERR_FORMAT: it is no scenario; `errors` (or NULL) has the reason.
 int ls_fuzz_parse(ls_scenario **out, const json_t *scenario, const char *file, bool outside,
                   ls_text *errors);
-
-#endif

@@ -1,7 +1,6 @@
 // A scenario beside itself in another form that must give the same: its tables cut otherwise, in
 // another order or on fewer ranks, and its checkpoint cut up by another plan and back.
-#ifndef LS_FUZZ_VARY_H
-#define LS_FUZZ_VARY_H
+#pragma once
 
 #include <jansson.h>
 
@@ -28,5 +27,3 @@ int ls_fuzz_run_varied(ls_results *results, bool *fits, const json_t *tree,
 // which are removed.
 int ls_fuzz_run_resharded(ls_results *results, bool *fits, const json_t *tree,
                           const ls_scenario *scenario, const ls_run_options *options);
-
-#endif

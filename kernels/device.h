@@ -5,8 +5,7 @@
 // Pointers are device memory, except those marked (host); structs are the host's, and contain such
 // pointers. Kernels take the arguments of kernels.h, run in call order, and return LS_ERR_BACKEND
 // if the device failed; copies to and from the host wait for them. Not thread-safe.
-#ifndef LS_KERNELS_DEVICE_H
-#define LS_KERNELS_DEVICE_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "kernels/quantise.h"
@@ -147,5 +146,4 @@ ls_device *ls_device_host(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 // One element as a number: between the narrow floating-point types, their bits and double.
-#ifndef LS_KERNELS_ELEMENT_H
-#define LS_KERNELS_ELEMENT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,4 @@ LS_API_BACKENDS void ls_element_from_f64(void *element, ls_dtype dtype, double v
 
 #ifdef __cplusplus
 }
-#endif
 #endif

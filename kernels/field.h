@@ -1,7 +1,6 @@
 // Arithmetic modulo the prime p = 2^31 - 1, on arrays of int32_t whose elements are in [0, p). All
 // results are exact, so that the order of sums does not matter.
-#ifndef LS_KERNELS_FIELD_H
-#define LS_KERNELS_FIELD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ void ls_field_inverse(int32_t *out, const int32_t *a, size_t count);
 void ls_field_hash(int32_t *out, const int32_t *a, size_t count, uint64_t key);
 // out [outer, inner] = the sums of a [outer, middle, inner] over the middle.
 void ls_field_sum(int32_t *out, const int32_t *a, size_t outer, size_t middle, size_t inner);
-
-#endif

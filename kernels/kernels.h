@@ -6,8 +6,7 @@
 // counts unless a name ends in _bytes. Arguments are the caller's duty (asserted where cheap);
 // functions that meet bad *data* (an id out of range) return a status and say where.
 // Results never depend on the number of worker threads.
-#ifndef LS_KERNELS_KERNELS_H
-#define LS_KERNELS_KERNELS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -184,5 +183,4 @@ void ls_kernel_matmul_reference(void *out, const void *a, const void *b, ls_dtyp
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -115,4 +115,5 @@ ls_dtype ls_optimizer_state_dtype(ls_dtype table_dtype);
 #ifdef __cplusplus
 }
 #endif
+
 #endif

@@ -1,8 +1,7 @@
 // Stochastic rounding of new weights to f16 and bf16, for the CPU's kernels and the GPU's: up with
 // the chance that the part cut off has, by random bits that the element's place in its table, the
 // step and the seed give. f32 values too small to reach 2^-8 of the type's smallest become 0.
-#ifndef LS_KERNELS_STOCHASTIC_H
-#define LS_KERNELS_STOCHASTIC_H
+#pragma once
 
 #include <string.h>
 
@@ -71,5 +70,3 @@ LS_BOTH static inline float ls_stochastic__round(const ls_stochastic *s, float v
     float magnitude = (float)whole * ls_stochastic__value(unit);
     return ls_stochastic__value(ls_stochastic__bits(magnitude) | (bits & 0x80000000u));
 }
-
-#endif

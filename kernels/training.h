@@ -1,8 +1,7 @@
 // The kernels of training: from gradients of looked-up rows to new weights. Conventions are those
 // of kernels.h: pure functions over plain memory, sizes last, nothing is allocated; T is f32, or
 // f64 where dtype is f64.
-#ifndef LS_KERNELS_TRAINING_H
-#define LS_KERNELS_TRAINING_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
@@ -102,5 +101,4 @@ void ls_kernel_update_rows_reference(const ls_optimizer *optimizer, const ls_row
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 // Distances between elements.
-#ifndef LS_KERNELS_ULPS_H
-#define LS_KERNELS_ULPS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,4 @@ const char *ls_ulps_word(uint64_t ulps);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 // Private to the files of local_tensor/: the structs behind the opaque types, and the steps that
 // create a tensor.
-#ifndef LS_LOCAL_TENSOR_INTERNAL_H
-#define LS_LOCAL_TENSOR_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -122,5 +121,3 @@ int ls_local_tensor__like(ls_local_tensor **out, const ls_local_tensor *tensor, 
 // Replicated, or partial by sum or avg.
 bool ls_placement__is_linear_or_whole(const ls_placement *placement);
 const ls_world *ls_rank_int__world(const ls_rank_int *value);
-
-#endif

@@ -407,4 +407,5 @@ int ls_rank_int_map(ls_rank_int **out, const ls_world *world, ls_rank_int_callba
 #ifdef __cplusplus
 }
 #endif
+
 #endif

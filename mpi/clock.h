@@ -1,6 +1,5 @@
 // Vector clocks of the threads of a rank.
-#ifndef LS_MPI_CLOCK_H
-#define LS_MPI_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ void ls_mpi__threads_acquire(mpi_rank *me);  // orders this thread after release
 void ls_mpi__threads_unordered(mpi_rank *me);
 void ls_mpi__threads_open(mpi_rank *me);
 void ls_mpi__threads_close(mpi_rank *me);
-
-#endif

@@ -1,6 +1,5 @@
 // Collectives, for the files that post and complete them.
-#ifndef LS_MPI_COLL_H
-#define LS_MPI_COLL_H
+#pragma once
 
 #include "mpi/internal.h"
 
@@ -38,5 +37,3 @@ void ls_mpi__touch_places(mpi_rank *me, const mpi_place *places, size_t n, bool 
 // ---- lists.c
 void ls_mpi__lists_copy(mpi_request *request);
 void ls_mpi__lists_own(mpi_rank *me, mpi_request *request);
-
-#endif

@@ -1,6 +1,5 @@
 // Datatypes and operations, and the memory that they describe.
-#ifndef LS_MPI_DATA_H
-#define LS_MPI_DATA_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -126,5 +125,3 @@ const char *ls_mpi__op_name(const mpi_op *op);
 // inout = in op inout.
 void ls_mpi__reduce(const mpi_op *op, const mpi_type *type, const void *in, void *inout,
                     size_t count);
-
-#endif

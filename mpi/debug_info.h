@@ -1,6 +1,5 @@
 // The program's debug information, shared by its readers.
-#ifndef LS_MPI_DEBUG_INFO_H
-#define LS_MPI_DEBUG_INFO_H
+#pragma once
 
 #include <elfutils/libdw.h>
 #include <stdbool.h>
@@ -12,5 +11,3 @@ void ls_mpi__unit_release(void);
 // The scopes around an instruction of the unit, innermost first: their number. The caller frees the
 // list.
 int ls_mpi__scopes_at(Dwarf_Die **out, Dwarf_Die *unit, Dwarf_Addr code);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the search over runs (explore.c) and a single run (choice.c).
-#ifndef LS_MPI_EXPLORE_H
-#define LS_MPI_EXPLORE_H
+#pragma once
 
 #include "mpi/internal.h"
 
@@ -17,5 +16,3 @@ typedef struct ls_mpi_trail {
     int count;
     int choice[CHOICES_MAX], next[CHOICES_MAX];  // next: the match to try after it; -1: none
 } ls_mpi_trail;
-
-#endif

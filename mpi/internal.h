@@ -1,6 +1,5 @@
 // Declarations that the files of mpi/ share. Handles are indices of their rank's tables.
-#ifndef LS_MPI_INTERNAL_H
-#define LS_MPI_INTERNAL_H
+#pragma once
 
 #include "mpi/clock.h"
 #include "mpi/data.h"
@@ -495,5 +494,3 @@ int ls_mpi__explore_choose(ls_spmd *run, const ls_match_choice *choices, int cou
 void ls_mpi__explore_end(void);
 void ls_mpi__observe(void);
 void ls_mpi__returned(mpi_rank *me);  // init.c
-
-#endif

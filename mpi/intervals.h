@@ -1,7 +1,6 @@
 // Intervals of memory, with queries for overlaps: a treap ordered by start. Each node stores the
 // largest end of its subtree.
-#ifndef LS_MPI_INTERVALS_H
-#define LS_MPI_INTERVALS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ static inline bool ls_mpi__interval_near(const mpi_intervals *set, const char *l
                                          const char *high) {
     return set->root != NULL && high > set->low && low < set->high;
 }
-
-#endif

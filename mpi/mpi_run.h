@@ -1,6 +1,5 @@
 // Runs a program that was built by lockstep-cc for MPI: every process becomes a rank.
-#ifndef LS_MPI_MPI_RUN_H
-#define LS_MPI_MPI_RUN_H
+#pragma once
 
 #include "ranks/ranks.h"
 
@@ -44,5 +43,3 @@ typedef int (*ls_mpi_explore_function)(ls_spmd_result **out, const ls_mpi_option
                                        int most, ls_mpi_explored *explored);
 LS_API int ls_mpi_explore(ls_spmd_result **out, const ls_mpi_options *options, int most,
                           ls_mpi_explored *explored);
-
-#endif

@@ -1,6 +1,5 @@
 // Windows, for the files that implement them.
-#ifndef LS_MPI_RMA_H
-#define LS_MPI_RMA_H
+#pragma once
 
 #include "mpi/internal.h"
 
@@ -131,5 +130,3 @@ void ls_mpi__clock_signal(mpi_win *win, int to, bool post);
 void ls_mpi__clock_signalled(mpi_win *win, int from, bool post);
 void ls_mpi__clock_lock(mpi_win *win, int target);
 void ls_mpi__clock_unlock(mpi_win *win, int target, bool exclusive);
-
-#endif

@@ -1,6 +1,5 @@
 // Signal handlers and timers of ranks.
-#ifndef LS_MPI_SIGNALS_H
-#define LS_MPI_SIGNALS_H
+#pragma once
 
 #include "mpi/internal.h"
 
@@ -10,5 +9,3 @@ void ls_mpi__signals_end(mpi_rank *me);
 void ls_mpi__signals_close(mpi_rank *me);
 // See ls_front.
 bool ls_mpi__signalled(int signal, siginfo_t *info, void *context);
-
-#endif

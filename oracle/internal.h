@@ -1,6 +1,5 @@
 // Shared by the files of this folder.
-#ifndef LS_ORACLE_INTERNAL_H
-#define LS_ORACLE_INTERNAL_H
+#pragma once
 
 #include "oracle/oracle.h"
 #include "oracle/range.h"
@@ -174,5 +173,3 @@ bool ls_oracle__entry_reduces(const ls_oracle *oracle, const oracle_entry *entry
 bool ls_oracle__counts(const ls_table *table, int64_t id);
 // Whether the table's values are sums.
 bool ls_oracle__reduces(const ls_table *table);
-
-#endif

@@ -18,8 +18,7 @@
 // row where shards hold parts of its columns), the oracle derives that as well, and
 // an output is by design when it differs from the unsharded meaning and all of it is what its type
 // is documented to give.
-#ifndef LS_ORACLE_ORACLE_H
-#define LS_ORACLE_ORACLE_H
+#pragma once
 
 #include "embedding/module.h"
 #include "embedding/training.h"
@@ -137,5 +136,4 @@ int ls_oracle_provenance(const ls_oracle *oracle, const ls_stage_output *key, si
 
 #ifdef __cplusplus
 }
-#endif
 #endif

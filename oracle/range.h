@@ -1,8 +1,7 @@
 // Numbers with rounding errors: the range of correct results, and the likeliest one. Each operation
 // is computed in f64 on the ends and widened by one rounding to the type, so it covers operations
 // that are rounded and those that a kernel keeps exact or fuses.
-#ifndef LS_ORACLE_RANGE_H
-#define LS_ORACLE_RANGE_H
+#pragma once
 
 #include "base/dtype.h"
 #include "kernels/optimizer.h"
@@ -58,5 +57,3 @@ typedef struct oracle_row_step {
     const oracle_range *factor;     // of clipping; NULL: none
 } oracle_row_step;
 void ls_oracle__update_row(const oracle_row_step *step);
-
-#endif

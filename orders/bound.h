@@ -1,8 +1,7 @@
 // The derived bound: the largest distance of a correct reduction from the exact one, in any order.
 // It follows from the format, the number of terms and the actual values, without tuned constants.
 // docs/bounds.md has the derivation. No other code computes it.
-#ifndef LS_ORDERS_BOUND_H
-#define LS_ORDERS_BOUND_H
+#pragma once
 
 #include "orders/order.h"
 
@@ -97,5 +96,4 @@ double ls_bound_ratio_of(double actual, double exact, double bound, unsigned cha
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 // The explanation search: which order gives exactly these bits. Tried are the orders that NCCL has
 // or could have here, then small changes to the best of them: one hop, one chunk boundary.
-#ifndef LS_ORDERS_EXPLAIN_H
-#define LS_ORDERS_EXPLAIN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -52,5 +51,4 @@ void ls_order_explanation_clear(ls_order_explanation *explanation);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

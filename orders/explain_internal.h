@@ -1,6 +1,5 @@
 // Shared by the files of the explanation search.
-#ifndef LS_ORDERS_EXPLAIN_INTERNAL_H
-#define LS_ORDERS_EXPLAIN_INTERNAL_H
+#pragma once
 
 #include "orders/explain.h"
 #include "orders/internal.h"
@@ -19,5 +18,3 @@ int ls_explain__local(ls_order_explanation *best, const ls_order_observation *ob
                       int changes_max, uint64_t *budget);
 // Takes the folding of `length` elements from a budget (NULL: without end); false: it is spent.
 bool ls_explain__spend(uint64_t *budget, const ls_order_observation *observation, size_t length);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files of orders. Not for other folders.
-#ifndef LS_ORDERS_INTERNAL_H
-#define LS_ORDERS_INTERNAL_H
+#pragma once
 
 #include "base/text.h"
 #include "orders/order.h"
@@ -198,5 +197,3 @@ ls_fma ls_nccl__fma(const ls_order *order, ls_dtype dtype);
 // The measured entry for a call, or LS_ERR_NOT_FOUND.
 int ls_order__measured_find(const ls_measured_call **out, const ls_order *order,
                             const ls_order_range *range);
-
-#endif

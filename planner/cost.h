@@ -1,7 +1,6 @@
 // The cost of a shard in time and memory: the cost models, one small file each. Internal to
 // planner/ and to its tests.
-#ifndef LS_PLANNER_COST_H
-#define LS_PLANNER_COST_H
+#pragma once
 
 #include "planner/planner.h"
 
@@ -50,5 +49,3 @@ double ls_cost__share(const ls_planner_table *table, int64_t first, int64_t coun
 // are clamped at twice the largest capacity that a topology may have.
 void ls_cost__storage(ls_planner_shard *out, const ls_cost_context *context, ls_sharding sharding,
                       ls_planner_kernel kernel);
-
-#endif

@@ -107,4 +107,5 @@ void ls_plan_sort_shards(ls_plan_table *table);
 #ifdef __cplusplus
 }
 #endif
+
 #endif

@@ -6,8 +6,7 @@
 // Costs are counted in ticks, whole numbers: a plan's cost then does not depend on the order in
 // which shards were added, and two ranks are equal when their numbers are. A tick is so small that
 // all tables together make less than 2^61 of them.
-#ifndef LS_PLANNER_PROBLEM_H
-#define LS_PLANNER_PROBLEM_H
+#pragma once
 
 #include "planner/cost.h"
 
@@ -200,5 +199,3 @@ int ls_search__exact(ls_assignment *best, bool *complete, const ls_planner_probl
 // Fills everything of the result that follows from an assignment.
 int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
                     const ls_assignment *assignment);
-
-#endif

@@ -1,8 +1,7 @@
 // Redistribution planned: the cheapest sequence of collectives that takes a tensor from one set of
 // placements on an n-dimensional mesh to another. Only plans; the owner of the tensor
 // executes.
-#ifndef LS_PLANNER_REDISTRIBUTE_H
-#define LS_PLANNER_REDISTRIBUTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,4 @@ int ls_reshard_greedy(ls_reshard_plan *out, double bytes, int tensor_ndim,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

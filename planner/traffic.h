@@ -1,7 +1,6 @@
 // The bytes that every stage of a planned embedding moves, rank by rank: counted only from the plan
 // and the ids, before anything runs. The protocol is embedding/module.h's; a test compares the two.
-#ifndef LS_PLANNER_TRAFFIC_H
-#define LS_PLANNER_TRAFFIC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,4 @@ int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan, const ls_traffic_
 
 #ifdef __cplusplus
 }
-#endif
 #endif

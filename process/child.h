@@ -1,6 +1,5 @@
 // A child process: it ends with its parent, and its parent waits for it under a deadline.
-#ifndef LS_PROCESS_CHILD_H
-#define LS_PROCESS_CHILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -18,5 +17,3 @@ bool ls_child_wait_for(pid_t child, int *how, double seconds);
 void ls_child_end(pid_t child, bool group, int *how);
 // A descriptor that polls readable once the process has ended; -1: no such process.
 int ls_child_open(pid_t process);
-
-#endif

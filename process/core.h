@@ -1,6 +1,5 @@
 // A core file of a running process, with only the memory that a debugger needs.
-#ifndef LS_PROCESS_CORE_H
-#define LS_PROCESS_CORE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,5 +17,3 @@ typedef struct ls_core_written {
 // Stacks come first, then globals, then other memory, up to LS_CORE_BYTES_MAX. On an error there is
 // no file.
 int ls_core_write(ls_core_written *out, const char *path, pid_t process, pid_t first);
-
-#endif

@@ -1,6 +1,5 @@
 // The memory of a stopped process as the parts of its core file.
-#ifndef LS_PROCESS_CORE_MEMORY_H
-#define LS_PROCESS_CORE_MEMORY_H
+#pragma once
 
 #include <link.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ void ls_core_memory__close(ls_core_memory *m);
 int ls_core_memory__stack(ls_core_memory *m, uintptr_t pointer, size_t threads);
 // Writes what is not written yet: globals, then other memory of the process, then shared memory.
 int ls_core_memory__rest(ls_core_memory *m);
-
-#endif

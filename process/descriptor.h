@@ -1,6 +1,5 @@
 // Open files: one is passed to another process, or all are closed.
-#ifndef LS_PROCESS_DESCRIPTOR_H
-#define LS_PROCESS_DESCRIPTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,5 +9,3 @@ bool ls_descriptor_send(int socket, const void *bytes, size_t count, int descrip
 
 // Closes `first` and all above.
 void ls_descriptors_close(int first);
-
-#endif

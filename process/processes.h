@@ -1,7 +1,6 @@
 // The processes of one launch, wherever they have gone: mpiexec, its proxies, the ranks. All carry
 // the launch's directory in their environment, which outlives their parents.
-#ifndef LS_PROCESS_PROCESSES_H
-#define LS_PROCESS_PROCESSES_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -34,5 +33,3 @@ void ls_processes_end(const char *dir);
 // mapped; none where that cannot be seen.
 #define LS_PROCESSES_SHARED "/dev/shm"
 void ls_processes_sweep_shared(const char *in, time_t since);
-
-#endif

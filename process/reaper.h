@@ -1,8 +1,7 @@
 // Remains of a real run that are removed: its processes, its temporary directory, MPI's shared
 // memory. A small process cleans up when its owner ends for any reason, by Ctrl-C, by kill -9; the
 // owner itself does the same at the end, so that neither needs the other.
-#ifndef LS_PROCESS_REAPER_H
-#define LS_PROCESS_REAPER_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -28,5 +27,3 @@ int ls_reaper_make(ls_reaper *out, const char *beside);
 // Ends those processes, removes the directory and all below it, and what of MPI's shared memory
 // they left.
 void ls_reaper_remove(ls_reaper *reaper);
-
-#endif

@@ -1,7 +1,6 @@
 // The calls that -fsanitize=thread has a program make, without that sanitizer's library: of two
 // functions `plain` and `lasting` (volatile), each (address, bytes, writes, the caller's address).
-#ifndef LS_RANKS_ACCESSES_H
-#define LS_RANKS_ACCESSES_H
+#pragma once
 
 #define LS_ACCESS_EXPORT __attribute__((visibility("default")))
 #define LS_ACCESS_CALL(name, function, bytes, writes)                                              \
@@ -33,5 +32,3 @@
     LS_ACCESS_EXPORT void __tsan_vptr_read(void **at) {                                            \
         (void)at;                                                                                  \
     }
-
-#endif

@@ -1,8 +1,7 @@
 // Ranks as fibers: all of them on one thread, each with a separate stack. The run token moves
 // between them without the kernel. For programs that keep nothing of a rank in thread-local
 // storage.
-#ifndef LS_RANKS_FIBERS_H
-#define LS_RANKS_FIBERS_H
+#pragma once
 
 #include "ranks/state.h"
 
@@ -16,5 +15,3 @@ void ls_fibers__run(ls_spmd *run);
 // does not return.
 void ls_fibers__wait(ls_rank *rank);
 void ls_fibers__leave(ls_rank *rank) LS_NORETURN;
-
-#endif

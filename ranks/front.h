@@ -1,8 +1,7 @@
 // Another frontend over the same matcher: programs written for another library (mpi/). Its calls
 // are posted like every other call, match in the same places and are explained by the same graph.
 // The frontend defines their data and their agreement.
-#ifndef LS_RANKS_FRONT_H
-#define LS_RANKS_FRONT_H
+#pragma once
 
 #include <signal.h>
 
@@ -101,5 +100,3 @@ LS_API_BACKENDS int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_
                                          bool of_axis);
 LS_API_BACKENDS int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank,
                                        bool of_run);
-
-#endif

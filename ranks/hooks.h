@@ -2,8 +2,7 @@
 // functions that a run calls at its events. Set a breakpoint on one and read its arguments; state.h
 // describes them. No other code may call them, and their names and parameters change only with
 // LS_RANKS_ABI.
-#ifndef LS_RANKS_HOOKS_H
-#define LS_RANKS_HOOKS_H
+#pragma once
 
 #include "collectives/hooks.h"
 #include "ranks/state.h"
@@ -38,5 +37,3 @@ void ls_gdb_hook_parked(const ls_spmd *run, const ls_rank *rank);
 void ls_gdb_give_token(ls_rank *to);
 // The run token goes from one rank to another (NULL: from none).
 void ls_gdb_hook_switch(const ls_spmd *run, const ls_rank *from, const ls_rank *to);
-
-#endif

@@ -1,6 +1,5 @@
 // Functions shared by the files of ranks/.
-#ifndef LS_RANKS_INTERNAL_H
-#define LS_RANKS_INTERNAL_H
+#pragma once
 
 #include "collectives/check.h"
 #include "ranks/checks/check.h"
@@ -332,5 +331,3 @@ int ls_direct__fail(ls_request *request, int status);
 int ls_direct__collective(const ls_request *request, ls_call call);
 int ls_direct__ask(ls_request *request);  // a split, a subset, a check of replicas
 int ls_direct__replica(const ls_meet *meet, const ls_request *request);
-
-#endif

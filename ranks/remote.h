@@ -5,8 +5,7 @@
 //
 // The buffers of a call are the program's own, which the checks compare; its data is in memory that
 // this process shares.
-#ifndef LS_RANKS_REMOTE_H
-#define LS_RANKS_REMOTE_H
+#pragma once
 
 #include "base/text.h"
 #include "ranks/ranks.h"
@@ -119,5 +118,3 @@ void ls_remote_waiting(const ls_spmd *run, ls_text *text);
 // A defect that the ranks' launcher found: recorded, and the run ends. The text is copied.
 void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int count,
                        const char *file, int line, const char *text);
-
-#endif

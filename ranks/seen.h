@@ -1,8 +1,7 @@
 // Records that a process with ranks leaves for the process that supervises it, in memory of both: a
 // rank may end the process in ways that no handler sees (a system call, exec, a stack overrun on a
 // thread without a stack for signals), and what was known by then must not go with it.
-#ifndef LS_RANKS_SEEN_H
-#define LS_RANKS_SEEN_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -56,5 +55,3 @@ LS_API_BACKENDS void ls_seen__begin(void);
 void ls_seen__found(const ls_finding *finding);
 // The process is about to end because of this rank. Safe in a signal's handler.
 void ls_seen__lost(const ls_rank *rank, ls_finding_id id, const char *why);
-
-#endif

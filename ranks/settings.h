@@ -1,6 +1,5 @@
 // Options of a run as words: of the command line, and of the environment.
-#ifndef LS_RANKS_SETTINGS_H
-#define LS_RANKS_SETTINGS_H
+#pragma once
 
 #include "ranks/ranks.h"
 
@@ -15,5 +14,3 @@ int ls_spmd__parse_faults(ls_fault *out, int *count, const char *text);
 // Settings of LOCKSTEP_SEED and its kind in place of the options; *tries: of LOCKSTEP_EXPLORE, or
 // 0.
 int ls_spmd__environment(ls_spmd_options *options, ls_fault *faults, int *tries);
-
-#endif

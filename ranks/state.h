@@ -3,8 +3,7 @@
 //
 // One rank runs at a time unless the schedule is parallel: it holds the run token, which is the
 // only protection that the run needs. In a parallel run the same functions hold run->mutex instead.
-#ifndef LS_RANKS_STATE_H
-#define LS_RANKS_STATE_H
+#pragma once
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -458,5 +457,3 @@ struct ls_spmd_result {
     uint64_t observed;
     bool started;
 };
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the report writers.
-#ifndef LS_REPORT_REPORT_INTERNAL_H
-#define LS_REPORT_REPORT_INTERNAL_H
+#pragma once
 
 #include "report/report.h"
 
@@ -27,5 +26,3 @@ void ls_report__omitted(ls_text *out, const ls_case_result *result, const char *
 void ls_report__norms(ls_text *out, const ls_case_result *result, int step);
 // "pass", "fail" or "skip"
 const char *ls_report__verdict(const ls_case_result *result);
-
-#endif

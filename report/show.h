@@ -1,7 +1,6 @@
 // Drawings of shardings: the owners of the blocks of a table or tensor. Uneven and empty blocks,
 // blocks on several ranks, gaps and any number of dimensions are drawn unchanged.
-#ifndef LS_REPORT_SHOW_H
-#define LS_REPORT_SHOW_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -46,5 +45,4 @@ int ls_show_svg(ls_text *out, const ls_picture *pictures, int count);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

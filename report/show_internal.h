@@ -1,6 +1,5 @@
 // The grid under a picture: where blocks begin and end along each dimension.
-#ifndef LS_REPORT_SHOW_INTERNAL_H
-#define LS_REPORT_SHOW_INTERNAL_H
+#pragma once
 
 #include "report/show.h"
 
@@ -20,5 +19,3 @@ int ls_show__holders(int *out, const ls_picture *picture, const int64_t first[LS
 int ls_show__idle(int *out, const ls_picture *picture);
 // Elements of the picture that rank `rank` holds.
 bool ls_show__block_empty(const ls_block *block);
-
-#endif

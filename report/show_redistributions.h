@@ -1,6 +1,5 @@
 // The redistributions of a program as text and JSON: the collectives of each and the cheapest path.
-#ifndef LS_REPORT_SHOW_REDISTRIBUTIONS_H
-#define LS_REPORT_SHOW_REDISTRIBUTIONS_H
+#pragma once
 
 #include "formats/json.h"
 #include "runner/program/redistribute.h"
@@ -12,5 +11,3 @@ int ls_show_redistributions_text(ls_text *out, const ls_redistributions *all, co
 // The member "redistributions" of the open object, an array, and "stopped" where it is given.
 void ls_show_redistributions_json(ls_json *json, const ls_redistributions *all,
                                   const char *stopped);
-
-#endif

@@ -1,6 +1,5 @@
 // The pictures of a scenario: its tables under its plan, its tensors under their placements.
-#ifndef LS_REPORT_SHOW_SCENARIO_H
-#define LS_REPORT_SHOW_SCENARIO_H
+#pragma once
 
 #include "runner/scenario/scenario.h"
 #include "report/show.h"
@@ -9,5 +8,3 @@
 // name; NULL: nothing. Without any table or tensor *count is 0.
 int ls_pictures_of_scenario(ls_picture **out, int *count, ls_arena *arena,
                             const ls_scenario *scenario, const char *only);
-
-#endif

@@ -1,7 +1,6 @@
 // Functions that debuggers stop at during judgement and comparison, beside ranks/hooks.h and
 // collectives/hooks.h.
-#ifndef LS_RUNNER_HOOKS_H
-#define LS_RUNNER_HOOKS_H
+#pragma once
 
 #include "collectives/hooks.h"
 
@@ -49,5 +48,4 @@ extern bool ls_gdb_keeps;
 
 #ifdef __cplusplus
 }
-#endif
 #endif

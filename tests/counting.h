@@ -1,7 +1,6 @@
 // Replaces malloc and related functions in a test program (lockstep_counts_memory): counts
 // allocations and fails a chosen one. For code that allocates and frees on one thread.
-#ifndef LS_TESTS_COUNTING_H
-#define LS_TESTS_COUNTING_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ typedef struct memory_counts {
 // Counts from zero into *counts until counting_end.
 void counting_begin(memory_counts *counts);
 void counting_end(void);
-
-#endif

@@ -1,7 +1,6 @@
 // Results with more than one right answer, stored as a figure for each subject. They change only on
 // purpose, so users get the same result in every version.
-#ifndef LS_TESTS_FIGURES_H
-#define LS_TESTS_FIGURES_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -39,5 +38,3 @@ static inline void figures_expect(const char *file, const char *test, const char
     ls_arena_free(arena);
     ls_text_free(&figures);
 }
-
-#endif

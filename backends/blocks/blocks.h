@@ -2,8 +2,7 @@
 // a call is the simulator's, done by every process that has a member of it. MPI carries what the
 // members put in. Only in programs that link lockstep_mpi_backend; MPI must be running
 // (backends/mpi/mpi.h).
-#ifndef LS_BACKENDS_BLOCKS_BLOCKS_H
-#define LS_BACKENDS_BLOCKS_BLOCKS_H
+#pragma once
 
 #include "collectives/collectives.h"
 
@@ -22,5 +21,3 @@ int ls_blocks_share(void *data, size_t bytes);
 // this; processes that wait for its data in a call then fail. After that the processes can only
 // end.
 int ls_blocks_meet(bool *all_well, bool well);
-
-#endif

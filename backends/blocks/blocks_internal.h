@@ -1,6 +1,5 @@
 // Shared by the files of the spread simulator.
-#ifndef LS_BACKENDS_BLOCKS_BLOCKS_INTERNAL_H
-#define LS_BACKENDS_BLOCKS_BLOCKS_INTERNAL_H
+#pragma once
 
 #include <mpi.h>
 
@@ -17,5 +16,3 @@
 // buffers. Every call has passed ls_call_check.
 int ls_blocks__exchange(ls_call **out, int *out_count, const ls_world *world, const ls_call *calls,
                         int call_count, ls_arena *arena);
-
-#endif

@@ -33,4 +33,5 @@ int ls_mpi__status(int result, const char *what);
 #ifdef __cplusplus
 }
 #endif
+
 #endif

@@ -1,6 +1,5 @@
 // Shared by the files of the MPI backend. Private to it.
-#ifndef LS_BACKENDS_MPI_MPI_INTERNAL_H
-#define LS_BACKENDS_MPI_MPI_INTERNAL_H
+#pragma once
 
 #include <mpi.h>
 
@@ -75,5 +74,3 @@ typedef struct ls_mpi_comm {
 
 // The communicator's MPI handle.
 MPI_Comm ls_mpi__comm(const ls_comm *comm);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files of the NCCL backend. Private to it.
-#ifndef LS_BACKENDS_NCCL_NCCL_INTERNAL_H
-#define LS_BACKENDS_NCCL_NCCL_INTERNAL_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -226,5 +225,3 @@ int ls_nccl__gather_calls(ls_call **out, int *count, nccl_owner *owner, const ls
 // Completes a topology with what the other members' logs say.
 int ls_nccl__gather_topology(ls_nccl_topology *topology, nccl_owner *owner, const int *ranks,
                              int size, int comm_id);
-
-#endif

@@ -1,7 +1,6 @@
 // NCCL's functions, found at run time: programs start where there is no NCCL. Private to the NCCL
 // backend.
-#ifndef LS_BACKENDS_NCCL_NCCL_LOAD_INTERNAL_H
-#define LS_BACKENDS_NCCL_NCCL_LOAD_INTERNAL_H
+#pragma once
 
 #include <nccl.h>
 
@@ -56,5 +55,3 @@ int ls_nccl__load(const ls_nccl_library **out);
 
 // LS_OK, or LS_ERR_BACKEND with NCCL's words; ncclInProgress is LS_OK.
 int ls_nccl__status(const ls_nccl_library *nccl, ncclResult_t result, const char *what);
-
-#endif

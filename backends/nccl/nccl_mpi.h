@@ -14,4 +14,5 @@ LS_API int ls_nccl_mpi_bootstrap(ls_nccl_bootstrap *out);
 #ifdef __cplusplus
 }
 #endif
+
 #endif

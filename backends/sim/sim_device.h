@@ -1,6 +1,5 @@
 // The simulator's calls on a device. Private to this folder.
-#ifndef LS_BACKENDS_SIM_SIM_DEVICE_H
-#define LS_BACKENDS_SIM_SIM_DEVICE_H
+#pragma once
 
 #include "backends/match.h"
 #include "kernels/device.h"
@@ -14,5 +13,3 @@ int ls_sim_device__alloc(ls_backend *backend, void **out, size_t bytes);
 void ls_sim_device__free(ls_backend *backend, void *pointer, size_t bytes);
 int ls_sim_device__copy_in(ls_backend *backend, void *out, const void *host, size_t bytes);
 int ls_sim_device__copy_out(ls_backend *backend, void *host, const void *in, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 // The steps of a fold, as tables of loops. Private to the fast reduce.
-#ifndef LS_KERNELS_CPU_ACCUMULATE_H
-#define LS_KERNELS_CPU_ACCUMULATE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ ls_accumulate_fn ls_kernel__accumulate_fn(ls_dtype dtype, ls_op op);
 
 // out [count] = out [count] / divisor: floats rounded once, integers toward zero.
 void ls_kernel__divide(void *out, ls_dtype dtype, size_t divisor, size_t count);
-
-#endif

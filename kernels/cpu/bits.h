@@ -1,7 +1,6 @@
 // Conversions between float formats on bit patterns, without branches, so that the loops around
 // them vectorise. Private to the fast kernels; references and tests have conversions of their own.
-#ifndef LS_KERNELS_CPU_BITS_H
-#define LS_KERNELS_CPU_BITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -228,5 +227,3 @@ static inline double f64_add_to_odd(double a, double b) {
     }
     return f64_of_bits(bits);
 }
-
-#endif

@@ -1,6 +1,5 @@
 // Rows and their updates over the field. Private to the kernels, which choose these by the type.
-#ifndef LS_KERNELS_CPU_FIELD_ROWS_H
-#define LS_KERNELS_CPU_FIELD_ROWS_H
+#pragma once
 
 #include "kernels/training.h"
 
@@ -16,5 +15,3 @@ void ls_field__row_gradients(void *out, size_t dim, const ls_gradients *from, co
 void ls_field__weight_gradients(void *out, const void *table, size_t dim, const ls_gradients *from,
                                 const int64_t *ids, int64_t padding_id, size_t count);
 void ls_field__update_rows(const ls_optimizer *optimizer, const ls_row_update *update);
-
-#endif

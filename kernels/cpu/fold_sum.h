@@ -1,6 +1,5 @@
 // The sum of several inputs at once. Private to the fast reduce.
-#ifndef LS_KERNELS_CPU_FOLD_SUM_H
-#define LS_KERNELS_CPU_FOLD_SUM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ typedef void (*ls_fold_sum_fn)(void *out, const void *const *in, size_t in_count
 
 // NULL where there is no such loop for a type.
 ls_fold_sum_fn ls_kernel__fold_sum_fn(ls_dtype dtype);
-
-#endif

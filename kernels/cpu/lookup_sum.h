@@ -1,6 +1,5 @@
 // Sums of rows for the lookups of f32 and of 8-bit rows. Private to the fast lookup.
-#ifndef LS_KERNELS_CPU_LOOKUP_SUM_H
-#define LS_KERNELS_CPU_LOOKUP_SUM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ typedef struct ls_sum_rows {
 // begins: otherwise the fold continues from out.
 void ls_kernel__sum_rows(any_f32 *out, const ls_sum_rows *rows, const int64_t *ids,
                          const float *weights, size_t count, size_t ahead, bool begins);
-
-#endif

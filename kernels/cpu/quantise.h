@@ -1,7 +1,6 @@
 // Shared by the kernels of quantised rows, and their plain references. Private to kernels and its
 // tests.
-#ifndef LS_KERNELS_CPU_QUANTISE_H
-#define LS_KERNELS_CPU_QUANTISE_H
+#pragma once
 
 #include "base/dtype.h"
 #include "kernels/kernels.h"
@@ -44,5 +43,4 @@ float ls_kernel__reference_dequantise(const void *row, const ls_row_format *form
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 // Elements as numbers, for the references: plain arithmetic, nothing shared with the fast kernels.
-#ifndef LS_KERNELS_CPU_REFERENCE_H
-#define LS_KERNELS_CPU_REFERENCE_H
+#pragma once
 
 #include "base/dtype.h"
 
@@ -8,5 +7,3 @@
 long double ls_kernel__reference_load(const void *in, ls_dtype dtype, size_t index);
 // Rounds once to the element type (integers: truncates and clamps, NaN gives 0; f8 saturates).
 void ls_kernel__reference_store(void *out, ls_dtype dtype, size_t index, long double value);
-
-#endif

@@ -1,6 +1,5 @@
 // A GPU behind the table of kernels/device.h.
-#ifndef LS_KERNELS_CUDA_DEVICE_H
-#define LS_KERNELS_CUDA_DEVICE_H
+#pragma once
 
 #include "kernels/device.h"
 
@@ -17,5 +16,4 @@ int ls_device_cuda_describe(char *out, size_t out_bytes);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -5,8 +5,7 @@
 // Every function enqueues its work on `stream` of the current device and returns; LS_ERR_BACKEND
 // and LS_ERR_MEMORY have CUDA's text. Functions that report on data (resolve_ids, offsets) wait for
 // it. Ids out of range where kernels.h asserts stop the kernel (a later call reports it).
-#ifndef LS_KERNELS_CUDA_KERNELS_CUDA_H
-#define LS_KERNELS_CUDA_KERNELS_CUDA_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "kernels/quantise.h"
@@ -129,5 +128,4 @@ int ls_kernel_update_listed_cuda(const ls_optimizer *optimizer, const ls_row_upd
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 // The interface between a program that lockstep-cc has linked and the library that runs it.
-#ifndef LS_MPI_IMAGE_IMAGE_H
-#define LS_MPI_IMAGE_IMAGE_H
+#pragma once
 
 #define LS_MPI_IMAGE_MAIN "ls_mpi_image_main"
 typedef int (*ls_mpi_image_main_function)(int argc, char **argv, char **environment);
@@ -30,5 +29,3 @@ __attribute__((visibility("default"))) void ls_mpi_synchronises(void);
 __attribute__((visibility("default"))) void ls_mpi_makes_task(void);
 __attribute__((visibility("default"))) void ls_mpi_forks(void);   // a parallel region
 __attribute__((visibility("default"))) void ls_mpi_starts(void);  // a thread
-
-#endif

@@ -1,7 +1,6 @@
 // STAND_IN(name, tells): replaces the function `name`, whatever its arguments are. The replacement
 // calls `tells` and jumps to the library's function, which returns to the program.
-#ifndef LS_MPI_IMAGE_STAND_IN_H
-#define LS_MPI_IMAGE_STAND_IN_H
+#pragma once
 
 // clang-format off
 #if defined(__x86_64__)
@@ -25,5 +24,3 @@
             "ldr x16, [x16, :got_lo12:__real_" #name "]\nbr x16\n");
 #endif
 // clang-format on
-
-#endif

@@ -347,4 +347,5 @@ typedef MPI_Status MPI_F08_status;
 #ifdef __cplusplus
 }
 #endif
+
 #endif

@@ -457,4 +457,5 @@ MPI_File MPI_File_f2c(MPI_Fint handle);
 
 #include <mpi_functions4.h>
 #include <mpi_names.h>  // PMPI_ names, and macros that record the place of a call
+
 #endif

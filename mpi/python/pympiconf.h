@@ -1,7 +1,6 @@
 // mpi4py's configuration: the MPI of mpi.h, without the names that lockstep declares and does not
 // implement. mpi4py raises NotImplementedError for these.
-#ifndef LS_MPI_PYTHON_PYMPICONF_H
-#define LS_MPI_PYTHON_PYMPICONF_H
+#pragma once
 
 #include "config/mpiapi.h"
 #include "config/mpiio.h"
@@ -20,5 +19,3 @@
 #undef PyMPI_HAVE_MPI_Type_create_f90_integer
 #undef PyMPI_HAVE_MPI_Type_create_f90_real
 #undef PyMPI_HAVE_MPI_Type_create_f90_complex
-
-#endif

@@ -1,7 +1,6 @@
 // A check of SPMD runs: functions that the core of ranks/ calls at fixed moments of a run. The core
 // reaches them only through the run's table and includes nothing of a check.
-#ifndef LS_RANKS_CHECKS_CHECK_H
-#define LS_RANKS_CHECKS_CHECK_H
+#pragma once
 
 #include "ranks/state.h"
 
@@ -50,5 +49,3 @@ struct ls_rank_check {
 
 // The checks, in the order in which they are called; NULL is the last.
 extern const ls_rank_check *const ls_checks__table[];
-
-#endif

@@ -1,6 +1,5 @@
 // Declared replicas, as replica.c and replica_mark.c share them.
-#ifndef LS_RANKS_REPLICA_H
-#define LS_RANKS_REPLICA_H
+#pragma once
 
 #include "ranks/internal.h"
 
@@ -73,5 +72,3 @@ void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark
                         const ls_request *request);
 void ls_replica_marks__complete(const ls_request *request);  // its rank knows it
 void ls_replica_marks__close(ls_replica_set *set);
-
-#endif

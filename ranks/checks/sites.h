@@ -1,7 +1,6 @@
 // The lines of the program from which the members of a communicator matched in its last rounds.
 // They distinguish equal calls in another order from branches that match on purpose.
-#ifndef LS_RANKS_SITES_H
-#define LS_RANKS_SITES_H
+#pragma once
 
 #include "ranks/state.h"
 
@@ -48,5 +47,3 @@ static inline const ls_site *ls_sites__at(const ls_site_round *round, int member
 bool ls_sites__same(const ls_site *a, const ls_site *b);  // the same line of the same file
 // Looks for calls in another order in the rounds that are kept. In crossing.c.
 int ls_crossing__find(ls_spmd *run, const ls_shared_comm *shared);
-
-#endif

@@ -1,7 +1,6 @@
 // The reduction orders that a real run used, call by call, from its recording. The simulator
 // predicts that run with them.
-#ifndef LS_RUNNER_COMPARE_CALL_ORDERS_H
-#define LS_RUNNER_COMPARE_CALL_ORDERS_H
+#pragma once
 
 #include "collectives/recording.h"
 
@@ -18,5 +17,3 @@ int ls_call_orders_count(const ls_call_orders *orders);
 // For the order_of of a simulator backend; its arg is the orders. LS_ERR_FORMAT, LS_ERR_INVALID:
 // the recording names an order that cannot be parsed or does not fit the call.
 int ls_call_orders_of(void *orders, const ls_order **out, const ls_call *call);
-
-#endif

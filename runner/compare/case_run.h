@@ -1,7 +1,6 @@
 // One case under construction: run.c runs it, simulate.c simulates it, verdict.c judges it. Private
 // to them.
-#ifndef LS_RUNNER_COMPARE_CASE_RUN_H
-#define LS_RUNNER_COMPARE_CASE_RUN_H
+#pragma once
 
 #include "runner/compare/compare.h"
 #include "runner/compare/order_search.h"
@@ -62,5 +61,3 @@ int ls_case__check_replicas(ls_finding *out, bool *found, const ls_case_run *run
                             const ls_stages *stages, const char *who);
 // Fills in the result's class, verdict and stages, by the scenario's checks or expectations.
 void ls_case__decide(ls_case_run *run);
-
-#endif

@@ -1,7 +1,6 @@
 // Compares the stage outputs of a run with an oracle and with another run. Each stage gets one
 // ls_stage_result, which explains the first difference.
-#ifndef LS_RUNNER_COMPARE_COMPARE_H
-#define LS_RUNNER_COMPARE_COMPARE_H
+#pragma once
 
 #include "runner/compare/difference.h"
 #include "runner/program/execute.h"
@@ -109,5 +108,3 @@ ls_class ls_comparison_class(const ls_comparison *comparison);
 // Whether an order of its sums may explain the stage's differences: it is not bit_exact, or some
 // elements are within a bound that proves nothing.
 bool ls_stage_wants_order(const ls_stage_result *stage);
-
-#endif

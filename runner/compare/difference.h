@@ -1,7 +1,6 @@
 // Differences between two arrays of values: the number of differing elements, their ulps, the first
 // one, and the ratio to a derived bound. No other code decides whether values are equal.
-#ifndef LS_RUNNER_COMPARE_DIFFERENCE_H
-#define LS_RUNNER_COMPARE_DIFFERENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype d
 
 // Appends element `index` of data as a number; a float also with its bits.
 void ls_difference_tell(ls_text *text, const void *data, ls_dtype dtype, size_t index);
-
-#endif

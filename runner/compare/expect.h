@@ -1,6 +1,5 @@
 // Checks that the scenario's expectation, a finding or stage verdicts, appeared and nothing else.
-#ifndef LS_RUNNER_COMPARE_EXPECT_H
-#define LS_RUNNER_COMPARE_EXPECT_H
+#pragma once
 
 #include "runner/compare/compare.h"
 #include "runner/result.h"
@@ -15,5 +14,3 @@ bool ls_expect_finding(const char **why, const ls_case_result *result,
 bool ls_expect_divergence(const char **why, const ls_comparison *comparison, const bool *fails,
                           const ls_scenario_expect *expect, const ls_scenario_oracle *oracle,
                           ls_arena *arena);
-
-#endif

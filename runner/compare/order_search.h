@@ -5,8 +5,7 @@
 // instead of the sum. The first simulation finds the stage arrays that contain each call's result.
 // Later simulations sum each call in the order that gives the real run's bits, so that the next
 // calls have the real run's inputs.
-#ifndef LS_RUNNER_COMPARE_ORDER_SEARCH_H
-#define LS_RUNNER_COMPARE_ORDER_SEARCH_H
+#pragma once
 
 #include "runner/compare/call_orders.h"
 #include "runner/compare/compare.h"
@@ -28,5 +27,3 @@ bool ls_order_search_guesses(const ls_order_search *search);
 // of the simulation in these orders, whose expectation had the search.
 int ls_order_search_tell(const ls_order_search *search, ls_comparison *comparison,
                          const ls_comparison *again);
-
-#endif

@@ -1,7 +1,6 @@
 // Explains wrong values: a factor, or rows or whole outputs in other places. These are guesses, and
 // the texts say so: the values were judged before.
-#ifndef LS_RUNNER_COMPARE_REASON_H
-#define LS_RUNNER_COMPARE_REASON_H
+#pragma once
 
 #include "runner/compare/stages.h"
 
@@ -48,5 +47,3 @@ typedef struct ls_reason_output {
 // Appends a possible reason for a wrong output; returns whether it does. Without memory there is
 // none.
 bool ls_reason_tell(ls_text *out, const ls_reason_output *output);
-
-#endif

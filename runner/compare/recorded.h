@@ -1,7 +1,6 @@
 // The scenario and the calls that a recording contains beside its outputs. Both are compared with
 // the simulated scenario.
-#ifndef LS_RUNNER_COMPARE_RECORDED_H
-#define LS_RUNNER_COMPARE_RECORDED_H
+#pragma once
 
 #include "collectives/recording.h"
 #include "runner/compare/compare.h"
@@ -23,5 +22,3 @@ int ls_recorded_calls(ls_recording **out, ls_recording_writer *writer, int statu
 // Adds the stage "calls" if the recorded calls differ from the simulated ones.
 int ls_recorded_compare_calls(ls_comparison *comparison, const ls_recording *simulated,
                               const ls_recording *recorded);
-
-#endif

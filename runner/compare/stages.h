@@ -1,7 +1,6 @@
 // Stage outputs of one run in memory, by stage, table, feature, field and rank. A run fills it
 // through its sink; so does a recording.
-#ifndef LS_RUNNER_COMPARE_STAGES_H
-#define LS_RUNNER_COMPARE_STAGES_H
+#pragma once
 
 #include "collectives/recording.h"
 #include "runner/scenario/scenario.h"
@@ -54,5 +53,3 @@ const ls_stage_entry *ls_stages_find(const ls_stages *stages, const char *key); 
 ls_stage_output ls_stage_entry_output(const ls_stage_entry *entry, int rank);
 // Bytes of all arrays held.
 size_t ls_stages_bytes(const ls_stages *stages);
-
-#endif

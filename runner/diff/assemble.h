@@ -1,7 +1,6 @@
 // Assembles a captured tensor from the ranks' pieces: by its placements, or, without placements, by
 // the known sizes of the whole.
-#ifndef LS_RUNNER_DIFF_ASSEMBLE_H
-#define LS_RUNNER_DIFF_ASSEMBLE_H
+#pragma once
 
 #include "runner/diff/capture.h"
 
@@ -41,5 +40,3 @@ int ls_assembled_cut(const void **out, ls_arena *arena, const ls_assembled *tens
 // The index in the whole of element `element` of a piece.
 size_t ls_assembled_position(const ls_assembled *tensor, const ls_assembled_piece *piece,
                              size_t element);
-
-#endif

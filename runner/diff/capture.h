@@ -1,8 +1,7 @@
 // Captures: the named tensors of a model, by rank, in program order, for `lockstep diff`. Sources:
 // lockstep.capture() (rank_00003.safetensors with rank_00003.json), one .safetensors file, or a
 // folder of such files. Values are read on demand.
-#ifndef LS_RUNNER_DIFF_CAPTURE_H
-#define LS_RUNNER_DIFF_CAPTURE_H
+#pragma once
 
 #include "embedding/checkpoint.h"
 #include "formats/safetensors.h"
@@ -113,5 +112,3 @@ void ls_capture_free(ls_capture *capture);  // NULL is allowed
 int ls_capture_read(void *out, const ls_capture_piece *piece);
 // NULL: no tensor of the name.
 const ls_captured *ls_capture_find(const ls_capture *capture, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the readers of captures.
-#ifndef LS_RUNNER_DIFF_CAPTURE_INTERNAL_H
-#define LS_RUNNER_DIFF_CAPTURE_INTERNAL_H
+#pragma once
 
 #include "formats/json_read.h"
 #include "runner/diff/capture.h"
@@ -25,5 +24,3 @@ bool ls_capture__is_checkpoint(const char *dir);
 int ls_capture__checkpoint(ls_capture *capture, const char *dir);
 
 size_t ls_capture__slot(const ls_capture *capture, const char *name);  // of the table of names
-
-#endif

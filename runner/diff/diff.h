@@ -1,7 +1,6 @@
 // Compares two captures of the same model, on one rank and on many, tensor by tensor in the
 // reference's order. docs/diff.md describes the judgement of each.
-#ifndef LS_RUNNER_DIFF_DIFF_H
-#define LS_RUNNER_DIFF_DIFF_H
+#pragma once
 
 #include "runner/diff/capture.h"
 #include "runner/result.h"
@@ -25,5 +24,3 @@ int ls_diff_ignore(ls_diff_options *options, ls_arena *arena, const char *patter
 // report.
 int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
                 const ls_diff_options *options, const char *reproduce);
-
-#endif

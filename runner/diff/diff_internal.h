@@ -1,6 +1,5 @@
 // Shared by the files of diff: an assembled pair of tensors, and the values that the run may have.
-#ifndef LS_RUNNER_DIFF_INTERNAL_H
-#define LS_RUNNER_DIFF_INTERNAL_H
+#pragma once
 
 #include "orders/order.h"
 #include "runner/diff/assemble.h"
@@ -141,5 +140,3 @@ bool ls_diff__is_counted(const ls_diff_sides *sides, const ls_diff_pair *pair);
 // others: micro-batches of each rank's own rows. Then `recut` of the step's activations in `run` is
 // set. (recut.c)
 int ls_diff__recut(bool *found, const ls_diff_sides *sides, const ls_diff_pair *pair);
-
-#endif

@@ -1,6 +1,5 @@
 // Tensors of integers modulo a prime, from exact arithmetic (`lockstep prove`).
-#ifndef LS_RUNNER_DIFF_FIELD_H
-#define LS_RUNNER_DIFF_FIELD_H
+#pragma once
 
 #include "runner/compare/compare.h"
 #include "runner/diff/diff_internal.h"
@@ -23,5 +22,3 @@ bool ls_diff__field_is_parts(const ls_diff_sides *sides, const ls_diff_pair *pai
 // Appends the reason for a difference, if one is found; as ls_diff_explain().
 bool ls_diff__field_explain(ls_text *out, const ls_diff_sides *sides, const ls_diff_pair *pair,
                             int copy);
-
-#endif

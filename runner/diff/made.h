@@ -1,7 +1,6 @@
 // A tensor's expected values: the exact result of its module for inputs of the same run, with the
 // bound of its rounding.
-#ifndef LS_RUNNER_DIFF_MADE_H
-#define LS_RUNNER_DIFF_MADE_H
+#pragma once
 
 #include "runner/diff/assemble.h"
 
@@ -17,5 +16,3 @@ typedef struct ls_made {
 #define LS_MADE_PRODUCTS_MAX ((size_t)1 << 31)
 int ls_made_expect(ls_made *out, ls_arena *arena, const ls_capture *capture,
                    const ls_capture *other, const ls_captured *how, const ls_assembled *tensor);
-
-#endif

@@ -1,7 +1,6 @@
 // Rows of captured tensors. A tensor is divided among the ranks along one dimension; a row is what
 // it has at one index of that dimension.
-#ifndef LS_RUNNER_DIFF_ROWS_H
-#define LS_RUNNER_DIFF_ROWS_H
+#pragma once
 
 #include "runner/diff/diff_internal.h"
 
@@ -32,5 +31,3 @@ int ls_diff__rows(ls_diff_rows *out, ls_arena *arena, const ls_diff_pair *pair, 
 // *ascending: on no rank, and not in the reference, are they in another order there. (source.c)
 int ls_diff__source(bool *found, bool *ascending, size_t *to, const ls_diff_sides *sides,
                     const ls_diff_pair *pair, const ls_diff_rows *of);
-
-#endif

@@ -1,7 +1,6 @@
 // Real runs of scenarios that inject defects (faults, except): the same ranks execute them, and the
 // run's outcome is compared with the simulation's findings.
-#ifndef LS_RUNNER_LAUNCH_INJECTED_H
-#define LS_RUNNER_LAUNCH_INJECTED_H
+#pragma once
 
 #include "runner/launch/real.h"
 #include "runner/result.h"
@@ -31,5 +30,3 @@ int ls_injected_run(ls_injected *out, const ls_real_request *request, ls_finding
 bool ls_injected_agrees(const ls_finding *findings, int count, const ls_finding *real);
 // Applies the outcome to the case: skips it with the reason, fails it, or leaves it.
 void ls_injected_conclude(const ls_injected *injected, ls_case_result *result);
-
-#endif

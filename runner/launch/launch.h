@@ -1,7 +1,6 @@
 // The processes of real runs: mpiexec is started once for several runs. Each run has a deadline,
 // and every rank is watched: a rank that dies is named, and no process outlives the run.
-#ifndef LS_RUNNER_LAUNCH_LAUNCH_H
-#define LS_RUNNER_LAUNCH_LAUNCH_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -107,5 +106,3 @@ bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch
 // the second function reads it.
 void ls_launch_tell_too_few(const char *watch_dir, int rank);
 bool ls_launch_too_few(char *text, size_t text_bytes, const char *watch_dir, int ranks);
-
-#endif

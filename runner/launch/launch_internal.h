@@ -1,6 +1,5 @@
 // Shared by the files of the launcher.
-#ifndef LS_RUNNER_LAUNCH_LAUNCH_INTERNAL_H
-#define LS_RUNNER_LAUNCH_LAUNCH_INTERNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -48,5 +47,3 @@ bool ls_launch__never_starts(ls_watch *watch);
 void ls_launch__see(ls_text *out, const ls_watch *watch);
 // The rank's last announced place.
 ls_place ls_launch__place(const char *dir, int rank);
-
-#endif

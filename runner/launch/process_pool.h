@@ -1,6 +1,5 @@
 // The processes of real runs, kept for later runs: starting them takes longer than most scenarios.
-#ifndef LS_RUNNER_LAUNCH_PROCESS_POOL_H
-#define LS_RUNNER_LAUNCH_PROCESS_POOL_H
+#pragma once
 
 #include "process/reaper.h"
 #include "runner/launch/real.h"
@@ -29,5 +28,3 @@ int ls_process_pool_take(ls_process_set **out, ls_process_pool *pool,
 int ls_process_pool_give_back(ls_process_pool *pool, ls_process_set *set, bool reuse);
 // Ends all of them; errors as above.
 int ls_process_pool_end(ls_process_pool *pool);
-
-#endif

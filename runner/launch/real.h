@@ -1,7 +1,6 @@
 // Provides a real run's outputs: from processes that are started for it, or from an earlier
 // recording. In both cases a comparison reads a recording.
-#ifndef LS_RUNNER_LAUNCH_REAL_H
-#define LS_RUNNER_LAUNCH_REAL_H
+#pragma once
 
 #include "runner/compare/call_orders.h"
 #include "runner/launch/launch.h"
@@ -37,5 +36,3 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
 // to letters, digits, '.', '_' and '-'.
 void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
                            const ls_scenario *scenario);
-
-#endif

@@ -1,6 +1,5 @@
 // The redistributions of a scenario's program, listed by running it.
-#ifndef LS_RUNNER_PLAN_REDISTRIBUTIONS_H
-#define LS_RUNNER_PLAN_REDISTRIBUTIONS_H
+#pragma once
 
 #include "runner/program/redistribute.h"
 
@@ -9,5 +8,3 @@
 // none. LS_ERR_MEMORY.
 int ls_redistributions_of(ls_redistributions *out, const char **stopped,
                           const ls_scenario *scenario, ls_arena *arena);
-
-#endif

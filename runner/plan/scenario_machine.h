@@ -1,6 +1,5 @@
 // The machine that a scenario is planned for: a preset or a file.
-#ifndef LS_RUNNER_PLAN_SCENARIO_MACHINE_H
-#define LS_RUNNER_PLAN_SCENARIO_MACHINE_H
+#pragma once
 
 #include "planner/topology.h"
 #include "runner/scenario/scenario.h"
@@ -13,5 +12,3 @@ bool ls_scenario_machine_is_path(const char *name);
 // wrong, with the place in `errors`; LS_ERR_INVALID: it has another number of ranks.
 int ls_scenario_machine(ls_topology *out, ls_text *errors, const ls_scenario *scenario,
                         const char *name);
-
-#endif

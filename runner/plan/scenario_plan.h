@@ -2,8 +2,7 @@
 // planner shards and places tables without a sharding, for the ranks of `machine:` and the ids that
 // the scenario generates, with the same result on every machine. It places tables that have a type
 // but no ranks. Both take the load of the fixed tables into account.
-#ifndef LS_RUNNER_PLAN_SCENARIO_PLAN_H
-#define LS_RUNNER_PLAN_SCENARIO_PLAN_H
+#pragma once
 
 #include "planner/plan.h"
 #include "runner/scenario/scenario.h"
@@ -12,5 +11,3 @@
 // place in the file. The plan is not checked yet (ls_plan_check), since a scenario may contain a
 // broken one on purpose.
 int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena);
-
-#endif

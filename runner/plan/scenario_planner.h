@@ -1,7 +1,6 @@
 // Derives the planner's input from a scenario: its tables with the ids that it generates, and the
 // choices that its `sharding:` keys leave open.
-#ifndef LS_RUNNER_PLAN_SCENARIO_PLANNER_H
-#define LS_RUNNER_PLAN_SCENARIO_PLANNER_H
+#pragma once
 
 #include "planner/planner.h"
 #include "runner/scenario/scenario.h"
@@ -14,5 +13,3 @@
 #define LS_PLANNER_SAMPLED_RANKS 8
 int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_scenario *scenario,
                                double deadline, ls_arena *arena);
-
-#endif

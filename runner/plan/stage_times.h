@@ -1,7 +1,6 @@
 // Measured times of the stages of a planned scenario's step, for each rank, in a file and compared
 // with the planner's cost model for the same plan.
-#ifndef LS_RUNNER_PLAN_STAGE_TIMES_H
-#define LS_RUNNER_PLAN_STAGE_TIMES_H
+#pragma once
 
 #include "planner/planner.h"
 #include "runner/plan/work.h"
@@ -70,5 +69,3 @@ int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
                                const ls_planner_stages *predicted, const char *machine);
 int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
                                const ls_planner_stages *predicted, const char *machine);
-
-#endif

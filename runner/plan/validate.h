@@ -1,7 +1,6 @@
 // Compares every rank's bytes as counted from the plan with the bytes of the simulator's
 // collectives.
-#ifndef LS_RUNNER_PLAN_VALIDATE_H
-#define LS_RUNNER_PLAN_VALIDATE_H
+#pragma once
 
 #include "planner/traffic.h"
 #include "runner/scenario/scenario.h"
@@ -20,5 +19,3 @@ int ls_validate_differing(const ls_validated_rank *ranks, int count);
 void ls_validate_write_text(ls_text *out, const ls_validated_rank *ranks, int count);
 // Appends them as JSON (documented in docs/reference.md).
 void ls_validate_write_json(ls_text *out, const ls_validated_rank *ranks, int count);
-
-#endif

@@ -2,8 +2,7 @@
 // their buffers, lookups with their ids, updates with the gradients that arrive. Recorded from the
 // first step of a run in the simulator, so that the same work can be executed, timed and checked
 // elsewhere.
-#ifndef LS_RUNNER_PLAN_WORK_H
-#define LS_RUNNER_PLAN_WORK_H
+#pragma once
 
 #include "collectives/collectives.h"
 #include "kernels/device.h"
@@ -124,5 +123,3 @@ int ls_work_shard_check(const ls_work_shard *shard);
 int ls_work_check_collective(const ls_work_collective *collective, int member, const void *got);
 // The same for a lookup's result: equal bits.
 int ls_work_check_lookup(const ls_work_lookup *lookup, const void *got);
-
-#endif

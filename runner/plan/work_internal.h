@@ -1,6 +1,5 @@
 // Observes a run's updates, for work.c.
-#ifndef LS_RUNNER_PLAN_WORK_INTERNAL_H
-#define LS_RUNNER_PLAN_WORK_INTERNAL_H
+#pragma once
 
 #include "runner/plan/work.h"
 
@@ -25,5 +24,3 @@ int ls_work__see_update(ls_update_watch *w, const ls_stage_output *output);
 int ls_work__join_updates(ls_update_watch *w);
 // The shard number in the field's label, or, without one, the only shard of the table on the rank.
 int ls_work__shard(const ls_plan_table *table, int rank, const char *field);
-
-#endif

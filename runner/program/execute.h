@@ -1,7 +1,6 @@
 // Executes a scenario on a backend; a sink receives every stage's outputs. The same code runs in
 // the simulator (all ranks held), under MPI and under NCCL; nothing here compares or reports.
-#ifndef LS_RUNNER_PROGRAM_EXECUTE_H
-#define LS_RUNNER_PROGRAM_EXECUTE_H
+#pragma once
 
 #include "collectives/recording.h"
 #include "embedding/embedding.h"
@@ -49,5 +48,3 @@ const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, ls_stage
 int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_finding *finding,
                           bool *found);
 int ls_execute__program(const ls_execution *execution, ls_arena *arena);
-
-#endif

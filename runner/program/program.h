@@ -1,7 +1,6 @@
 // Shared by the files that execute programs: the state of a running program, its step buffers, and
 // its outputs. Private to the runner.
-#ifndef LS_RUNNER_PROGRAM_PROGRAM_H
-#define LS_RUNNER_PROGRAM_PROGRAM_H
+#pragma once
 
 #include "ranks/ranks.h"
 #include "runner/program/program_oracle.h"
@@ -161,5 +160,3 @@ int ls_program__emit_cells(const ls_program *program, const ls_scenario_step *st
 // Passes an expected array to the sink; floats: with bounds and allowed overflow (NULL: none).
 // Integers and moved data: exact NULL, the bits of `data`.
 int ls_program__emit_expected(const ls_program *program, ls_stage_output output);
-
-#endif

@@ -1,8 +1,7 @@
 // Arrays of the oracle of programs and plain arithmetic on them: f64 with the distance that
 // rounding in the tensor's type can cause, in any order of a sum. Integers are exact. New arrays
 // are in the arena. Private to program_oracle*.c.
-#ifndef LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
-#define LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
+#pragma once
 
 #include "runner/program/program_oracle.h"
 
@@ -101,5 +100,3 @@ int ls_cells__renormalise(ls_cells *out, ls_arena *arena, const ls_cells *weight
 
 // The same elements, in the same order, under another shape.
 void ls_cells__view(ls_cells *out, const ls_cells *in, const ls_shape *shape);
-
-#endif

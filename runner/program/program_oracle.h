@@ -1,8 +1,7 @@
 // The expected tensors of a program: the unsharded operation, plain, in f64 with a bound. Values
 // without an unsharded meaning (partial values, shards without a placement) are computed rank by
 // rank. Shares no arithmetic with the code under test. Private to the runner.
-#ifndef LS_RUNNER_PROGRAM_PROGRAM_ORACLE_H
-#define LS_RUNNER_PROGRAM_PROGRAM_ORACLE_H
+#pragma once
 
 #include "collectives/collectives.h"
 #include "runner/scenario/scenario.h"
@@ -65,5 +64,3 @@ int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_
 
 // The whole tensor after summing its partial values; *known false: unknown.
 int ls_known__full(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the oracle of programs and its part for partial values. Private to this folder.
-#ifndef LS_RUNNER_PROGRAM_PROGRAM_ORACLE_INTERNAL_H
-#define LS_RUNNER_PROGRAM_PROGRAM_ORACLE_INTERNAL_H
+#pragma once
 
 #include "runner/program/program_cells.h"
 #include "runner/program/program_oracle.h"
@@ -27,5 +26,3 @@ int ls_known__make_partial(ls_cells *cells, const ls_program_oracle *o,
 int ls_known__resolve_whole(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *of);
 // The result of a redistribution of a tensor.
 int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_tensor *of);
-
-#endif

@@ -1,7 +1,6 @@
 // The redistributions of a program: the collectives of each along each path, and their cost by
 // PyTorch's model (planner/redistribute.h).
-#ifndef LS_RUNNER_PROGRAM_REDISTRIBUTE_H
-#define LS_RUNNER_PROGRAM_REDISTRIBUTE_H
+#pragma once
 
 #include "planner/redistribute.h"
 #include "runner/scenario/scenario.h"
@@ -31,5 +30,3 @@ struct ls_program;
 int ls_program__redistribute(ls_local_tensor **out, struct ls_program *program,
                              const ls_scenario_step *step, const char *tensor,
                              const ls_local_tensor *in, const ls_placements *to);
-
-#endif

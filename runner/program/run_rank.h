@@ -1,6 +1,5 @@
 // The work of one process of a real run. Private to the program and the runner.
-#ifndef LS_RUNNER_PROGRAM_RUN_RANK_H
-#define LS_RUNNER_PROGRAM_RUN_RANK_H
+#pragma once
 
 #include "collectives/collectives.h"
 #include "runner/scenario/scenario.h"
@@ -17,5 +16,3 @@ typedef struct ls_rank_run {
 // Called in each process that ls_run_* started, and for the simulator in this one. After a failed
 // check *found is set and *finding is the defect, in `arena`.
 int ls_run_rank(const ls_rank_run *run, ls_arena *arena, ls_finding *finding, bool *found);
-
-#endif

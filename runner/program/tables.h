@@ -1,7 +1,6 @@
 // Shared by the files that execute scenarios with tables: the tables and their plan in the form of
 // the module and its oracle, and the inputs of each step. Private to the runner.
-#ifndef LS_RUNNER_PROGRAM_TABLES_H
-#define LS_RUNNER_PROGRAM_TABLES_H
+#pragma once
 
 #include "runner/program/execute.h"
 
@@ -27,5 +26,3 @@ int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *
 int ls_tables__feed(ls_tables_feed *out, const ls_tables *tables, int step, const int *ranks,
                     int count);
 void ls_tables__feed_free(ls_tables_feed *feed);
-
-#endif

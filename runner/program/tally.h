@@ -1,7 +1,6 @@
 // Totals of a program's calls without their data: the number that matched, their bytes, and the end
 // of the last one on a machine. Collected as calls match.
-#ifndef LS_RUNNER_PROGRAM_TALLY_H
-#define LS_RUNNER_PROGRAM_TALLY_H
+#pragma once
 
 #include "collectives/collectives.h"
 #include "planner/topology.h"
@@ -40,5 +39,3 @@ void ls_tally_restart(ls_tally *tally);  // starts another schedule: clears the 
 void ls_tally_met(void *arg, const ls_call *const *calls, int size);
 // The reason why nothing is judged, with the totals; in the tally's arena.
 const char *ls_tally_tell(const ls_tally *tally);
-
-#endif

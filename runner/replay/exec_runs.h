@@ -1,7 +1,6 @@
 // Compares two runs of one program under `lockstep exec` by their recordings: whether every rank
 // made the same calls with the same data in both.
-#ifndef LS_RUNNER_REPLAY_EXEC_RUNS_H
-#define LS_RUNNER_REPLAY_EXEC_RUNS_H
+#pragma once
 
 #include "runner/result.h"
 
@@ -19,5 +18,3 @@ typedef struct ls_exec_runs {
 // different data.
 int ls_exec_runs_compare(ls_results *results, ls_text *summary, uint64_t *compared,
                          const ls_exec_runs *runs);
-
-#endif

@@ -1,8 +1,7 @@
 // Results of other systems. For each result of a folder an importer gives the scenario that
 // reproduces it and the other system's outputs. The scenario is run and compared with these as with
 // any recording.
-#ifndef LS_RUNNER_REPLAY_IMPORT_H
-#define LS_RUNNER_REPLAY_IMPORT_H
+#pragma once
 
 #include "formats/json_read.h"
 #include "runner/compare/run.h"
@@ -92,5 +91,3 @@ void ls_import_quote(ls_text *out, const char *text);
 
 extern const ls_importer ls_importer_nccl, ls_importer_torch, ls_importer_dtensor;
 extern const ls_importer ls_importer_torchrec, ls_importer_exec;
-
-#endif

@@ -1,6 +1,5 @@
 // The state of an import, shared by the importers. Private to this folder.
-#ifndef LS_RUNNER_REPLAY_IMPORT_INTERNAL_H
-#define LS_RUNNER_REPLAY_IMPORT_INTERNAL_H
+#pragma once
 
 #include "runner/replay/import.h"
 
@@ -22,5 +21,3 @@ int ls_import__not_replayed(const ls_importing *state, ls_results *to, const cha
 // Makes room for one more element of an array in an arena.
 void *ls_import__room(ls_arena *arena, const void *array, size_t count, size_t *room, size_t size);
 ls_case_result ls_import__case(const ls_importing *state, const char *name, const char *file);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files that read torch's results.
-#ifndef LS_RUNNER_REPLAY_IMPORT_TORCH_H
-#define LS_RUNNER_REPLAY_IMPORT_TORCH_H
+#pragma once
 
 #include "formats/safetensors.h"
 #include "planner/plan.h"
@@ -51,5 +50,3 @@ int ls_torch__optimizer(ls_import *import, const ls_safetensors *file, const jso
 // import_torch_quantised.c: a stage for the bytes of each layout in the file, and one for the
 // dequantised values.
 int ls_torch__quantised(ls_import *import, const ls_safetensors *file, const json_t *args);
-
-#endif

@@ -1,7 +1,6 @@
 // Shared by the importers of TorchRec's results: a trained collection from its file and manifest,
 // and the sharding of its repetition.
-#ifndef LS_RUNNER_REPLAY_IMPORT_TORCHREC_H
-#define LS_RUNNER_REPLAY_IMPORT_TORCHREC_H
+#pragma once
 
 #include "formats/safetensors.h"
 #include "kernels/optimizer.h"
@@ -74,5 +73,3 @@ int ls_torchrec__scenario(ls_text *out, const ls_torchrec_run *run);
 // import_torchrec_gave.c: passes TorchRec's results to the sink, cut for the run's sharding; arg is
 // the run.
 int ls_torchrec__gave(void *arg, const ls_stage_sink *sink);
-
-#endif

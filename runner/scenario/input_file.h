@@ -1,7 +1,6 @@
 // The arrays that a scenario names by file: read once, kept as long as the scenario. Private to the
 // runner.
-#ifndef LS_RUNNER_SCENARIO_INPUT_FILE_H
-#define LS_RUNNER_SCENARIO_INPUT_FILE_H
+#pragma once
 
 #include "runner/scenario/scenario.h"
 
@@ -30,5 +29,3 @@ int ls_input_file_describe(ls_input_array *out, const char *path, const char *te
 // "weights of table user: f64 of user.npy, rounded to f32; ..." for all files of numbers whose use
 // loses precision; "" if none does.
 void ls_scenario_conversions(ls_text *out, const ls_scenario *scenario);
-
-#endif

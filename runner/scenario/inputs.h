@@ -1,7 +1,6 @@
 // Generates the numbers of a scenario. Every value is a pure function of (seed, stream name, rank,
 // index), so any part can be generated on any rank, repeatedly.
-#ifndef LS_RUNNER_SCENARIO_INPUTS_H
-#define LS_RUNNER_SCENARIO_INPUTS_H
+#pragma once
 
 #include "embedding/jagged.h"
 #include "runner/scenario/scenario.h"
@@ -56,5 +55,3 @@ int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, 
 // out: the whole logical tensor, dense, of its shape and dtype; part: of partial values, from 0.
 int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
                             const ls_scenario_tensor *tensor, int part);
-
-#endif

@@ -33,4 +33,5 @@ LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
 #ifdef __cplusplus
 }
 #endif
+
 #endif

@@ -1,7 +1,6 @@
 // Estimates the memory of a simulated run from the scenario's sizes. An upper bound, so that a run
 // that does not fit is refused before it exhausts the machine.
-#ifndef LS_RUNNER_SCENARIO_MEMORY_NEED_H
-#define LS_RUNNER_SCENARIO_MEMORY_NEED_H
+#pragma once
 
 #include "runner/scenario/scenario.h"
 
@@ -24,5 +23,3 @@ typedef struct ls_tensor_size {
 
 // The number of ranks that hold each element under placements.
 double ls_memory_copies(const ls_scenario *scenario, const ls_placements *placements);
-
-#endif

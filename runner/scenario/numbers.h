@@ -1,7 +1,6 @@
 // Prepares a generator of numbers (weights, tensors, buffers) for access by index. Private to the
 // runner; inputs.h describes the uses.
-#ifndef LS_RUNNER_SCENARIO_NUMBERS_H
-#define LS_RUNNER_SCENARIO_NUMBERS_H
+#pragma once
 
 #include "runner/scenario/input_file.h"
 #include "runner/scenario/scenario.h"
@@ -37,5 +36,3 @@ void ls_numbers__splitmix(void *out, ls_dtype dtype, uint64_t seed, uint32_t ran
                           size_t count);
 // Prefixes the last error with the place of the generator.
 int ls_numbers__place(const ls_scenario *scenario, const ls_generator *generator, const char *what);
-
-#endif

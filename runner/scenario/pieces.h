@@ -1,6 +1,5 @@
 // Parts of a scenario's structs: places in the file, lists, and generators of numbers.
-#ifndef LS_RUNNER_SCENARIO_PIECES_H
-#define LS_RUNNER_SCENARIO_PIECES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -82,5 +81,4 @@ typedef struct ls_generator {
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 // Shared by the files of the scenario reader. Private to this folder.
-#ifndef LS_RUNNER_SCENARIO_READ_H
-#define LS_RUNNER_SCENARIO_READ_H
+#pragma once
 
 #include "runner/scenario/scenario.h"
 #include "runner/scenario/schema.h"
@@ -91,5 +90,3 @@ void ls_check__stage_name(ls_reader *reader, ls_mark mark, const char *stage, co
                           const char *feature);
 int64_t ls_check__sum(const ls_int_list *list);  // INT64_MAX when it does not fit
 ls_mark ls_check__element(const ls_int_list *list, int index);
-
-#endif

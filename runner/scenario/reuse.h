@@ -2,8 +2,7 @@
 // dlrm_datasets, 2022: 788 tables, 131,072 samples, 1.405e9 ids to 1.103e8 rows). A third of the
 // rows is used once, while most ids go to rows that are used hundreds of times. The number of uses
 // of each row is exact; the row and the positions of its ids in the step are drawn.
-#ifndef LS_RUNNER_SCENARIO_REUSE_H
-#define LS_RUNNER_SCENARIO_REUSE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ typedef struct ls_reuse {
 int ls_reuse_init(ls_reuse *out, int64_t ids, int64_t rows, uint64_t seed, uint32_t stream);
 // The row of id number `index` of the step, in [0, ids).
 int64_t ls_reuse_draw(const ls_reuse *reuse, int64_t index);
-
-#endif

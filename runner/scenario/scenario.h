@@ -4,8 +4,7 @@
 //
 // The struct of each mapping begins with an ls_node: the places of the mapping and its keys in the
 // file, and the keys that were given. See ls_node_mark, ls_node_has and ls_scenario_error.
-#ifndef LS_RUNNER_SCENARIO_SCENARIO_H
-#define LS_RUNNER_SCENARIO_SCENARIO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -458,5 +457,4 @@ const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int ta
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 // Lists the files that a scenario reads, and copies them beside a recording, so that it can be
 // replayed without the originals.
-#ifndef LS_RUNNER_SCENARIO_SCENARIO_FILES_H
-#define LS_RUNNER_SCENARIO_SCENARIO_FILES_H
+#pragma once
 
 #include "runner/scenario/scenario.h"
 
@@ -14,5 +13,3 @@ int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit vi
 // the scenario as scenario.yaml. Files elsewhere are not copied: the copied scenario names their
 // original path. Without any file to copy, `dir` is not created.
 int ls_scenario_copy_files(const ls_scenario *scenario, const char *dir);
-
-#endif

@@ -1,6 +1,5 @@
 // The blocks of a table by its `sharding:` key, and their ranks as far as the key gives them.
-#ifndef LS_RUNNER_SCENARIO_SCENARIO_LAYOUT_H
-#define LS_RUNNER_SCENARIO_SCENARIO_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
 // LS_ERR_INVALID names the block and the place of its sizes.
 int ls_scenario_layout_check(const ls_plan_table *placed, const ls_scenario *scenario,
                              const ls_scenario_table *table);
-
-#endif

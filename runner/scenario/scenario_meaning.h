@@ -1,7 +1,6 @@
 // The meaning of a scenario as text: one line for each key that affects its run, given or by
 // default. Scenarios with equal lines have equal runs.
-#ifndef LS_RUNNER_SCENARIO_SCENARIO_MEANING_H
-#define LS_RUNNER_SCENARIO_SCENARIO_MEANING_H
+#pragma once
 
 #include "runner/scenario/scenario.h"
 
@@ -9,5 +8,3 @@
 // order, checks and expect. A file is replaced by its contents. LS_ERR_IO: a file cannot be read;
 // LS_ERR_MEMORY.
 int ls_scenario_meaning(ls_text *out, const ls_scenario *scenario);
-
-#endif

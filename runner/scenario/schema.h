@@ -1,8 +1,7 @@
 // The schema of scenario files: one table of records and fields. It drives parsing and validation
 // (scenario_read.c), the text of --explain-schema, the JSON schema for editors and the "expected
 // ..." of error messages. To add a key, add a line to schema_table.c and a member to scenario.h.
-#ifndef LS_RUNNER_SCENARIO_SCHEMA_H
-#define LS_RUNNER_SCENARIO_SCHEMA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -142,5 +141,3 @@ void ls_schema_explain(ls_text *out);
 
 // The same as a JSON schema (draft 2020-12), for editors. `run --json-schema` prints it.
 void ls_schema_json(ls_text *out);
-
-#endif

@@ -1,6 +1,5 @@
 // Stage names of a scenario's tables, and the identity of such outputs.
-#ifndef LS_RUNNER_SCENARIO_STAGE_NAMES_H
-#define LS_RUNNER_SCENARIO_STAGE_NAMES_H
+#pragma once
 
 #include "collectives/recording.h"
 #include "embedding/stages.h"
@@ -19,5 +18,3 @@ typedef struct ls_scenario_stages {
     ls_stage_sink sink;
 } ls_scenario_stages;
 ls_stage_sink ls_scenario_stages_sink(ls_scenario_stages *stages);
-
-#endif

@@ -1,6 +1,5 @@
 // Zipf-distributed integers in constant time and memory, for any exponent and up to 2^53 outcomes.
-#ifndef LS_RUNNER_SCENARIO_ZIPF_H
-#define LS_RUNNER_SCENARIO_ZIPF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ void ls_zipf_init(ls_zipf *out, double exponent, int64_t count);
 // and Derflinger, ACM TOMACS 6(3), 1996); each trial has a random number of its own.
 int64_t ls_zipf_draw(const ls_zipf *zipf, uint64_t seed, uint32_t stream, uint32_t rank,
                      uint64_t index);
-
-#endif

@@ -1,7 +1,6 @@
 // Fields that several kinds of steps share, for the tables of runner/steps/. S is the struct with
 // their members.
-#ifndef LS_RUNNER_STEPS_FIELDS_H
-#define LS_RUNNER_STEPS_FIELDS_H
+#pragma once
 
 #include "runner/steps/step.h"
 
@@ -66,5 +65,3 @@
                .fields = (fields_),                                                                \
                .field_count = (int)(sizeof(fields_) / sizeof *(fields_)),                          \
                .has_node = true}
-
-#endif

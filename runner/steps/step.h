@@ -1,7 +1,6 @@
 // Kinds of program steps: each has a descriptor, in a file of this folder, with its fields, checks,
 // execution and judge. LS_STEP_MAP (scenario.h) lists them. Private to the runner.
-#ifndef LS_RUNNER_STEPS_STEP_H
-#define LS_RUNNER_STEPS_STEP_H
+#pragma once
 
 #include "runner/program/program.h"
 #include "runner/program/program_cells.h"
@@ -110,5 +109,3 @@ bool ls_placements__extreme(const ls_placements *placements);  // partial by max
 
 // `tensor` and `other`.
 bool ls_step__binary_operand(ls_step_operand *out, const ls_scenario_step *step, int index);
-
-#endif

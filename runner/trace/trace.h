@@ -5,8 +5,7 @@
 // Time is simulated. With a machine a set takes launch + latency * ceil(log2 ranks) + bus bytes /
 // bandwidth, within a host or between hosts; without one every set takes one microsecond. A rank's
 // next call begins at the end of its last one: its computation in between is unknown.
-#ifndef LS_RUNNER_TRACE_TRACE_H
-#define LS_RUNNER_TRACE_TRACE_H
+#pragma once
 
 #include "collectives/collectives.h"
 #include "planner/topology.h"
@@ -52,5 +51,4 @@ void ls_traffic_svg(ls_text *out, const char *title, const uint64_t *bytes, int 
 
 #ifdef __cplusplus
 }
-#endif
 #endif

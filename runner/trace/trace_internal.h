@@ -1,6 +1,5 @@
 // Shared by the files that record and write traces.
-#ifndef LS_RUNNER_TRACE_TRACE_INTERNAL_H
-#define LS_RUNNER_TRACE_TRACE_INTERNAL_H
+#pragma once
 
 #include "runner/trace/trace.h"
 
@@ -60,5 +59,3 @@ struct ls_trace {
 
 // As ls_trace_met; returns the set (NULL: not recorded, see the trace's status).
 ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int size);
-
-#endif

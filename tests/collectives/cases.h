@@ -1,7 +1,6 @@
 // Generated collective calls for tests: every member's call with its buffers is a pure function of
 // the case and a seed, so any process can generate the calls of all.
-#ifndef LS_TESTS_COLLECTIVES_CASES_H
-#define LS_TESTS_COLLECTIVES_CASES_H
+#pragma once
 
 #include "collectives/collectives.h"
 
@@ -35,5 +34,3 @@ void coll_case_format(char *out, size_t out_bytes, const coll_case *c, int size)
 
 // Whether a case is possible: op on dtype, uneven and in-place forms.
 bool coll_case_valid(const coll_case *c);
-
-#endif

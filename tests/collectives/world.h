@@ -1,6 +1,5 @@
 // A simulated world of ranks, for testing the collectives of one communicator.
-#ifndef LS_TESTS_COLLECTIVES_WORLD_H
-#define LS_TESTS_COLLECTIVES_WORLD_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -26,5 +25,3 @@ static inline void close_world(fixture *f) {
     ls_backend_free(f->backend);
     ls_world_free(f->world);
 }
-
-#endif

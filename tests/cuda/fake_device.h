@@ -1,8 +1,7 @@
 // A device whose memory the host cannot access: the host's kernels run on pages that are protected
 // except during a kernel. Errors that crash or pass silently on a GPU crash here: host code that
 // reads a device pointer, a kernel that gets a host pointer.
-#ifndef LS_TESTS_CUDA_FAKE_DEVICE_H
-#define LS_TESTS_CUDA_FAKE_DEVICE_H
+#pragma once
 
 #include "kernels/device.h"
 
@@ -21,5 +20,3 @@ void fake_device_fail_after(long count);
 size_t fake_device_live(void);
 // Number of kernels and copies so far, to detect a run that never used the device.
 size_t fake_device_used(void);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the tests of the CUDA kernels: memory on both sides, inputs, and comparison of bits.
-#ifndef LS_TESTS_CUDA_TEST_H
-#define LS_TESTS_CUDA_TEST_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -45,5 +44,3 @@ void test_training(void);
 
 // test_quantise_cuda.c
 void test_quantise(void);
-
-#endif

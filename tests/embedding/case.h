@@ -2,8 +2,7 @@
 // type, inputs with empty bags, empty ranks and uneven batches; and a run of all three stages in
 // which the oracle judges every output. Unit tests and the stress program use it, so it has no
 // framework: failures are returned as text.
-#ifndef LS_TESTS_EMBEDDING_CASE_H
-#define LS_TESTS_EMBEDDING_CASE_H
+#pragma once
 
 #include "embedding/embedding.h"
 #include "oracle/oracle.h"
@@ -79,5 +78,3 @@ int case_row(void *arg, int table, int64_t row, int64_t column, int64_t columns,
 int case_random(embedding_case *c, uint64_t seed, int ranks);
 // The first rank, table and feature whose output_dist bits differ, as text; "" if none.
 const char *case_difference(const embedding_case *c, const case_outcome *a, const case_outcome *b);
-
-#endif

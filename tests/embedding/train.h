@@ -1,7 +1,6 @@
 // Trains a test case (case.h) for some steps, each with its own inputs and gradients, while the
 // step's oracle judges every output.
-#ifndef LS_TESTS_EMBEDDING_TRAIN_H
-#define LS_TESTS_EMBEDDING_TRAIN_H
+#pragma once
 
 #include "case.h"
 #include "kernels/optimizer.h"
@@ -66,5 +65,3 @@ int train_random(train_case *t, embedding_case *c, uint64_t seed, int ranks);
 int train_run_on(const train_case *t, ls_backend *backend, train_outcome *out);
 int train_run(const train_case *t, train_outcome *out);
 void train_outcome_free(train_outcome *out);
-
-#endif

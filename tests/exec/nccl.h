@@ -1,6 +1,5 @@
 // NCCL's and CUDA's declarations that the test programs use, as their headers have them.
-#ifndef LS_TESTS_EXEC_NCCL_H
-#define LS_TESTS_EXEC_NCCL_H
+#pragma once
 
 #include <limits.h>
 #include <stddef.h>
@@ -144,5 +143,3 @@ ncclUniqueId meet(void);
 // An array on the device with these values; and reading one.
 void *to_device(const void *values, size_t bytes);
 void from_device(void *values, const void *device, size_t bytes, cudaStream_t stream);
-
-#endif

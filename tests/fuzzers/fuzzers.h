@@ -1,7 +1,6 @@
 // Shared by the fuzzers: each gives untrusted bytes to one reader. The reader may refuse them; it
 // may not crash, hang, leak, or take memory that their size does not justify.
-#ifndef LS_TESTS_FUZZERS_FUZZERS_H
-#define LS_TESTS_FUZZERS_FUZZERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 const char *fuzz_file(const uint8_t *data, size_t bytes);
 // A copy that ends with a zero; the caller frees it.
 char *fuzz_text(const uint8_t *data, size_t bytes);
-
-#endif

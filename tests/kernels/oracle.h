@@ -1,7 +1,6 @@
 // An independent model of narrow float formats: the list of all their numbers, in order, and the
 // rule "nearest, of two equally near the even one" by comparison with exact midpoints.
-#ifndef LS_TESTS_KERNELS_ORACLE_H
-#define LS_TESTS_KERNELS_ORACLE_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -116,5 +115,3 @@ static inline uint64_t next_random(uint64_t *state) {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
 }
-
-#endif

@@ -1,11 +1,8 @@
 // Shared by the tests against PyTorch's DTensor shards.
-#ifndef LS_TESTS_TORCH_CASES_H
-#define LS_TESTS_TORCH_CASES_H
+#pragma once
 
 #include <stddef.h>
 
 // Shards every case of the JSON file at `path` and asserts that each rank's shape and values are
 // PyTorch's. Returns the number of shards compared.
 size_t check_torch_cases(const char *path);
-
-#endif

@@ -1,8 +1,7 @@
 // The mutant that runs: the number in LOCKSTEP_MUTANT; 0, none; -1 ends every program, which
 // reveals a test that does not pass the variable on. Included only by files that mutants.py
 // rewrote.
-#ifndef LS_TESTS_MUTANTS_MUTANT_H
-#define LS_TESTS_MUTANTS_MUTANT_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -23,5 +22,3 @@ __attribute__((weak, visibility("hidden"), constructor)) void ls_mutant_choose(v
 }
 
 #define LS_MUTANT(number) __builtin_expect(ls_mutant_now == (number), 0)
-
-#endif

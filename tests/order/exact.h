@@ -7,8 +7,7 @@
 // ranks: one rank holds a power of two, the others zero, because 1/ranks is rounded. prod: one rank
 // holds all the bits of a mantissa, few others a power of two, the rest 1 or -1. max, min: any
 // finite value. Integers: any bits, which wrap equally in every order.
-#ifndef LS_TESTS_ORDER_EXACT_H
-#define LS_TESTS_ORDER_EXACT_H
+#pragma once
 
 #include "orders/order.h"
 
@@ -28,5 +27,4 @@ void ls_exact_expect(void *out, ls_dtype dtype, ls_op op, uint64_t seed, int ran
 
 #ifdef __cplusplus
 }
-#endif
 #endif

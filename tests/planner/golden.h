@@ -1,6 +1,5 @@
 // Helpers of the planner's tests: short notations for tables and problems.
-#ifndef LS_TESTS_PLANNER_GOLDEN_H
-#define LS_TESTS_PLANNER_GOLDEN_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -28,5 +27,3 @@ static inline const ls_planner_option *find_option(const ls_planner_problem *pro
     cr_assert_fail("no option %s %s", ls_sharding_name(sharding), ls_planner_kernel_name(kernel));
     return NULL;
 }
-
-#endif

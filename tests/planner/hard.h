@@ -1,7 +1,6 @@
 // Planning problems that a search does not finish: many tables, and memory for little more than
 // them. Random shapes pack badly, so most branches fail deep in the tree.
-#ifndef LS_TESTS_PLANNER_HARD_H
-#define LS_TESTS_PLANNER_HARD_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -46,5 +45,3 @@ static inline ls_planner_problem *hard_solve(ls_planner_result *result, const ha
     cr_assert(ls_planner_solve(result, problem) == LS_OK, "%s", ls_error_last()->text);
     return problem;
 }
-
-#endif

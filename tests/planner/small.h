@@ -1,6 +1,5 @@
 // Random small planning problems that use every kind of constraint, for judges of whole plans.
-#ifndef LS_TESTS_PLANNER_SMALL_H
-#define LS_TESTS_PLANNER_SMALL_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -123,5 +122,3 @@ static inline void make_instance(instance *in, uint64_t seed) {
         in->topology.hbm_bytes = (int64_t)(bytes * share / shape[0]) + 4000000;
     }
 }
-
-#endif

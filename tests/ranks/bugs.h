@@ -1,7 +1,6 @@
 // SPMD programs with one defect each, and their corrected versions: findings that the checks must
 // and must not report.
-#ifndef LS_TESTS_RANKS_BUGS_H
-#define LS_TESTS_RANKS_BUGS_H
+#pragma once
 
 #include "ranks/ranks.h"
 
@@ -83,5 +82,3 @@ extern const int bug_count;
 int every_call(ls_rank *self, void *arg);
 // Calls at random, most of them wrong; arg: a seed (uint64_t).
 int hostile(ls_rank *self, void *arg);
-
-#endif

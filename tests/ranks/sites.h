@@ -1,7 +1,6 @@
 // SPMD programs whose equal calls match from different lines: with calls in another order, and
 // legal ones.
-#ifndef LS_TESTS_RANKS_SITES_H
-#define LS_TESTS_RANKS_SITES_H
+#pragma once
 
 #include "ranks/ranks.h"
 
@@ -31,5 +30,3 @@ typedef struct random_sites {
     int swapped;  // set by the program
 } random_sites;
 int random_sites_program(ls_rank *self, void *arg);
-
-#endif

@@ -1,7 +1,6 @@
 // Realistic training programs with real bugs, and the expected report of each bug under every
 // schedule.
-#ifndef LS_TESTS_RANKS_TRAINERS_H
-#define LS_TESTS_RANKS_TRAINERS_H
+#pragma once
 
 #include <string.h>
 
@@ -36,5 +35,3 @@ typedef struct trainer {
 extern const trainer sequence_parallel_trainer;
 // A sharded embedding before experts that receive tokens.
 extern const trainer experts_trainer;
-
-#endif

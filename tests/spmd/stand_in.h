@@ -1,6 +1,5 @@
 // Shared by the two halves of the stand-in: operations in a stream.
-#ifndef LS_TESTS_SPMD_STAND_IN_H
-#define LS_TESTS_SPMD_STAND_IN_H
+#pragma once
 
 #include "backends/nccl/nccl_internal.h"
 
@@ -27,5 +26,3 @@ typedef struct operation {
 void *stand_in_real(const void *pointer);
 // Appends concurrent operations; the stream frees them.
 void stand_in_push(cudaStream_t stream, operation *operations);
-
-#endif

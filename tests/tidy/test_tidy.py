@@ -16,7 +16,7 @@ CASES = {
     "kernels/e.c": ("// E.\n" + "int e;\n" * 600, "at most 500"),
     "kernels/f.c": ("// " + "f" * 120 + "\n", "columns"),
     "kernels/g.c": ("// G.\n\tint g;\n", "a tab"),
-    "kernels/h.h": ("// H.\nint h;\n", "include guard"),
+    "kernels/h.h": ("// H.\nint h;\n", "pragma once"),
     "kernels/j.c": ("// J. TO" + "DO: x\n", "unfinished"),
     "kernels/k.c": ("// K.", "no newline"),
     "kernels/l.c": ("// L. strcpy(x)\nconst char *l = \"strcpy(x)\";\n", None),

@@ -1,7 +1,6 @@
 // Shared by the kernels of this folder: one process, a thread for each device, a communicator, two
 // windows and a device communicator.
-#ifndef LS_TESTS_DEVICE_BUGS_COMMON_H
-#define LS_TESTS_DEVICE_BUGS_COMMON_H
+#pragma once
 
 #include <nccl_device.h>
 #include <pthread.h>
@@ -94,5 +93,3 @@ static void expect(const setup *s, size_t block, int peer) {
         }
     }
 }
-
-#endif

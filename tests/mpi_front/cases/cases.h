@@ -1,8 +1,7 @@
 // Small programs, selected by name: correct by default, and with `wrong` as argument 2 with a
 // mistake. A comment "wrong: FINDING" is on or above the line that the finding must name. Three
 // ranks.
-#ifndef LS_TESTS_MPI_FRONT_CASES_CASES_H
-#define LS_TESTS_MPI_FRONT_CASES_CASES_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -41,5 +40,3 @@ static int run_case(int argc, char **argv, const named_case *cases, int count) {
         static const named_case cases[] = {__VA_ARGS__};                                           \
         return run_case(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));                 \
     }
-
-#endif

@@ -1,6 +1,5 @@
 // Buffers in objects of C++: members, static members, arrays of the library, temporaries.
-#ifndef LS_TESTS_MPI_FRONT_CASES_VARIABLES_OF_CLASSES_H
-#define LS_TESTS_MPI_FRONT_CASES_VARIABLES_OF_CLASSES_H
+#pragma once
 
 #include "cases.h"
 
@@ -89,5 +88,3 @@ static void released(void) {
 CASES({"filled", filled}, {"released", released}, {"member", member}, {"broadcast", member},
       {"static_member", static_member}, {"of_a_namespace", of_a_namespace}, {"array", array},
       {"by_reference", array}, {"of_a_lambda", of_a_lambda})
-
-#endif

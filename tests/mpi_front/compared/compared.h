@@ -1,7 +1,6 @@
 // Shared by the programs of this folder: printing, and the communicators and forms of call for
 // collectives.
-#ifndef LS_TESTS_MPI_FRONT_COMPARED_COMPARED_H
-#define LS_TESTS_MPI_FRONT_COMPARED_COMPARED_H
+#pragma once
 
 #include <mpi.h>
 #include <stdio.h>
@@ -108,5 +107,3 @@ static inline int root_of(const place *p, int group, int root) {
 static inline int is_root(const place *p, int root) {
     return p->inter ? root == MPI_ROOT : root == p->rank;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // Shared by the programs of this folder: the rank's identity, and lines of numbers, with names for
 // MPI's constants.
-#ifndef LS_TESTS_MPI_FRONT_COMPARED_SAY_H
-#define LS_TESTS_MPI_FRONT_COMPARED_SAY_H
+#pragma once
 
 #include <mpi.h>
 #include <stdio.h>
@@ -101,5 +100,3 @@ static inline void say_status(const char *what, const MPI_Status *status, MPI_Da
                                                  : status->MPI_SOURCE,
            status->MPI_TAG == MPI_ANY_TAG ? -100 : status->MPI_TAG, count, cancelled);
 }
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by hybrid programs: threads of a rank, and values that identify their sender.
-#ifndef LS_TESTS_MPI_FRONT_HYBRID_HYBRID_H
-#define LS_TESTS_MPI_FRONT_HYBRID_HYBRID_H
+#pragma once
 
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -60,5 +59,3 @@ static inline int release(void *state) {
 static inline int cancel(void *state, int complete) {
     return state == NULL && complete ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
-
-#endif

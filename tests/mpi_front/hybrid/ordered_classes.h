@@ -1,6 +1,5 @@
 // ordered.c with the classes of C++ (compiled as C++).
-#ifndef LS_TESTS_MPI_FRONT_HYBRID_ORDERED_CLASSES_H
-#define LS_TESTS_MPI_FRONT_HYBRID_ORDERED_CLASSES_H
+#pragma once
 
 #include <mpi.h>
 
@@ -83,5 +82,3 @@ int main(int argc, char **argv) {
     MPI_Finalize();
     return used;
 }
-
-#endif

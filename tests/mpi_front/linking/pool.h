@@ -1,6 +1,5 @@
 // A C++ program whose operator new uses its own pool, which its operator delete expects.
-#ifndef LS_TESTS_MPI_FRONT_LINKING_POOL_H
-#define LS_TESTS_MPI_FRONT_LINKING_POOL_H
+#pragma once
 
 #include <mpi.h>
 
@@ -45,5 +44,3 @@ int main(int argc, char **argv) {
     MPI_Finalize();
     return 0;
 }
-
-#endif

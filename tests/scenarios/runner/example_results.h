@@ -1,6 +1,5 @@
 // Results with every field of a report, including hostile names.
-#ifndef LS_TESTS_EXAMPLE_RESULTS_H
-#define LS_TESTS_EXAMPLE_RESULTS_H
+#pragma once
 
 #include <math.h>
 
@@ -80,5 +79,3 @@ static inline int example_results(ls_results **out) {
     }
     return LS_OK;
 }
-
-#endif

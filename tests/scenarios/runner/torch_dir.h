@@ -1,6 +1,5 @@
 // A folder of torch's results that a test creates and replays.
-#ifndef LS_TESTS_SCENARIOS_RUNNER_TORCH_DIR_H
-#define LS_TESTS_SCENARIOS_RUNNER_TORCH_DIR_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -44,5 +43,3 @@ static inline void remove_dir(const char *dir) {
     }
     (void)rmdir(dir);
 }
-
-#endif
