@@ -7,10 +7,6 @@
 #include "formats/json.h"
 #include "collectives/collectives.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct ls_calibrate_options {
     // [count_count] ascending: of all_reduce every one is measured; of the others the largest, and
     // the rest only where the tree of an element depends on its place
@@ -27,7 +23,3 @@ typedef struct ls_calibrate_options {
 // multiply-adds and accumulators go. LS_ERR_FINDING: the answers fit no fixed tree (as NVLS gives).
 int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options *options,
                         const char *temporary_dir);
-
-#ifdef __cplusplus
-}
-#endif

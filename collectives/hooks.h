@@ -6,10 +6,6 @@
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define LS_HOOKS_ABI 2
 
 extern const uint32_t ls_gdb_abi;  // LS_HOOKS_ABI
@@ -83,7 +79,3 @@ void ls_hooks__group(const ls_backend *backend, const ls_call *calls, int count)
 // backend's observer of sets.
 void ls_hooks__matched(const ls_backend *backend, const ls_call *const *calls, int size);
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size);
-
-#ifdef __cplusplus
-}
-#endif

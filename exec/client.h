@@ -10,10 +10,6 @@
 #include "base/status.h"
 #include "exec/wire.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct ls_client ls_client;
 
 // This process's connection, made by the first call; NULL, with the last error's text: there is no
@@ -159,10 +155,6 @@ LS_API void ls_client_let_go(ls_client *client);
 
 // The rank of this process and the number of ranks, from the launcher; -1 without one.
 LS_API void ls_client_launched(int *rank, int *ranks);
-
-#ifdef __cplusplus
-}
-#endif
 // Arithmetic in a field, for Python (kernels/field.h).
 struct ls_field_product;
 struct ls_field_pairs;

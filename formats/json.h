@@ -7,10 +7,6 @@
 
 #include "base/text.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define LS_JSON_DEPTH_MAX 64
 
 // Writes into `out`. Begin with ls_json_begin; the nesting is asserted.
@@ -43,7 +39,3 @@ void ls_json_member_int(ls_json *json, const char *key, int64_t value);
 void ls_json_member_uint(ls_json *json, const char *key, uint64_t value);
 void ls_json_member_double(ls_json *json, const char *key, double value);
 void ls_json_member_bool(ls_json *json, const char *key, bool value);
-
-#ifdef __cplusplus
-}
-#endif

@@ -7,10 +7,6 @@
 
 #include "base/dtype.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define LS_NPY_DIMS_MAX 8
 
 typedef struct ls_npy {
@@ -32,7 +28,3 @@ void ls_npy_free(ls_npy *array);
 // Writes dim [ndim], data [product of dim] as version 1. The file appears complete or not at all.
 // LS_ERR_UNSUPPORTED for bf16 and f8, which NumPy lacks.
 int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim, const void *data);
-
-#ifdef __cplusplus
-}
-#endif

@@ -7,10 +7,6 @@
 
 #include "base/dtype.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define LS_SAFETENSORS_DIMS_MAX         8
 #define LS_SAFETENSORS_HEADER_BYTES_MAX ((size_t)16 * 1024 * 1024)
 
@@ -61,7 +57,3 @@ typedef struct ls_safetensor_source {
 // The file appears complete or not at all. LS_ERR_INVALID for a name given twice.
 int ls_safetensors_write(const char *path, const ls_safetensor_source *tensors, size_t tensor_count,
                          const char *const *metadata, size_t metadata_count);
-
-#ifdef __cplusplus
-}
-#endif

@@ -5,10 +5,6 @@
 
 #include "base/dtype.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // Distances between floats that no count of representable values describes, above every count.
 #define LS_ULPS_SIGN     (UINT64_MAX - 2)  // one value is positive, the other negative
 #define LS_ULPS_INFINITY (UINT64_MAX - 1)  // exactly one is infinite
@@ -20,7 +16,3 @@ uint64_t ls_element_ulps(const void *a, const void *b, ls_dtype dtype);
 
 // "sign change", "infinity", "NaN"; NULL: ulps of floats is a count.
 const char *ls_ulps_word(uint64_t ulps);
-
-#ifdef __cplusplus
-}
-#endif

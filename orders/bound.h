@@ -5,10 +5,6 @@
 
 #include "orders/order.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // Unit roundoff of one step in a float dtype: rounding to nearest moves a normal value v by at most
 // ls_bound_roundoff(dtype) * |v|. f32 2^-24, f16 2^-11, bf16 2^-8, f64 2^-53; f8 counts both of its
 // roundings (to f16, then to f8). 0 for integers.
@@ -93,7 +89,3 @@ bool ls_bound_is_vacuous(const double *exact, const double *bounds, size_t count
 
 // The same as ls_bound_ratio for a value that is not in memory.
 double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow);
-
-#ifdef __cplusplus
-}
-#endif

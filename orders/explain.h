@@ -6,10 +6,6 @@
 
 #include "orders/order.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // A reduction that really happened.
 typedef struct ls_order_observation {
     ls_order_call call;
@@ -48,7 +44,3 @@ const char *ls_order_common(int index);
 // those by which orders can be distinguished.
 int ls_order_proven(bool *out, const ls_order *order, const ls_order_observation *observation);
 void ls_order_explanation_clear(ls_order_explanation *explanation);
-
-#ifdef __cplusplus
-}
-#endif

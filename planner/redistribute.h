@@ -8,10 +8,6 @@
 
 #include "base/base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define LS_RESHARD_MESH_MAX   6
 #define LS_RESHARD_STATES_MAX 300000  // placements of all mesh dimensions that a search examines
 
@@ -88,7 +84,3 @@ int ls_reshard_in_order(ls_reshard_plan *out, double bytes, int tensor_ndim,
 int ls_reshard_greedy(ls_reshard_plan *out, double bytes, int tensor_ndim,
                       const ls_reshard_placement *from, const ls_reshard_placement *to,
                       const ls_reshard_mesh *mesh);
-
-#ifdef __cplusplus
-}
-#endif

@@ -8,10 +8,6 @@
 #include "base/base.h"
 #include "planner/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef enum ls_traffic_pooling {
     LS_TRAFFIC_SEQUENCE,
     LS_TRAFFIC_SUM,  // and mean
@@ -49,7 +45,3 @@ typedef struct ls_traffic_rank {
 // another. The plan must pass ls_plan_check. LS_ERR_MEMORY, LS_ERR_OVERFLOW.
 int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan, const ls_traffic_table *tables,
                     const ls_traffic_ids *const *ids, bool variable);
-
-#ifdef __cplusplus
-}
-#endif

@@ -9,10 +9,6 @@
 #include "local_tensor/local_tensor.h"
 #include "planner/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct ls_picture_block {
     int rank;
     ls_block block;
@@ -42,7 +38,3 @@ int ls_show_text(ls_text *out, const ls_picture *picture);
 void ls_show_json(ls_json *json, const ls_picture *pictures, int count);
 // Appends one SVG document with all pictures, one below the other, a colour per rank.
 int ls_show_svg(ls_text *out, const ls_picture *pictures, int count);
-
-#ifdef __cplusplus
-}
-#endif

@@ -4,10 +4,6 @@
 
 #include "collectives/hooks.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // The first element of a stage's output that has the stage's class.
 typedef struct ls_gdb_divergence {
     const char *stage;
@@ -45,7 +41,3 @@ void ls_hooks__execution_close(ls_gdb_execution *execution);
 extern const struct ls_case_run *ls_gdb_case;
 // Set before a run: keeps the outputs of ranks as threads, which the run does not need.
 extern bool ls_gdb_keeps;
-
-#ifdef __cplusplus
-}
-#endif

@@ -6,10 +6,6 @@
 
 #include "formats/diagnostic.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct ls_schema_record;
 
 // The place of a mapping. Invariant: users never copy it out of its struct.
@@ -78,7 +74,3 @@ typedef struct ls_generator {
     const char *file;        // file: its path, resolved (openable as it stands)
     const char *tensor;      // the tensor in a .safetensors file; NULL: it has just one
 } ls_generator;
-
-#ifdef __cplusplus
-}
-#endif

@@ -23,10 +23,6 @@
 #include "runner/scenario/pieces.h"
 #include "runner/scenario/load.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // ---- Limits, all of them stated in the schema ---------------------------------------------------
 #define LS_SCENARIO_BYTES_MAX  (1 << 20)           // of a scenario file
 #define LS_SCENARIO_DEPTH_MAX  32                  // of its nesting
@@ -454,7 +450,3 @@ ls_table ls_scenario_table_config(const ls_scenario *scenario, int table);
 bool ls_scenario_runs(const ls_scenario *scenario, ls_tables_step step);
 // The optimizer of a table, if the scenario updates its weights.
 const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int table);
-
-#ifdef __cplusplus
-}
-#endif

@@ -10,10 +10,6 @@
 #include "collectives/collectives.h"
 #include "planner/topology.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define LS_TRAFFIC_RANKS_MAX 4096  // of a matrix of bytes
 
 typedef struct ls_trace ls_trace;
@@ -48,7 +44,3 @@ int ls_trace_text(ls_text *out, const ls_trace *trace);
 const uint64_t *ls_trace_traffic(int *ranks, const ls_trace *trace);
 void ls_traffic_text(ls_text *out, const char *title, const uint64_t *bytes, int ranks);
 void ls_traffic_svg(ls_text *out, const char *title, const uint64_t *bytes, int ranks);
-
-#ifdef __cplusplus
-}
-#endif
