@@ -16,16 +16,9 @@ static struct {
 } given;
 
 static const cli_option options[] = {
-    {.type = CLI_STRING,
-     .long_name = "real",
-     .value = &given.real,
-     .value_name = "nccl|mpi|DIR",
+    {CLI_STRING, "real", &given.real, "nccl|mpi|DIR",
      .help = "Backend or recording to compare with: nccl, mpi or a directory"},
-    {.type = CLI_STRING,
-     .long_name = "keep",
-     .value = &given.keep,
-     .output = CLI_OUTPUT_FOLDER,
-     .value_name = "DIR",
+    {CLI_STRING, "keep", &given.keep, "DIR", .output = CLI_OUTPUT_FOLDER,
      .help = "Keep the recordings of live runs in DIR, one directory per scenario"},
     CLI_DEVICE_OPTION(given.device),
     CLI_RUN_OPTIONS(given.run),

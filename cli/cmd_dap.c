@@ -10,13 +10,7 @@ static struct {
 } given;
 
 static const cli_option options[] = {
-    {.type = CLI_INT,
-     .long_name = "port",
-     .value = &given.port,
-     .given = &given.port_given,
-     .value_name = "N",
-     .int_min = 0,
-     .int_max = 65535,
+    {CLI_INT, "port", &given.port, "N", .given = &given.port_given, .int_min = 0, .int_max = 65535,
      .help = "Listen on this port of 127.0.0.1 for one session; 0: a free port, which stderr names "
              "(default: stdin and stdout)"},
     {.long_name = NULL},

@@ -12,27 +12,14 @@ static struct {
 } given;
 
 static const cli_option options[] = {
-    {.type = CLI_DOUBLE,
-     .long_name = "tolerance",
-     .double_max = 1,
-     .value = &given.tolerance,
-     .value_name = "X",
-     .given = &given.has_tolerance,
+    {CLI_DOUBLE, "tolerance", &given.tolerance, "X", .double_max = 1, .given = &given.has_tolerance,
      .help = "Tolerance for tensors without a derived bound, as a fraction of their largest value"},
-    {.type = CLI_SWITCH,
-     .long_name = "exact",
-     .value = &given.exact,
+    {CLI_SWITCH, "exact", &given.exact,
      .help =
          "Require every tensor to match bit for bit, for example after resharding a checkpoint"},
-    {.type = CLI_STRING,
-     .long_name = "ignore",
-     .value = &given.ignore,
-     .value_name = "PATTERNS",
+    {CLI_STRING, "ignore", &given.ignore, "PATTERNS",
      .help = "Do not compare tensors whose names match one of these patterns, separated by commas"},
-    {.type = CLI_SWITCH,
-     .long_name = "all",
-     .value = &given.all,
-     .help = "Continue after the first tensor that is wrong"},
+    {CLI_SWITCH, "all", &given.all, .help = "Continue after the first tensor that is wrong"},
     {.long_name = NULL},
 };
 

@@ -108,12 +108,8 @@ static int run(const cli_args *args) {
 }
 
 static const cli_option options[] = {
-    {.type = CLI_STRING,
-     .long_name = "json",
-     .value = &json_path,
-     .value_name = "FILE",
-     .help = "Write the result as JSON; -: to stdout",
-     .output = CLI_OUTPUT_FILE},
+    {CLI_STRING, "json", &json_path, "FILE", .output = CLI_OUTPUT_FILE,
+     .help = "Write the result as JSON; -: to stdout"},
     {.long_name = NULL},
 };
 

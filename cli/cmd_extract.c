@@ -11,16 +11,9 @@ static const char *python, *output;
 static bool as_program;
 
 static const cli_option options[] = {
-    {.type = CLI_SWITCH,
-     .long_name = "c",
-     .value = &as_program,
+    {CLI_SWITCH, "c", &as_program,
      .help = "Write a C program for lockstep spmd instead of a scenario"},
-    {.type = CLI_STRING,
-     .short_name = 'o',
-     .long_name = "output",
-     .value = &output,
-     .output = CLI_OUTPUT_FILE,
-     .value_name = "FILE",
+    {CLI_STRING, "output", &output, "FILE", .short_name = 'o', .output = CLI_OUTPUT_FILE,
      .help = "Write to FILE (default: stdout)"},
     CLI_PYTHON_OPTION(python),
     {.long_name = NULL},

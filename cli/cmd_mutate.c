@@ -9,12 +9,7 @@ static struct {
 } given = {.count = 1000};
 
 static const cli_option options[] = {
-    {.type = CLI_INT,
-     .long_name = "count",
-     .value = &given.count,
-     .int_min = 1,
-     .int_max = 1000000,
-     .value_name = "N",
+    {CLI_INT, "count", &given.count, "N", .int_min = 1, .int_max = 1000000,
      .help = "Inject at most N defects into a scenario (default 1000)"},
     CLI_OUTSIDE_OPTION(given.allow_outside),
     {.long_name = NULL},

@@ -25,16 +25,9 @@ static struct {
 } given;
 
 static const cli_option options[] = {
-    {.type = CLI_CHOICE,
-     .long_name = "backend",
-     .value = &given.backend,
-     .value_name = "NAME",
-     .choices = ls_backend_names,
+    {CLI_CHOICE, "backend", &given.backend, "NAME", .choices = ls_backend_names,
      .help = "Backend that moves the data"},
-    {.type = CLI_STRING,
-     .long_name = "runs",
-     .value = &given.runs,
-     .value_name = "DIR",
+    {CLI_STRING, "runs", &given.runs, "DIR",
      .help = "File through which this process receives its runs"},
     {.long_name = NULL},
 };

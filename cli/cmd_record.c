@@ -11,18 +11,9 @@ static struct {
 } given;
 
 static const cli_option options[] = {
-    {.type = CLI_CHOICE,
-     .long_name = "backend",
-     .value = &given.backend,
-     .value_name = "NAME",
-     .choices = ls_backend_names,
-     .given = &given.backend_given,
-     .help = "Where to run"},
-    {.type = CLI_STRING,
-     .long_name = "out",
-     .value = &given.out,
-     .output = CLI_OUTPUT_FOLDER,
-     .value_name = "DIR",
+    {CLI_CHOICE, "backend", &given.backend, "NAME", .choices = ls_backend_names,
+     .given = &given.backend_given, .help = "Where to run"},
+    {CLI_STRING, "out", &given.out, "DIR", .output = CLI_OUTPUT_FOLDER,
      .help = "Folder of the recordings, one directory per scenario"},
     CLI_RUN_OPTIONS(given.run),
     {.long_name = NULL},

@@ -11,10 +11,7 @@
 static const char *plan_file;
 
 static const cli_option options[] = {
-    {.type = CLI_STRING,
-     .long_name = "plan",
-     .value = &plan_file,
-     .value_name = "PLAN",
+    {CLI_STRING, "plan", &plan_file, "PLAN",
      .help = "Plan file of the new shards (lockstep plan --out writes one); required"},
     {.long_name = NULL},
 };

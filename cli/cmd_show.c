@@ -14,17 +14,9 @@ static const char *only;
 static bool allow_outside;
 
 static const cli_option options[] = {
-    {.type = CLI_STRING,
-     .long_name = "svg",
-     .value = &svg,
-     .output = CLI_OUTPUT_FILE,
-     .value_name = "FILE",
+    {CLI_STRING, "svg", &svg, "FILE", .output = CLI_OUTPUT_FILE,
      .help = "Write the drawing as SVG; -: to stdout, and nothing else goes there"},
-    {.type = CLI_STRING,
-     .long_name = "only",
-     .value = &only,
-     .value_name = "NAME",
-     .help = "Draw one table or tensor"},
+    {CLI_STRING, "only", &only, "NAME", .help = "Draw one table or tensor"},
     CLI_OUTSIDE_OPTION(allow_outside),
     {.long_name = NULL},
 };

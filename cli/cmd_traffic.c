@@ -10,11 +10,7 @@ static const char *svg;
 static bool allow_outside;
 
 static const cli_option options[] = {
-    {.type = CLI_STRING,
-     .long_name = "svg",
-     .value = &svg,
-     .output = CLI_OUTPUT_FILE,
-     .value_name = "FILE",
+    {CLI_STRING, "svg", &svg, "FILE", .output = CLI_OUTPUT_FILE,
      .help = "Write the matrix as SVG; -: to stdout, and nothing else goes there"},
     CLI_OUTSIDE_OPTION(allow_outside),
     {.long_name = NULL},

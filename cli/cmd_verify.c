@@ -7,15 +7,10 @@ static cli_worlds given = {.command = "verify", .steps = 4, .floats = true};
 
 static const cli_option options[] = {
     CLI_WORLDS_OPTIONS(given),
-    {.type = CLI_SWITCH,
-     .long_name = "prove",
-     .value = &given.exact,
+    {CLI_SWITCH, "prove", &given.exact,
      .help =
          "Then run the program in exact arithmetic on the same numbers of ranks, as prove does"},
-    {.type = CLI_SWITCH,
-     .long_name = "strict",
-     .value = &given.strict,
-     .help = "Fail for the notes of exec --strict, too"},
+    {CLI_SWITCH, "strict", &given.strict, .help = "Fail for the notes of exec --strict, too"},
     {.long_name = NULL},
 };
 

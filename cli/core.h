@@ -2,12 +2,9 @@
 #pragma once
 
 #define CLI_CORE_OPTION(variable)                                                                  \
-    {                                                                                              \
-        .type = CLI_STRING, .long_name = "core", .value = &(variable),                             \
-        .output = CLI_OUTPUT_FOLDER, .value_name = "DIR",                                          \
-        .help = "Keep a core file in a new folder at the first finding, at most 20 MB; "           \
-                "lockstep gdb --core DIR opens it"                                                 \
-    }
+    CLI_OPTION(CLI_STRING, "core", &(variable), "DIR", .output = CLI_OUTPUT_FOLDER,                \
+               .help = "Keep a core file in a new folder at the first finding, at most 20 MB; "    \
+                       "lockstep gdb --core DIR opens it")
 
 // Whether --core DIR (NULL: not given) can be carried out beside --break-on-finding and
 // --wait-for-debugger (`debugger`). Returns an exit code.

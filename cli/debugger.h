@@ -15,10 +15,8 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
 // The same with `lockstep exec`, all of whose ranks gdb has. others: options that exclude it.
 int cli_gdb_ranks(int ranks, bool others);
 #define CLI_GDB_OPTION(variable)                                                                   \
-    {                                                                                              \
-        .type = CLI_SWITCH, .long_name = "gdb", .value = &(variable),                              \
-        .help = "Debug the ranks in one gdb, each an inferior (docs/debugging.md)"                 \
-    }
+    CLI_OPTION(CLI_SWITCH, "gdb", &(variable),                                                     \
+               .help = "Debug the ranks in one gdb, each an inferior (docs/debugging.md)")
 const char *cli_debugger_own_path(void);  // of this program
 void cli_debugger_remember(int argc, char **argv);
 
@@ -45,10 +43,9 @@ typedef struct cli_stop_options {
 } cli_stop_options;
 
 #define CLI_STOP_OPTIONS(options, name, help_)                                                     \
-    {.type = CLI_SWITCH, .long_name = (name), .value = &(options).stop, .help = (help_)}, {        \
-        .type = CLI_SWITCH, .long_name = "wait-for-debugger", .value = &(options).wait,            \
-        .help = "Print the process id, wait for a debugger to attach, then continue"               \
-    }
+    {CLI_SWITCH, (name), &(options).stop, .help = (help_)},                                        \
+        CLI_OPTION(CLI_SWITCH, "wait-for-debugger", &(options).wait,                               \
+                   .help = "Print the process id, wait for a debugger to attach, then continue")
 
 // Acts on these options before the command runs: starts gdb with the commands catches [count], at
 // most three, then the run; or waits now; or arranges to wait at the error. Returns LS_EXIT_OK to

@@ -7,11 +7,9 @@
 extern const char *const cli_devices[];  // "host", "cuda"
 
 #define CLI_DEVICE_OPTION(given)                                                                   \
-    {                                                                                              \
-        .type = CLI_CHOICE, .long_name = "device", .value = &(given), .value_name = "NAME",        \
-        .choices = cli_devices,                                                                    \
-        .help = "Device of the simulator: host (default), or cuda with all ranks on one GPU"       \
-    }
+    CLI_OPTION(CLI_CHOICE, "device", &(given), "NAME", .choices = cli_devices,                     \
+               .help =                                                                             \
+                   "Device of the simulator: host (default), or cuda with all ranks on one GPU")
 
 // Opens a device; *out NULL for the host. A program without CUDA becomes the one with it. An exit
 // code, with the reason on stderr if it is not LS_EXIT_OK.

@@ -5,10 +5,8 @@
 #include "diagnose/history.h"
 
 #define CLI_PYTHON_OPTION(python)                                                                  \
-    {                                                                                              \
-        .type = CLI_STRING, .long_name = "python", .value = &(python), .value_name = "PROGRAM",    \
-        .help = "Python 3.9 or newer that reads the dumps (default: python3)"                      \
-    }
+    CLI_OPTION(CLI_STRING, "python", &(python), "PROGRAM",                                         \
+               .help = "Python 3.9 or newer that reads the dumps (default: python3)")
 
 // Reads the dumps and matches their calls: *history and *found, which the caller frees. Returns an
 // exit code.

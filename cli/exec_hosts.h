@@ -11,29 +11,19 @@ typedef struct cli_exec_hosts {
 } cli_exec_hosts;
 
 #define CLI_HOSTS_OPTIONS(hosts)                                                                   \
-    {.type = CLI_STRING,                                                                           \
-     .long_name = "listen",                                                                        \
-     .value = &(hosts).listen,                                                                     \
-     .value_name = "[HOST:]PORT",                                                                  \
-     .help = "With --observe: check a job on many hosts, whose agents join at this port"},         \
-        {.type = CLI_INT,                                                                          \
-         .long_name = "agents",                                                                    \
-         .value = &(hosts).agents,                                                                 \
-         .value_name = "N",                                                                        \
-         .help = "With --listen: number of agents that join",                                      \
-         .int_min = 1,                                                                             \
-         .int_max = 4096},                                                                         \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "join",                                                                      \
-         .value = &(hosts).join,                                                                   \
-         .value_name = "HOST:PORT",                                                                \
-         .help = "With --observe: run the program as an agent of the coordinator at this "         \
-                 "address, which prints the report"},                                              \
-    {                                                                                              \
-        .type = CLI_STRING, .long_name = "key", .value = &(hosts).key, .value_name = "FILE",       \
-        .help = "With --listen or --join: file of the key that all hosts share (default: the "     \
-                "file that " CLI_KEY_VARIABLE " names)"                                            \
-    }
+    CLI_OPTION(CLI_STRING, "listen", &(hosts).listen, "[HOST:]PORT",                               \
+               .help =                                                                             \
+                   "With --observe: check a job on many hosts, whose agents join at this port"),   \
+        CLI_OPTION(CLI_INT, "agents", &(hosts).agents, "N", .int_min = 1, .int_max = 4096,         \
+                   .help = "With --listen: number of agents that join"),                           \
+        CLI_OPTION(CLI_STRING, "join", &(hosts).join, "HOST:PORT",                                 \
+                   .help =                                                                         \
+                       "With --observe: run the program as an agent of the coordinator at this "   \
+                       "address, which prints the report"),                                        \
+        CLI_OPTION(                                                                                \
+            CLI_STRING, "key", &(hosts).key, "FILE",                                               \
+            .help = "With --listen or --join: file of the key that all hosts share (default: the " \
+                    "file that " CLI_KEY_VARIABLE " names)")
 
 // Sets them. Says what is wrong on stderr, and returns an exit code. alone: an option was given
 // that needs the data or the processes of all ranks on one host; its name, or NULL.

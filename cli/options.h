@@ -23,14 +23,15 @@ typedef enum cli_output_kind {
     CLI_OUTPUT_FOLDER,  // existing content stays
 } cli_output_kind;
 
-// A table of options ends with a row whose long_name is NULL.
+// A table of options ends with a row whose long_name is NULL. A row begins with the type, the name,
+// where the value goes and the value's name; it names its other members.
 typedef struct cli_option {
     cli_type type;
-    char short_name;             // 0: none
     const char *long_name;       // without the dashes
     void *value;                 // where the value goes; its type follows from `type`
     const char *value_name;      // "FILE"; NULL for a switch
     const char *help;            // one sentence without a full stop
+    char short_name;             // 0: none
     const char *const *choices;  // CLI_CHOICE: NULL-terminated
     cli_output_kind output;      // CLI_STRING: cli_outputs_check() checks it
     bool *given;                 // set when the option was given; may be NULL
@@ -40,6 +41,10 @@ typedef struct cli_option {
     // one.
     bool optional;
 } cli_option;
+
+// A row within another macro.
+#define CLI_OPTION(...)                                                                            \
+    { __VA_ARGS__ }
 
 #define CLI_SECONDS_MAX 1e9  // of options that say for how long: 31 years
 

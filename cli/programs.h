@@ -16,59 +16,37 @@ typedef struct cli_program_options {
 } cli_program_options;
 
 #define CLI_RANKS_OPTION(program, most, help_)                                                     \
-    {                                                                                              \
-        .type = CLI_INT, .short_name = 'n', .long_name = "ranks", .value = &(program).ranks,       \
-        .value_name = "N", .help = help_, .int_min = 1, .int_max = (most)                          \
-    }
+    CLI_OPTION(CLI_INT, "ranks", &(program).ranks, "N", .short_name = 'n', .int_min = 1,           \
+               .int_max = (most), .help = help_)
 
 #define CLI_SCHEDULE_OPTIONS(program)                                                              \
-    {.type = CLI_CHOICE,                                                                           \
-     .long_name = "schedule",                                                                      \
-     .value = &(program).schedule,                                                                 \
-     .given = &(program).schedule_given,                                                           \
-     .value_name = "NAME",                                                                         \
-     .choices = ls_spmd__schedules,                                                                \
-     .help = "Schedule: round-robin (default), random (by --seed), delay or parallel"},            \
-    {                                                                                              \
-        .type = CLI_INT, .long_name = "delayed-rank", .value = &(program).delayed_rank,            \
-        .given = &(program).delayed_given, .value_name = "R",                                      \
-        .help = "The rank that --schedule delay holds back (default: 0)", .int_min = 0,            \
-        .int_max = 65535                                                                           \
-    }
+    CLI_OPTION(CLI_CHOICE, "schedule", &(program).schedule, "NAME",                                \
+               .given = &(program).schedule_given, .choices = ls_spmd__schedules,                  \
+               .help = "Schedule: round-robin (default), random (by --seed), delay or parallel"),  \
+        CLI_OPTION(CLI_INT, "delayed-rank", &(program).delayed_rank, "R",                          \
+                   .given = &(program).delayed_given, .int_min = 0, .int_max = 65535,              \
+                   .help = "The rank that --schedule delay holds back (default: 0)")
 
 #define CLI_CHECKS_OPTION(program)                                                                 \
-    {                                                                                              \
-        .type = CLI_STRING, .long_name = "checks", .value = &(program).checks,                     \
-        .value_name = "GLOBS",                                                                     \
-        .help = "Checks to enable: 'all', '-value.*', 'buffer.*,-handle.leak'"                     \
-    }
+    CLI_OPTION(CLI_STRING, "checks", &(program).checks, "GLOBS",                                   \
+               .help = "Checks to enable: 'all', '-value.*', 'buffer.*,-handle.leak'")
 
 #define CLI_FAULTS_OPTION(program)                                                                 \
-    {                                                                                              \
-        .type = CLI_STRING, .long_name = "faults", .value = &(program).faults,                     \
-        .value_name = "LIST",                                                                      \
-        .help = "Faults to inject, as TYPE@RANK:CALL[:AMOUNT],... with types as in scenarios"      \
-    }
+    CLI_OPTION(CLI_STRING, "faults", &(program).faults, "LIST",                                    \
+               .help =                                                                             \
+                   "Faults to inject, as TYPE@RANK:CALL[:AMOUNT],... with types as in scenarios")
 
 #define CLI_HISTORY_OPTION(program)                                                                \
-    {                                                                                              \
-        .type = CLI_INT, .long_name = "history", .value = &(program).history, .value_name = "N",   \
-        .help = "Calls of each rank that a finding lists (default: 16)", .int_min = 1,             \
-        .int_max = 4096                                                                            \
-    }
+    CLI_OPTION(CLI_INT, "history", &(program).history, "N", .int_min = 1, .int_max = 4096,         \
+               .help = "Calls of each rank that a finding lists (default: 16)")
 
 #define CLI_STACK_OPTION(program, least, help_)                                                    \
-    {                                                                                              \
-        .type = CLI_INT, .long_name = "stack", .value = &(program).stack_kib, .value_name = "KIB", \
-        .help = help_, .int_min = (least), .int_max = 1 << 20                                      \
-    }
+    CLI_OPTION(CLI_INT, "stack", &(program).stack_kib, "KIB", .int_min = (least),                  \
+               .int_max = 1 << 20, .help = help_)
 
 #define CLI_DEADLINE_OPTION(program, help_)                                                        \
-    {                                                                                              \
-        .type = CLI_DOUBLE, .long_name = "deadline", .value = &(program).deadline_seconds,         \
-        .double_max = CLI_SECONDS_MAX, .given = &(program).deadline_given,                         \
-        .value_name = "SECONDS", .help = help_                                                     \
-    }
+    CLI_OPTION(CLI_DOUBLE, "deadline", &(program).deadline_seconds, "SECONDS",                     \
+               .double_max = CLI_SECONDS_MAX, .given = &(program).deadline_given, .help = help_)
 #define CLI_RANK_DEADLINE_HELP                                                                     \
     "End a rank that makes no call for this many seconds (default: 60; 0: never)"
 

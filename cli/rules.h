@@ -17,53 +17,30 @@ typedef struct cli_rules {
 } cli_rules;
 
 #define CLI_RULES_OPTIONS(given)                                                                   \
-    {.type = CLI_STRING,                                                                           \
-     .long_name = "rules",                                                                         \
-     .value = &(given).subject,                                                                    \
-     .value_name = "dtensor|torchrec",                                                             \
-     .help = "Compare each sharding rule of DTensor or TorchRec with the unsharded operation"},    \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "only",                                                                      \
-         .value = &(given).only,                                                                   \
-         .value_name = "PATTERNS",                                                                 \
-         .help = "With --rules: the operators or expressions with one of these names, separated "  \
-                 "by ';'"},                                                                        \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "results",                                                                   \
-         .value = &(given).results,                                                                \
-         .value_name = "FILE",                                                                     \
-         .help = "With --rules: keep the table, a line of JSON for each combination"},             \
-        {.type = CLI_SWITCH,                                                                       \
-         .long_name = "resume",                                                                    \
-         .value = &(given).resume,                                                                 \
-         .help = "With --rules: continue the table in the file of --results"},                     \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "against",                                                                   \
-         .value = &(given).against,                                                                \
-         .value_name = "FILE",                                                                     \
-         .help = "With --rules: name what is new, mended or changed since this table"},            \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "programs",                                                                  \
-         .value = &(given).programs,                                                               \
-         .value_name = "DIR",                                                                      \
-         .output = CLI_OUTPUT_FOLDER,                                                              \
-         .help = "With --rules: write a plain PyTorch program for each defect"},                   \
-        {.type = CLI_INT,                                                                          \
-         .long_name = "sample",                                                                    \
-         .value = &(given).sample,                                                                 \
-         .value_name = "N",                                                                        \
-         .help = "With --rules: run N right results, drawn by the seed, on gloo too (default: 0)", \
-         .int_min = 0,                                                                             \
-         .int_max = 10000},                                                                        \
-        {.type = CLI_SWITCH,                                                                       \
-         .long_name = "quick",                                                                     \
-         .value = &(given).quick,                                                                  \
-         .help = "With --rules: on two ranks only"},                                               \
-    {                                                                                              \
-        .type = CLI_STRING, .long_name = "python", .value = &(given).python,                       \
-        .value_name = "PROGRAM",                                                                   \
-        .help = "With --rules: the interpreter that has torch (default: python3)"                  \
-    }
+    CLI_OPTION(                                                                                    \
+        CLI_STRING, "rules", &(given).subject, "dtensor|torchrec",                                 \
+        .help = "Compare each sharding rule of DTensor or TorchRec with the unsharded operation"), \
+        CLI_OPTION(                                                                                \
+            CLI_STRING, "only", &(given).only, "PATTERNS",                                         \
+            .help =                                                                                \
+                "With --rules: the operators or expressions with one of these names, separated "   \
+                "by ';'"),                                                                         \
+        CLI_OPTION(CLI_STRING, "results", &(given).results, "FILE",                                \
+                   .help = "With --rules: keep the table, a line of JSON for each combination"),   \
+        CLI_OPTION(CLI_SWITCH, "resume", &(given).resume,                                          \
+                   .help = "With --rules: continue the table in the file of --results"),           \
+        CLI_OPTION(CLI_STRING, "against", &(given).against, "FILE",                                \
+                   .help = "With --rules: name what is new, mended or changed since this table"),  \
+        CLI_OPTION(CLI_STRING, "programs", &(given).programs, "DIR", .output = CLI_OUTPUT_FOLDER,  \
+                   .help = "With --rules: write a plain PyTorch program for each defect"),         \
+        CLI_OPTION(                                                                                \
+            CLI_INT, "sample", &(given).sample, "N", .int_min = 0, .int_max = 10000,               \
+            .help =                                                                                \
+                "With --rules: run N right results, drawn by the seed, on gloo too (default: 0)"), \
+        CLI_OPTION(CLI_SWITCH, "quick", &(given).quick,                                            \
+                   .help = "With --rules: on two ranks only"),                                     \
+        CLI_OPTION(CLI_STRING, "python", &(given).python, "PROGRAM",                               \
+                   .help = "With --rules: the interpreter that has torch (default: python3)")
 
 // Whether an option other than --rules is given.
 bool cli_rules_given(const cli_rules *given);

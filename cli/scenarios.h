@@ -26,41 +26,28 @@ typedef struct cli_run_options {
 } cli_run_options;
 
 #define CLI_RUN_OPTIONS(options)                                                                   \
-    {.type = CLI_STRING,                                                                           \
-     .long_name = "order",                                                                         \
-     .value = &(options).order,                                                                    \
-     .value_name = "ORDER",                                                                        \
-     .help = "Reduction order of the simulator: rank, ring:..., tree:..., measured:FILE"},         \
-        {.type = CLI_DOUBLE,                                                                       \
-         .long_name = "deadline",                                                                  \
-         .value = &(options).deadline_seconds,                                                     \
-         .double_max = CLI_SECONDS_MAX,                                                            \
-         .value_name = "SECONDS",                                                                  \
-         .help = "End a real run that takes longer (default 60)"},                                 \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "memory",                                                                    \
-         .value = &(options).memory,                                                               \
-         .value_name = "BYTES",                                                                    \
-         .help = "Refuse scenarios that need more memory than this, such as 16G (default: see "    \
-                 "doctor)"},                                                                       \
-        {.type = CLI_INT,                                                                          \
-         .long_name = "processes",                                                                 \
-         .value = &(options).processes,                                                            \
-         .given = &(options).processes_given,                                                      \
-         .value_name = "P",                                                                        \
-         .int_min = 1,                                                                             \
-         .int_max = LS_RANKS_MAX,                                                                  \
-         .optional = true,                                                                         \
-         .help = "NCCL: one process per rank (mpiexec) instead of one thread per rank; run --on "  \
-                 "mpi: this many processes, by default one per core"},                             \
+    CLI_OPTION(CLI_STRING, "order", &(options).order, "ORDER",                                     \
+               .help =                                                                             \
+                   "Reduction order of the simulator: rank, ring:..., tree:..., measured:FILE"),   \
+        CLI_OPTION(CLI_DOUBLE, "deadline", &(options).deadline_seconds, "SECONDS",                 \
+                   .double_max = CLI_SECONDS_MAX,                                                  \
+                   .help = "End a real run that takes longer (default 60)"),                       \
+        CLI_OPTION(                                                                                \
+            CLI_STRING, "memory", &(options).memory, "BYTES",                                      \
+            .help = "Refuse scenarios that need more memory than this, such as 16G (default: see " \
+                    "doctor)"),                                                                    \
+        CLI_OPTION(                                                                                \
+            CLI_INT, "processes", &(options).processes, "P", .given = &(options).processes_given,  \
+            .int_min = 1, .int_max = LS_RANKS_MAX, .optional = true,                               \
+            .help =                                                                                \
+                "NCCL: one process per rank (mpiexec) instead of one thread per rank; run --on "   \
+                "mpi: this many processes, by default one per core"),                              \
         CLI_OUTSIDE_OPTION((options).allow_outside)
 
 // Of every command that takes scenario files.
 #define CLI_OUTSIDE_OPTION(value_)                                                                 \
-    {                                                                                              \
-        .type = CLI_SWITCH, .long_name = "allow-outside", .value = &(value_),                      \
-        .help = "Allow paths in scenarios outside of their folder"                                 \
-    }
+    CLI_OPTION(CLI_SWITCH, "allow-outside", &(value_),                                             \
+               .help = "Allow paths in scenarios outside of their folder")
 
 // Loads every file; prints all errors of all files. Returns an exit code; on LS_EXIT_OK the caller
 // frees *out.

@@ -5,11 +5,10 @@
 #include "runner/trace/trace.h"
 
 #define CLI_MACHINE_OPTION(value_)                                                                 \
-    {                                                                                              \
-        .type = CLI_STRING, .long_name = "machine", .value = &(value_), .value_name = "MACHINE",   \
-        .help = "Clock of --trace: v100_torchrec, a100, h100, h200 or a YAML file; default: "      \
-                "logical"                                                                          \
-    }
+    CLI_OPTION(CLI_STRING, "machine", &(value_), "MACHINE",                                        \
+               .help =                                                                             \
+                   "Clock of --trace: v100_torchrec, a100, h100, h200 or a YAML file; default: "   \
+                   "logical")
 
 // The trace that --trace asks for; *out NULL when it was not given. machine: a name or a file;
 // NULL: a logical clock. Returns an exit code.

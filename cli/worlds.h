@@ -20,44 +20,29 @@ typedef struct cli_worlds {
 } cli_worlds;
 
 #define CLI_WORLDS_OPTIONS(given)                                                                  \
-    {.type = CLI_STRING,                                                                           \
-     .short_name = 'n',                                                                            \
-     .long_name = "ranks",                                                                         \
-     .value = &(given).ranks,                                                                      \
-     .value_name = "N,M...",                                                                       \
-     .help =                                                                                       \
-         "Run the program on N ranks, the reference, then on M ranks and so on (default: 1,2). "   \
-         "One number: on 1 and on that many"},                                                     \
-        {.type = CLI_U64,                                                                          \
-         .long_name = "steps",                                                                     \
-         .value = &(given).steps,                                                                  \
-         .given = &(given).steps_given,                                                            \
-         .value_name = "N",                                                                        \
-         .help = "Compare the first N steps of the optimizer, and the weights at the end "         \
-                 "(default: 4 for verify, all for prove)"},                                        \
-        {.type = CLI_SWITCH,                                                                       \
-         .long_name = "all",                                                                       \
-         .value = &(given).all,                                                                    \
-         .help = "Continue after the first tensor that is wrong"},                                 \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "ignore",                                                                    \
-         .value = &(given).ignore,                                                                 \
-         .value_name = "PATTERNS",                                                                 \
-         .help = "Do not compare tensors whose names match one of these patterns, separated by "   \
-                 "commas"},                                                                        \
-        {.type = CLI_STRING,                                                                       \
-         .long_name = "keep",                                                                      \
-         .value = &(given).keep,                                                                   \
-         .output = CLI_OUTPUT_FOLDER,                                                              \
-         .value_name = "DIR",                                                                      \
-         .help = "Keep the captures of the runs in a new folder, which diff reads"},               \
-    {                                                                                              \
-        .type = CLI_DOUBLE, .long_name = "deadline", .double_max = CLI_SECONDS_MAX,                \
-        .value = &(given).deadline_seconds, .given = &(given).deadline_given,                      \
-        .value_name = "SECONDS",                                                                   \
-        .help = "End a run without progress for this many seconds, and explain it (default: 300 "  \
-                "if ranks wait; 0: never)"                                                         \
-    }
+    CLI_OPTION(CLI_STRING, "ranks", &(given).ranks, "N,M...", .short_name = 'n',                   \
+               .help = "Run the program on N ranks, the reference, then on M ranks and so on "     \
+                       "(default: 1,2). "                                                          \
+                       "One number: on 1 and on that many"),                                       \
+        CLI_OPTION(CLI_U64, "steps", &(given).steps, "N", .given = &(given).steps_given,           \
+                   .help =                                                                         \
+                       "Compare the first N steps of the optimizer, and the weights at the end "   \
+                       "(default: 4 for verify, all for prove)"),                                  \
+        CLI_OPTION(CLI_SWITCH, "all", &(given).all,                                                \
+                   .help = "Continue after the first tensor that is wrong"),                       \
+        CLI_OPTION(                                                                                \
+            CLI_STRING, "ignore", &(given).ignore, "PATTERNS",                                     \
+            .help =                                                                                \
+                "Do not compare tensors whose names match one of these patterns, separated by "    \
+                "commas"),                                                                         \
+        CLI_OPTION(CLI_STRING, "keep", &(given).keep, "DIR", .output = CLI_OUTPUT_FOLDER,          \
+                   .help = "Keep the captures of the runs in a new folder, which diff reads"),     \
+        CLI_OPTION(                                                                                \
+            CLI_DOUBLE, "deadline", &(given).deadline_seconds, "SECONDS",                          \
+            .double_max = CLI_SECONDS_MAX, .given = &(given).deadline_given,                       \
+            .help =                                                                                \
+                "End a run without progress for this many seconds, and explain it (default: 300 "  \
+                "if ranks wait; 0: never)")
 
 // Lets the models of the Python processes that are started from here on be kept in a new folder.
 int cli_worlds_capture(const char *dir);
