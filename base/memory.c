@@ -350,6 +350,19 @@ void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes) {
     return copy;
 }
 
+void *ls_arena_grow(ls_arena *arena, void *array, int count, int *room, size_t size) {
+    if (count < *room) {
+        return array;
+    }
+    int wanted = *room == 0 ? 16 : 2 * *room;
+    void *grown = ls_arena_alloc(arena, (size_t)wanted, size);
+    if (grown != NULL && count > 0) {
+        memcpy(grown, array, (size_t)count * size);
+    }
+    *room = grown != NULL ? wanted : *room;
+    return grown;
+}
+
 char *ls_arena_strndup(ls_arena *arena, const char *text, size_t length) {
     char *copy = ls_arena_alloc(arena, length + 1, 1);
     if (copy != NULL && length != 0) {

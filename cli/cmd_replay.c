@@ -27,13 +27,9 @@ static struct {
 static const cli_option options[] = {
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
-    {.type = CLI_SWITCH,
-     .long_name = "resharded",
-     .value = &given.resharded,
+    {CLI_SWITCH, "resharded", &given.resharded,
      .help = "Also replay training with the tables sharded in other ways"},
-    {.type = CLI_SWITCH,
-     .long_name = "verbose",
-     .value = &given.verbose,
+    {CLI_SWITCH, "verbose", &given.verbose,
      .help = "Name every skipped case, even if many have the same reason"},
     {.long_name = NULL},
 };
@@ -49,7 +45,7 @@ typedef struct replay {
     ls_trace *trace;  // NULL: none is wanted
     uint64_t memory;  // that a run may take, in bytes
     visited *folders;
-    size_t folder_count, folder_room;
+    int folder_count, folder_room;
 } replay;
 
 // ---- One folder ---------------------------------------------------------------------------------
@@ -116,20 +112,14 @@ static int add_unusable(replay *to, const char *path) {
 // *seen: the folder was visited before, on another way (a link to it, or the same argument again).
 static int visit(bool *seen, replay *to, const struct stat *folder) {
     *seen = false;
-    for (size_t i = 0; i < to->folder_count && !*seen; i++) {
+    for (int i = 0; i < to->folder_count && !*seen; i++) {
         *seen = to->folders[i].device == folder->st_dev && to->folders[i].inode == folder->st_ino;
     }
-    if (!*seen && to->folder_count == to->folder_room) {
-        size_t room = 2 * to->folder_room + 16;
-        visited *grown = ls_arena_alloc(to->results->arena, room, sizeof *grown);
-        LS_TRY_MEMORY(grown != NULL);
-        if (to->folder_count > 0) {
-            memcpy(grown, to->folders, to->folder_count * sizeof *grown);
-        }
-        to->folders = grown;
-        to->folder_room = room;
-    }
     if (!*seen) {
+        visited *grown = ls_arena_grow(to->results->arena, to->folders, to->folder_count,
+                                       &to->folder_room, sizeof *grown);
+        LS_TRY_MEMORY(grown != NULL);
+        to->folders = grown;
         to->folders[to->folder_count++] = (visited){folder->st_dev, folder->st_ino};
     }
     return LS_OK;

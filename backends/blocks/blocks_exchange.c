@@ -85,16 +85,10 @@ static bool any(const exchange *e, int process,
 
 // ---- On the way ---------------------------------------------------------------------------------
 static int request(MPI_Request **out, exchange *e) {
-    if (e->request_count == e->request_room) {
-        int room = e->request_room != 0 ? 2 * e->request_room : 64;
-        MPI_Request *more = ls_arena_alloc(e->arena, (size_t)room, sizeof *more);
-        LS_TRY_MEMORY(more != NULL);
-        if (e->request_count > 0) {
-            memcpy(more, e->requests, (size_t)e->request_count * sizeof *more);
-        }
-        e->requests = more;
-        e->request_room = room;
-    }
+    MPI_Request *more =
+        ls_arena_grow(e->arena, e->requests, e->request_count, &e->request_room, sizeof *more);
+    LS_TRY_MEMORY(more != NULL);
+    e->requests = more;
     *out = &e->requests[e->request_count++];
     **out = MPI_REQUEST_NULL;
     return LS_OK;
@@ -319,16 +313,9 @@ static int read_call(ls_call *out, const exchange *e, const char **at, int *from
 }
 
 static int add(exchange *e, const ls_call *call) {
-    if (e->out_count == e->out_room) {
-        int room = e->out_room != 0 ? 2 * e->out_room : e->call_count + 64;
-        ls_call *more = ls_arena_alloc(e->arena, (size_t)room, sizeof *more);
-        LS_TRY_MEMORY(more != NULL);
-        if (e->out_count > 0) {
-            memcpy(more, e->out, (size_t)e->out_count * sizeof *more);
-        }
-        e->out = more;
-        e->out_room = room;
-    }
+    ls_call *more = ls_arena_grow(e->arena, e->out, e->out_count, &e->out_room, sizeof *more);
+    LS_TRY_MEMORY(more != NULL);
+    e->out = more;
     e->out[e->out_count++] = *call;
     return LS_OK;
 }

@@ -114,18 +114,11 @@ typedef struct list {
 } list;
 
 static ls_call *append(list *l) {
-    if (l->count == l->room) {
-        int room = l->room != 0 ? 2 * l->room : 16;
-        ls_call *grown = ls_arena_alloc(l->arena, (size_t)room, sizeof *grown);
-        if (grown == NULL) {
-            return NULL;
-        }
-        if (l->count != 0) {
-            memcpy(grown, l->calls, (size_t)l->count * sizeof *grown);
-        }
-        l->calls = grown;
-        l->room = room;
+    ls_call *grown = ls_arena_grow(l->arena, l->calls, l->count, &l->room, sizeof *grown);
+    if (grown == NULL) {
+        return NULL;
     }
+    l->calls = grown;
     return &l->calls[l->count++];
 }
 

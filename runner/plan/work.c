@@ -28,22 +28,6 @@ typedef struct watch {
     ls_update_watch updates;
 } watch;
 
-// Makes room for one more element of a list in the arena.
-static int grow(void **list, int *room, int count, size_t size, ls_arena *arena) {
-    if (count < *room) {
-        return LS_OK;
-    }
-    int wanted = *room == 0 ? 64 : 2 * *room;
-    void *grown = ls_arena_alloc(arena, (size_t)wanted, size);
-    LS_TRY_MEMORY(grown != NULL);
-    if (count > 0) {
-        memcpy(grown, *list, (size_t)count * size);
-    }
-    *list = grown;
-    *room = wanted;
-    return LS_OK;
-}
-
 static int find_group(int *out, watch *w, const ls_comm *comm) {
     ls_work *steps = w->steps;
     for (*out = 0; *out < steps->group_count; *out += 1) {
@@ -52,10 +36,13 @@ static int find_group(int *out, watch *w, const ls_comm *comm) {
         }
     }
     int room = w->group_room;
-    LS_TRY(
-        grow((void **)&steps->groups, &room, steps->group_count, sizeof *steps->groups, w->arena));
-    LS_TRY(grow((void **)&w->comm_ids, &w->group_room, steps->group_count, sizeof *w->comm_ids,
-                w->arena));
+    ls_work_group *groups =
+        ls_arena_grow(w->arena, steps->groups, steps->group_count, &room, sizeof *groups);
+    int *comm_ids =
+        ls_arena_grow(w->arena, w->comm_ids, steps->group_count, &w->group_room, sizeof *comm_ids);
+    LS_TRY_MEMORY(groups != NULL && comm_ids != NULL);
+    steps->groups = groups;
+    w->comm_ids = comm_ids;
     ls_work_group *group = &steps->groups[steps->group_count];
     group->size = comm->size;
     group->ranks = ls_arena_copy(w->arena, comm->ranks, (size_t)comm->size * sizeof(int));
@@ -105,8 +92,10 @@ static int keep_call(ls_work_collective *out, int member, const ls_call *from, l
 
 static int keep_set(watch *w, const ls_call *const *calls, int size) {
     ls_work *steps = w->steps;
-    LS_TRY(grow((void **)&steps->collectives, &w->collective_room, steps->collective_count,
-                sizeof *steps->collectives, w->arena));
+    ls_work_collective *grown = ls_arena_grow(w->arena, steps->collectives, steps->collective_count,
+                                              &w->collective_room, sizeof *grown);
+    LS_TRY_MEMORY(grown != NULL);
+    steps->collectives = grown;
     ls_work_collective *out = &steps->collectives[steps->collective_count];
     *out = (ls_work_collective){.size = size};
     name_collective(out, calls[0]);
@@ -170,8 +159,10 @@ static int new_lookup(ls_work_lookup **out, watch *w, const ls_stage_output *out
             return LS_OK;
         }
     }
-    LS_TRY(grow((void **)&w->steps->lookups, &w->lookup_room, w->steps->lookup_count,
-                sizeof *w->steps->lookups, w->arena));
+    ls_work_lookup *grown = ls_arena_grow(w->arena, w->steps->lookups, w->steps->lookup_count,
+                                          &w->lookup_room, sizeof *grown);
+    LS_TRY_MEMORY(grown != NULL);
+    w->steps->lookups = grown;
     found.block = w->plan->tables[found.table].shards[found.shard];
     found.dtype = table->dtype;
     found.pooling = table->pooling == LS_POOL_MEAN ? LS_POOL_SUM : table->pooling;

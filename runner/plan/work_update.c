@@ -68,16 +68,10 @@ static int update_of(ls_work_update **out, ls_update_watch *w, const ls_stage_ou
     if (*out != NULL) {
         return LS_OK;
     }
-    if (steps->update_count == w->update_room) {
-        int room = w->update_room == 0 ? 64 : 2 * w->update_room;
-        ls_work_update *grown = ls_arena_alloc(w->arena, (size_t)room, sizeof *grown);
-        LS_TRY_MEMORY(grown != NULL);
-        if (steps->update_count > 0) {
-            memcpy(grown, steps->updates, (size_t)steps->update_count * sizeof *grown);
-        }
-        steps->updates = grown;
-        w->update_room = room;
-    }
+    ls_work_update *grown = ls_arena_grow(w->arena, steps->updates, steps->update_count,
+                                          &w->update_room, sizeof *grown);
+    LS_TRY_MEMORY(grown != NULL);
+    steps->updates = grown;
     const ls_scenario_table *about = &steps->scenario->tables[table];
     *out = &steps->updates[steps->update_count++];
     **out = (ls_work_update){.rank = output->rank,

@@ -81,16 +81,10 @@ static int along_path(ls_local_tensor **out, ls_backend *backend, const ls_local
 }
 
 static int list(ls_redistributions *into, const ls_redistribution *one) {
-    if (into->count == into->room) {
-        int room = into->room > 0 ? 2 * into->room : 16;
-        ls_redistribution *at = ls_arena_alloc(into->arena, (size_t)room, sizeof *at);
-        LS_TRY_MEMORY(at != NULL);
-        if (into->count > 0) {
-            memcpy(at, into->at, (size_t)into->count * sizeof *at);
-        }
-        into->at = at;
-        into->room = room;
-    }
+    ls_redistribution *at =
+        ls_arena_grow(into->arena, into->at, into->count, &into->room, sizeof *at);
+    LS_TRY_MEMORY(at != NULL);
+    into->at = at;
     into->at[into->count++] = *one;
     return LS_OK;
 }

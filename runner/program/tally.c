@@ -41,15 +41,13 @@ static bool make_room(ls_tally *tally) {
     if (tally->row_count < tally->row_room) {
         return true;
     }
-    int room = tally->row_room == 0 ? 16 : 2 * tally->row_room;
-    ls_call_row *rows = ls_arena_alloc(tally->arena, (size_t)room, sizeof *rows);
-    ls_tally_place *places = ls_arena_alloc(tally->arena, (size_t)room, sizeof *places);
+    int room = tally->row_room, count = tally->row_count;
+    ls_tally_place *places =
+        ls_arena_grow(tally->arena, tally->places, count, &room, sizeof *places);
+    room = tally->row_room;
+    ls_call_row *rows = ls_arena_grow(tally->arena, tally->rows, count, &room, sizeof *rows);
     if (rows == NULL || places == NULL) {
         return false;
-    }
-    if (tally->row_count > 0) {
-        memcpy(rows, tally->rows, (size_t)tally->row_count * sizeof *rows);
-        memcpy(places, tally->places, (size_t)tally->row_count * sizeof *places);
     }
     tally->rows = rows;
     tally->places = places;

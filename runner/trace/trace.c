@@ -35,20 +35,6 @@ int ls_trace_status(const ls_trace *trace) {
     return trace->status;
 }
 
-// Makes room for one more element of an array in the arena; the old array stays until the end.
-static void *grow(ls_trace *trace, void *array, size_t count, size_t *room, size_t bytes) {
-    if (count < *room) {
-        return array;
-    }
-    size_t more = *room == 0 ? 64 : *room * 2;
-    void *made = ls_arena_alloc(trace->arena, more, bytes);
-    if (made != NULL && count > 0) {
-        memcpy(made, array, count * bytes);
-    }
-    *room = made != NULL ? more : *room;
-    return made;
-}
-
 int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *owner) {
     LS_ASSERT(ranks > 0);
     if (trace == NULL) {
@@ -66,12 +52,10 @@ int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *own
             trace->set_count -= 1;
         }
     }
-    size_t room = (size_t)trace->case_room;
-    ls_trace_case *cases =
-        grow(trace, trace->cases, (size_t)trace->case_count, &room, sizeof *cases);
+    ls_trace_case *cases = ls_arena_grow(trace->arena, trace->cases, trace->case_count,
+                                         &trace->case_room, sizeof *cases);
     LS_TRY_MEMORY(cases != NULL);
     trace->cases = cases;
-    trace->case_room = (int)room;
     ls_trace_case *made = &cases[trace->case_count];
     *made =
         (ls_trace_case){.name = ls_arena_strdup(trace->arena, name),
@@ -176,7 +160,8 @@ ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int si
         return NULL;
     }
     ls_trace_case *of = &trace->cases[trace->case_count - 1];
-    ls_trace_set *sets = grow(trace, trace->sets, trace->set_count, &trace->set_room, sizeof *sets);
+    ls_trace_set *sets = ls_arena_grow(trace->arena, trace->sets, (int)trace->set_count,
+                                       &trace->set_room, sizeof *sets);
     ls_trace_part *parts = ls_arena_alloc(trace->arena, (size_t)size, sizeof *parts);
     const ls_call *first = calls[0];
     const ls_comm *comm = first->comm;

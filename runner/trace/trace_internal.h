@@ -51,7 +51,8 @@ struct ls_trace {
     ls_trace_case *cases;
     int case_count, case_room;
     ls_trace_set *sets;
-    size_t set_count, set_room;
+    size_t set_count;
+    int set_room;
     const char *file;  // the last one of a call, copied: calls may belong to a scenario that is
                        // freed
     int status;
