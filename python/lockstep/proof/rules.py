@@ -77,19 +77,9 @@ def _sum(a, b, times):
     return logged(field.mul(ratio, field.inv(ratio_b)), field.sub(rest, rest_b))
 
 
-@rule("add")
-def _(a, b, alpha=1):
-    return _sum(a, b, alpha)
-
-
-@rule("sub")
-def _(a, b, alpha=1):
-    return _sum(a, b, -alpha)
-
-
-@rule("rsub")
-def _(a, b, alpha=1):
-    return _sum(b, a, -alpha)
+rule("add")(lambda a, b, alpha=1: _sum(a, b, alpha))
+rule("sub")(lambda a, b, alpha=1: _sum(a, b, -alpha))
+rule("rsub")(lambda a, b, alpha=1: _sum(b, a, -alpha))
 
 
 @rule("neg")
@@ -129,24 +119,10 @@ def _(a, b):
     return field.mul(get(a), get(b))
 
 
-@rule("reciprocal")
-def _(a):
-    return field.inv(get(a))
-
-
-@rule("addcmul")
-def _(a, b, c, value=1):
-    return field.add(get(a), field.mul(field.mul(get(b), get(c)), field.rational(value)))
-
-
-@rule("addcdiv")
-def _(a, b, c, value=1):
-    return field.add(get(a), field.mul(field.div(get(b), get(c)), field.rational(value)))
-
-
-@rule("lerp")
-def _(a, b, weight):
-    return field.add(get(a), field.mul(get(weight), field.sub(get(b), get(a))))
+rule("reciprocal")(lambda a: field.inv(get(a)))
+rule("addcmul")(lambda a, b, c, value=1: field.add(get(a), field.mul(field.mul(get(b), get(c)), field.rational(value))))
+rule("addcdiv")(lambda a, b, c, value=1: field.add(get(a), field.mul(field.div(get(b), get(c)), field.rational(value))))
+rule("lerp")(lambda a, b, weight: field.add(get(a), field.mul(get(weight), field.sub(get(b), get(a)))))
 
 
 @rule("mm", "bmm", "mv", "dot", "vdot")
@@ -185,14 +161,8 @@ def _(a, n):
     return field.function(f"pow {n}", get(a))
 
 
-@rule("sqrt")
-def _(a):
-    return root_of(get(a))
-
-
-@rule("rsqrt")
-def _(a):
-    return field.inv(root_of(get(a)))
+rule("sqrt")(lambda a: root_of(get(a)))
+rule("rsqrt")(lambda a: field.inv(root_of(get(a))))
 
 
 # ---- Sums over dimensions ----
@@ -202,14 +172,8 @@ def _dims(a, dim):
     return dim
 
 
-@rule("sum", "nansum")
-def _(a, dim=None, keepdim=False, dtype=None):
-    return field.total(get(a), _dims(a, dim), keepdim)
-
-
-@rule("mean")
-def _(a, dim=None, keepdim=False, dtype=None):
-    return mean_of(get(a), _dims(a, dim), keepdim)
+rule("sum", "nansum")(lambda a, dim=None, keepdim=False, dtype=None: field.total(get(a), _dims(a, dim), keepdim))
+rule("mean")(lambda a, dim=None, keepdim=False, dtype=None: mean_of(get(a), _dims(a, dim), keepdim))
 
 
 def mean_of(value, dims=None, keep=False):
@@ -217,9 +181,7 @@ def mean_of(value, dims=None, keep=False):
     return field.mul(made, field.inv(value.numel() // max(1, made.numel())))
 
 
-@rule("cumsum")
-def _(a, dim, dtype=None):
-    return field.narrow(get(a).long().cumsum(dim))
+rule("cumsum")(lambda a, dim, dtype=None: field.narrow(get(a).long().cumsum(dim)))
 
 
 def norm_of(value, order, dims=None, keep=False):
@@ -240,9 +202,7 @@ def _(out, a, ord=2, dim=None, keepdim=False, dtype=None):
     return NotImplemented
 
 
-@late("trace")
-def _(out, a):
-    return field.total(get(a).diagonal())
+late("trace")(lambda out, a: field.total(get(a).diagonal()))
 
 
 # ---- Functions of one argument ----
@@ -259,24 +219,10 @@ RULES["cos"] = _uninterpreted("cos", field.even)
 RULES["gelu"] = _uninterpreted("gelu")
 
 
-@late("exp")
-def _(out, a):
-    return torch.where(out == 0, 0, exp_of(full(a)))
-
-
-@late("exp2")
-def _(out, a):
-    return torch.where(out == 0, 0, field.exp(field.mul(get(a), field.key("log 2") % field.P)))
-
-
-@rule("expm1")
-def _(a):
-    return field.sub(exp_of(full(a)), 1)
-
-
-@rule("log")
-def _(a):
-    return logged(get(a))
+late("exp")(lambda out, a: torch.where(out == 0, 0, exp_of(full(a))))
+late("exp2")(lambda out, a: torch.where(out == 0, 0, field.exp(field.mul(get(a), field.key("log 2") % field.P))))
+rule("expm1")(lambda a: field.sub(exp_of(full(a)), 1))
+rule("log")(lambda a: logged(get(a)))
 
 
 @late("logsumexp")
@@ -285,9 +231,7 @@ def _(out, a, dim, keepdim=False):
     return logged(field.total(e, dim, keepdim))
 
 
-@rule("logaddexp")
-def _(a, b):
-    return logged(field.add(exp_of(full(a)), exp_of(full(b))))
+rule("logaddexp")(lambda a, b: logged(field.add(exp_of(full(a)), exp_of(full(b)))))
 
 
 def sigmoid_of(x):
@@ -295,19 +239,9 @@ def sigmoid_of(x):
     return field.div(e, field.add(e, 1))
 
 
-@rule("sigmoid")
-def _(a):
-    return sigmoid_of(full(a))
-
-
-@rule("log_sigmoid_forward")
-def _(a):
-    return logged(sigmoid_of(full(a))), 0
-
-
-@rule("log_sigmoid_backward")
-def _(g, a, buffer):
-    return field.mul(get(g), field.sub(1, sigmoid_of(full(a))))
+rule("sigmoid")(lambda a: sigmoid_of(full(a)))
+rule("log_sigmoid_forward")(lambda a: (logged(sigmoid_of(full(a))), 0))
+rule("log_sigmoid_backward")(lambda g, a, buffer: field.mul(get(g), field.sub(1, sigmoid_of(full(a)))))
 
 
 @rule("softplus")
@@ -317,14 +251,9 @@ def _(a, beta=1, threshold=20):
     return logged(field.add(exp_of(full(a)), 1))
 
 
-@rule("softplus_backward")
-def _(g, a, beta, threshold):
-    return field.mul(get(g), sigmoid_of(full(a)) if beta == 1 else field.function(f"softplus' {beta}", get(a)))
-
-
-@rule("silu")
-def _(a):
-    return field.mul(get(a), sigmoid_of(full(a)))
+rule("softplus_backward")(
+    lambda g, a, beta, threshold: field.mul(get(g), sigmoid_of(full(a)) if beta == 1 else field.function(f"softplus' {beta}", get(a))))
+rule("silu")(lambda a: field.mul(get(a), sigmoid_of(full(a))))
 
 
 @rule("silu_backward")
@@ -333,19 +262,9 @@ def _(g, a):
     return field.mul(get(g), field.mul(s, field.add(1, field.mul(get(a), field.sub(1, s)))))
 
 
-@rule("tanh_backward")
-def _(g, y):
-    return field.mul(get(g), field.sub(1, field.mul(get(y), get(y))))
-
-
-@rule("sigmoid_backward")
-def _(g, y):
-    return field.mul(get(g), field.mul(get(y), field.sub(1, get(y))))
-
-
-@rule("gelu_backward")
-def _(g, a, approximate="none"):
-    return field.mul(get(g), field.function(f"gelu' {approximate}", get(a)))
+rule("tanh_backward")(lambda g, y: field.mul(get(g), field.sub(1, field.mul(get(y), get(y)))))
+rule("sigmoid_backward")(lambda g, y: field.mul(get(g), field.mul(get(y), field.sub(1, get(y)))))
+rule("gelu_backward")(lambda g, a, approximate="none": field.mul(get(g), field.function(f"gelu' {approximate}", get(a))))
 
 
 # ---- Where the floats decide ----
@@ -353,39 +272,14 @@ def _absolute(a):
     return torch.where(a < 0, field.neg(get(a)), get(a))
 
 
-@rule("abs")
-def _(a):
-    return _absolute(a)
-
-
-@late("sign", "sgn", "floor", "ceil", "round", "trunc", "heaviside", "floor_divide")
-def _(out, *_, **__):
-    return field.narrow(torch.nan_to_num(out.double()).long())  # whole numbers
-
-
-@rule("relu")
-def _(a):
-    return torch.where(a > 0, get(a), 0)
-
-
-@rule("leaky_relu")
-def _(a, slope=0.01):
-    return torch.where(a > 0, get(a), field.mul(get(a), field.rational(slope)))
-
-
-@rule("leaky_relu_backward")
-def _(g, a, slope, is_result):
-    return torch.where(a > 0, get(g), field.mul(get(g), field.rational(slope)))
-
-
-@rule("threshold_backward")
-def _(g, a, threshold):
-    return torch.where(a > threshold, get(g), 0)
-
-
-@rule("threshold")
-def _(a, threshold, value):
-    return torch.where(a > threshold, get(a), field.rational(value))
+rule("abs")(lambda a: _absolute(a))
+late("sign", "sgn", "floor", "ceil", "round", "trunc", "heaviside", "floor_divide")(
+    lambda out, *_, **__: field.narrow(torch.nan_to_num(out.double()).long()))  # whole numbers
+rule("relu")(lambda a: torch.where(a > 0, get(a), 0))
+rule("leaky_relu")(lambda a, slope=0.01: torch.where(a > 0, get(a), field.mul(get(a), field.rational(slope))))
+rule("leaky_relu_backward")(lambda g, a, slope, is_result: torch.where(a > 0, get(g), field.mul(get(g), field.rational(slope))))
+rule("threshold_backward")(lambda g, a, threshold: torch.where(a > threshold, get(g), 0))
+rule("threshold")(lambda a, threshold, value: torch.where(a > threshold, get(a), field.rational(value)))
 
 
 def _clamped(a, low, high):
@@ -395,34 +289,12 @@ def _clamped(a, low, high):
     return made if high is None else torch.where(a > high, get(high), made)
 
 
-@rule("clamp", "hardtanh")
-def _(a, min=None, max=None):
-    return _clamped(a, min, max)
-
-
-@rule("clamp_min")
-def _(a, min):
-    return _clamped(a, min, None)
-
-
-@rule("clamp_max")
-def _(a, max):
-    return _clamped(a, None, max)
-
-
-@rule("hardtanh_backward")
-def _(g, a, low, high):
-    return torch.where((a > low) & (a < high), get(g), 0)
-
-
-@rule("maximum", "fmax")
-def _(a, b):
-    return Value(torch.where(a >= b, get(a), get(b)), peak=True)
-
-
-@rule("minimum", "fmin")
-def _(a, b):
-    return torch.where(a <= b, get(a), get(b))
+rule("clamp", "hardtanh")(lambda a, min=None, max=None: _clamped(a, min, max))
+rule("clamp_min")(lambda a, min: _clamped(a, min, None))
+rule("clamp_max")(lambda a, max: _clamped(a, None, max))
+rule("hardtanh_backward")(lambda g, a, low, high: torch.where((a > low) & (a < high), get(g), 0))
+rule("maximum", "fmax")(lambda a, b: Value(torch.where(a >= b, get(a), get(b)), peak=True))
+rule("minimum", "fmin")(lambda a, b: torch.where(a <= b, get(a), get(b)))
 
 
 def _of_indices(out, a, dim=None, keepdim=False):
@@ -475,19 +347,9 @@ def _(out, a, *rest, dim=-1, descending=False, keepdim=False, stable=None):
     return _of_indices(out, a, dim, out[1].dim() == a.dim()), None
 
 
-@late("kthvalue")
-def _(out, a, k, dim=-1, keepdim=False):
-    return _of_indices(out, a, dim, keepdim), None
-
-
-@late("topk")
-def _(out, a, k, dim=-1, largest=True, sorted=True):
-    return get(a).gather(dim, out[1]) if a.dim() else get(a), None
-
-
-@late("cummax", "cummin")
-def _(out, a, dim):
-    return Value(get(a).gather(dim, out[1]), peak=True), None
+late("kthvalue")(lambda out, a, k, dim=-1, keepdim=False: (_of_indices(out, a, dim, keepdim), None))
+late("topk")(lambda out, a, k, dim=-1, largest=True, sorted=True: (get(a).gather(dim, out[1]) if a.dim() else get(a), None))
+late("cummax", "cummin")(lambda out, a, dim: (Value(get(a).gather(dim, out[1]), peak=True), None))
 
 
 @late("fmod", "remainder")
@@ -550,9 +412,8 @@ def _(a, b, reduction=1):
     return _reduced(field.mul(d, d), reduction)
 
 
-@rule("mse_loss_backward")
-def _(g, a, b, reduction):
-    return field.mul(field.mul(_of_reduction(g, a.numel(), reduction), 2), field.sub(get(a), get(b)))
+rule("mse_loss_backward")(
+    lambda g, a, b, reduction: field.mul(field.mul(_of_reduction(g, a.numel(), reduction), 2), field.sub(get(a), get(b))))
 
 
 def _class_weights(target, weight, ignored):
@@ -607,9 +468,7 @@ def _(g, a, shape, mean, scale, w, b, mask):
 
 
 # ---- Embeddings, scatters ----
-@rule("embedding")
-def _(w, ids, *_, **__):
-    return get(w)[ids]
+rule("embedding")(lambda w, ids, *_, **__: get(w)[ids])
 
 
 @rule("embedding_dense_backward")
@@ -622,9 +481,7 @@ def _(g, ids, rows, padding=-1, by_frequency=False):
     return field.narrow(torch.zeros(rows, g.shape[-1], dtype=torch.long).index_add_(0, flat, grads))
 
 
-@rule("scatter_add")
-def _(a, dim, index, source):
-    return field.narrow(get(a).long().scatter_add(dim, index, get(source).long()))
+rule("scatter_add")(lambda a, dim, index, source: field.narrow(get(a).long().scatter_add(dim, index, get(source).long())))
 
 
 @rule("index_add")
@@ -632,9 +489,8 @@ def _(a, dim, index, source, alpha=1):
     return field.narrow(get(a).long().index_add(dim, index, field.mul(get(source), field.rational(alpha)).long()))
 
 
-@rule("index_put")
-def _(a, indices, values, accumulate=False):
-    return field.narrow(aten.index_put(get(a).long(), indices, get(values).long(), accumulate))
+rule("index_put")(
+    lambda a, indices, values, accumulate=False: field.narrow(aten.index_put(get(a).long(), indices, get(values).long(), accumulate)))
 
 
 RULES["_index_put_impl"] = lambda a, i, v, accumulate=False, unsafe=False: RULES["index_put"](a, i, v, accumulate)
@@ -665,9 +521,7 @@ def _(g, sizes, dim, size, step):
     return field.narrow(torch.zeros(torch.Size(sizes).numel(), dtype=torch.long).index_add_(0, at, get(g).reshape(-1).long()).view(sizes))
 
 
-@late("max_pool2d_with_indices")
-def _(out, a, *_, **__):
-    return get(a).flatten(-2).gather(-1, out[1].flatten(-2)).view(out[0].shape), None
+late("max_pool2d_with_indices")(lambda out, a, *_, **__: (get(a).flatten(-2).gather(-1, out[1].flatten(-2)).view(out[0].shape), None))
 
 
 @rule("max_pool2d_with_indices_backward")
@@ -677,29 +531,11 @@ def _(g, a, kernel, stride, padding, dilation, ceil, indices):
 
 
 # ---- Copies, constants ----
-@rule("copy")
-def _(a, b, *_):
-    return full(b)
-
-
-@rule("_to_copy", "_unsafe_view")
-def _(a, *_, **__):
-    return full(a)
-
-
-@rule("fill", "full_like")
-def _(a, value, **_):
-    return get(value)
-
-
-@rule("zeros_like", "zero", "new_zeros")
-def _(a, *_, **__):
-    return 0
-
-
-@rule("ones_like", "new_ones")
-def _(a, *_, **__):
-    return 1
+rule("copy")(lambda a, b, *_: full(b))
+rule("_to_copy", "_unsafe_view")(lambda a, *_, **__: full(a))
+rule("fill", "full_like")(lambda a, value, **_: get(value))
+rule("zeros_like", "zero", "new_zeros")(lambda a, *_, **__: 0)
+rule("ones_like", "new_ones")(lambda a, *_, **__: 1)
 
 
 @late("native_dropout")
@@ -707,9 +543,7 @@ def _(out, a, p, train):
     return (get(a) if not train or p == 0 else field.mul(torch.where(out[1], get(a), 0), field.inv(field.rational(1 - p)))), None
 
 
-@rule("native_dropout_backward")
-def _(g, mask, scale):
-    return field.mul(torch.where(mask, get(g), 0), field.rational(scale))
+rule("native_dropout_backward")(lambda g, mask, scale: field.mul(torch.where(mask, get(g), 0), field.rational(scale)))
 
 
 def moved(func, args, kwargs, part):
