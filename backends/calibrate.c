@@ -269,8 +269,7 @@ int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options
         return LS_FAIL(LS_ERR_UNSUPPORTED, "calibration needs 2 to %d ranks in one process",
                        LS_CALIBRATE_RANKS_MAX);
     }
-    ls_json_key(json, "orders");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "orders");
     int total = kind_count * options->dtype_count, done = 0;
     for (int k = 0; k < kind_count; k++) {
         for (int d = 0; d < options->dtype_count; d++, done++) {

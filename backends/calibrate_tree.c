@@ -96,14 +96,9 @@ void ls_calibrate__write(ls_json *json, const ls_calibrate_call *call, bool coun
     if (counted) {
         ls_json_member_uint(json, "count", call->count);
     }
-    if (call->fma != NULL) {
-        ls_json_member_string(json, "fma", call->fma);
-    }
-    if (call->accumulator != NULL) {
-        ls_json_member_string(json, "accumulator", call->accumulator);
-    }
-    ls_json_key(json, "classes");
-    ls_json_array_open(json);
+    ls_json_member_given(json, "fma", call->fma);
+    ls_json_member_given(json, "accumulator", call->accumulator);
+    ls_json_member_array(json, "classes");
     for (int i = 0; i < call->class_count; i++) {
         const ls_calibrate_class *class_ = &call->classes[i];
         ls_json_object_open(json);
@@ -112,8 +107,7 @@ void ls_calibrate__write(ls_json *json, const ls_calibrate_call *call, bool coun
             ls_json_member_int(json, "target", class_->target);
         }
         if (counted) {
-            ls_json_key(json, "ranges");
-            ls_json_array_open(json);
+            ls_json_member_array(json, "ranges");
             ls_json_array_open(json);
             ls_json_uint(json, class_->first);
             ls_json_uint(json, class_->end);
@@ -134,8 +128,7 @@ static int write_candidate(const char *path, const ls_calibrate_call *call, int 
     ls_json_object_open(&json);
     ls_json_member_int(&json, "lockstep_order", 1);
     ls_json_member_int(&json, "ranks", size);
-    ls_json_key(&json, "orders");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "orders");
     ls_calibrate__write(&json, call, true);
     ls_json_array_close(&json);
     ls_json_object_close(&json);

@@ -179,8 +179,7 @@ static int write_link(ls_json *json, ls_comm *comm, ls_kind kind, bool counts, f
     ls_json_member_double(json, "latency_us", out->latency_us);
     ls_json_member_double(json, "bus_gb_per_s", out->gb_per_s);
     ls_json_member_double(json, "largest_residual", out->residual);
-    ls_json_key(json, "measured");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "measured");
     for (int i = 0; i < SIZES; i++) {
         double predicted = out->latency_us * 1e-6 + bytes[i] / (out->gb_per_s * 1e9);
         ls_json_object_open(json);
@@ -196,8 +195,7 @@ static int write_link(ls_json *json, ls_comm *comm, ls_kind kind, bool counts, f
 
 int ls_bench_gpu_links(ls_json *json, ls_comm *comm, void (*progress)(const char *, int, int)) {
     fit fits[KIND_COUNT], exchange;
-    ls_json_key(json, "links");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "links");
     for (int k = 0; k < KIND_COUNT; k++) {
         if (progress != NULL) {
             progress(ls_kind_name(kinds[k]), k, KIND_COUNT);
@@ -220,8 +218,7 @@ int ls_bench_gpu_links(ls_json *json, ls_comm *comm, void (*progress)(const char
     hop_us = hop_us > 0 ? hop_us : 0;
     double launch_us = half->latency_us - hop_us * (comm->size - 1);
     double exchange_us = exchange.latency_us - hop_us;
-    ls_json_key(json, "machine");
-    ls_json_object_open(json);
+    ls_json_member_object(json, "machine");
     ls_json_member_string(json, "name", "measured");
     ls_json_member_string(json, "preset", "h200");
     ls_json_member_int(json, "hbm_bytes", memory_bytes);

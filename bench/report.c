@@ -57,8 +57,7 @@ void ls_bench_write_json(ls_text *out, const ls_bench *bench) {
         holds = holds && ls_bench_row_holds(&bench->rows[i]);
     }
     ls_json_member_string(&json, "verdict", holds ? "pass" : "fail");
-    ls_json_key(&json, "rows");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "rows");
     for (int i = 0; i < bench->row_count; i++) {
         const ls_bench_row *row = &bench->rows[i];
         ls_json_object_open(&json);

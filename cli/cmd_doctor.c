@@ -245,8 +245,7 @@ static void write_json(ls_text *out, const checks *list) {
     ls_json_member_int(&json, "format", 1);
     ls_json_member_string(&json, "command", "doctor");
     ls_json_member_string(&json, "version", LS_VERSION);
-    ls_json_key(&json, "checks");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "checks");
     for (int i = 0; i < list->count; i++) {
         const check *row = &list->rows[i];
         ls_json_object_open(&json);

@@ -62,8 +62,7 @@ static void write_json(ls_text *out, int first, int last) {
     ls_json_object_open(&json);
     ls_json_member_int(&json, "format", 1);
     ls_json_member_string(&json, "command", "explain");
-    ls_json_key(&json, "findings");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "findings");
     for (int i = first; i <= last; i++) {
         ls_finding_id id = (ls_finding_id)i;
         ls_text page = {0};

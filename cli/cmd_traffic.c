@@ -24,8 +24,7 @@ static void make_json(ls_text *out, const ls_scenario *scenario, const uint64_t 
     ls_json_member_string(&json, "command", "traffic");
     ls_json_member_string(&json, "name", scenario->name);
     ls_json_member_int(&json, "ranks", ranks);
-    ls_json_key(&json, "bytes");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "bytes");
     for (int from = 0; from < ranks; from++) {
         ls_json_array_open(&json);
         for (int to = 0; to < ranks; to++) {

@@ -48,8 +48,7 @@ static int write_index(const char *folder) {
     ls_json_begin(&json, &text, 0);
     ls_json_object_open(&json);
     ls_json_member_int(&json, "format", 1);
-    ls_json_key(&json, "cores");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "cores");
     ls_json_object_open(&json);
     ls_json_member_string(&json, "file", "all.core");
     ls_json_member_string(&json, "program", cli_debugger_own_path());

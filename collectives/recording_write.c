@@ -158,8 +158,7 @@ static void write_counts(ls_json *json, const char *key, const size_t *counts, i
     if (counts == NULL) {
         return;
     }
-    ls_json_key(json, key);
-    ls_json_array_open(json);
+    ls_json_member_array(json, key);
     for (int i = 0; i < size; i++) {
         ls_json_uint(json, counts[i]);
     }
@@ -235,8 +234,7 @@ static void write_machine(ls_json *json) {
     if (uname(&machine) != 0) {
         return;
     }
-    ls_json_key(json, "machine");
-    ls_json_object_open(json);
+    ls_json_member_object(json, "machine");
     ls_json_member_string(json, "system", machine.sysname);
     ls_json_member_string(json, "release", machine.release);
     ls_json_member_string(json, "architecture", machine.machine);
@@ -272,8 +270,7 @@ static int write_manifest(ls_recording_writer *writer) {
     write_machine(&json);
     ls_json_member_string(&json, "versions", writer->info.versions);
     ls_json_member_string(&json, "commit", LOCKSTEP_COMMIT);
-    ls_json_key(&json, "files");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "files");
     for (int rank = 0; rank < writer->info.ranks; rank++) {
         char name[64];
         (void)snprintf(name, sizeof name, "rank_%05d.safetensors", rank);

@@ -178,8 +178,7 @@ static void write_table(ls_json *json, const ls_plan_table *plan,
                         const ls_checkpoint_table *table) {
     ls_json_object_open(json);
     ls_json_member_string(json, "name", plan->name);
-    ls_json_key(json, "arrays");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "arrays");
     for (int a = 0; a < table->array_count; a++) {
         ls_json_object_open(json);
         ls_json_member_string(json, "name", table->arrays[a].name);
@@ -218,14 +217,12 @@ static int write_index(ls_text *out, const checkpoint_source *source) {
     ls_json_member_string(&json, "format", "lockstep checkpoint");
     ls_json_member_int(&json, "version", 1);
     ls_json_member_int(&json, "step", source->step);
-    ls_json_key(&json, "tables");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "tables");
     for (int t = 0; t < source->plan->table_count; t++) {
         write_table(&json, &source->plan->tables[t], &source->tables[t]);
     }
     ls_json_array_close(&json);
-    ls_json_key(&json, "weight_map");
-    ls_json_object_open(&json);
+    ls_json_member_object(&json, "weight_map");
     LS_TRY(write_map(&json, source));
     ls_json_object_close(&json);
     ls_json_object_close(&json);

@@ -229,8 +229,7 @@ static void tell_found(ls_exec *exec, const char *why) {
     ls_json_member_string(&json, "id", found != NULL ? ls_finding_name(found->id) : why);
     ls_json_member_string(&json, "text", found != NULL ? found->text : why);
     ls_json_member_string(&json, "where", found != NULL ? found->where : "");
-    ls_json_key(&json, "ranks");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "ranks");
     for (int i = 0; found != NULL && i < found->rank_count; i++) {
         ls_json_int(&json, found->ranks[i]);
     }

@@ -66,8 +66,7 @@ int ls_exec__record_open(ls_exec *exec) {
     ls_json_member_int(&record->json, "format", 1);
     const char *real = options->real != NULL ? options->real : "nccl";
     ls_json_member_string(&record->json, "backend", options->observe ? real : "sim");
-    ls_json_key(&record->json, "calls");
-    ls_json_array_open(&record->json);
+    ls_json_member_array(&record->json, "calls");
     exec->record = record;
     return LS_OK;
 }
@@ -263,8 +262,7 @@ static void write_members(const ls_exec *exec, const ls_exec_job *job) {
     ls_exec_record *record = exec->record;
     ls_json *json = &record->json;
     bool hashed = ls_exec__records(exec, job);
-    ls_json_key(json, "members");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "members");
     for (int m = 0; m < job->size; m++) {
         const ls_exec_op *op = op_of(job, m);
         const ls_call *call = &op->call.call;
@@ -311,16 +309,14 @@ static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_fi
     }
     ls_json_member_int(json, "root", call->root);
     ls_json_member_string(json, "communicator", call->comm->name);
-    ls_json_key(json, "ranks");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "ranks");
     for (int m = 0; m < job->size; m++) {
         ls_json_int(json, ls_remote_call_of(job->requests[m])->rank);
     }
     ls_json_array_close(json);
     ls_json_member_int(json, "world", exec->rank_count);
     if (call->op == LS_PREMUL_SUM) {
-        ls_json_key(json, "factors");
-        ls_json_array_open(json);
+        ls_json_member_array(json, "factors");
         for (int m = 0; m < job->size; m++) {
             ls_json_double(json, ls_remote_call_of(job->requests[m])->premul);
         }
@@ -328,9 +324,7 @@ static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_fi
     }
     (void)snprintf(text, sizeof text, "%.400s:%d", call->file, call->line);
     ls_json_member_string(json, "where", text);
-    if (call->purpose != NULL) {
-        ls_json_member_string(json, "purpose", call->purpose);
-    }
+    ls_json_member_given(json, "purpose", call->purpose);
     if (record->kept != LS_EXEC_KEPT_NOTHING) {
         write_members(exec, job);
     }

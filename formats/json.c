@@ -166,6 +166,12 @@ void ls_json_member_string(ls_json *json, const char *key, const char *value) {
     ls_json_string(json, value);
 }
 
+void ls_json_member_given(ls_json *json, const char *key, const char *value) {
+    if (value != NULL) {
+        ls_json_member_string(json, key, value);
+    }
+}
+
 void ls_json_member_int(ls_json *json, const char *key, int64_t value) {
     ls_json_key(json, key);
     ls_json_int(json, value);
@@ -184,4 +190,14 @@ void ls_json_member_double(ls_json *json, const char *key, double value) {
 void ls_json_member_bool(ls_json *json, const char *key, bool value) {
     ls_json_key(json, key);
     ls_json_bool(json, value);
+}
+
+void ls_json_member_object(ls_json *json, const char *key) {
+    ls_json_key(json, key);
+    ls_json_object_open(json);
+}
+
+void ls_json_member_array(ls_json *json, const char *key) {
+    ls_json_key(json, key);
+    ls_json_array_open(json);
 }

@@ -35,7 +35,11 @@ void ls_json_null(ls_json *json);
 
 // key and value in one call
 void ls_json_member_string(ls_json *json, const char *key, const char *value);
+void ls_json_member_given(ls_json *json, const char *key, const char *value);  // NULL: no member
 void ls_json_member_int(ls_json *json, const char *key, int64_t value);
 void ls_json_member_uint(ls_json *json, const char *key, uint64_t value);
 void ls_json_member_double(ls_json *json, const char *key, double value);
 void ls_json_member_bool(ls_json *json, const char *key, bool value);
+// The same of an object or an array, which is opened.
+void ls_json_member_object(ls_json *json, const char *key);
+void ls_json_member_array(ls_json *json, const char *key);

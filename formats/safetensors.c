@@ -392,8 +392,7 @@ static int write_header(ls_text *header, ls_file_part *parts, const ls_safetenso
     ls_json_begin(&json, header, 0);
     ls_json_object_open(&json);
     if (metadata_count != 0) {
-        ls_json_key(&json, "__metadata__");
-        ls_json_object_open(&json);
+        ls_json_member_object(&json, "__metadata__");
         for (size_t i = 0; i < metadata_count; i++) {
             ls_json_member_string(&json, metadata[2 * i], metadata[2 * i + 1]);
         }
@@ -404,17 +403,14 @@ static int write_header(ls_text *header, ls_file_part *parts, const ls_safetenso
         size_t bytes = 0, end = 0;
         LS_TRY(source_bytes(&bytes, &tensors[i]));
         LS_TRY(ls_size_add(&end, offset, bytes));
-        ls_json_key(&json, tensors[i].name);
-        ls_json_object_open(&json);
+        ls_json_member_object(&json, tensors[i].name);
         ls_json_member_string(&json, "dtype", ls_dtype_name_safetensors(tensors[i].dtype));
-        ls_json_key(&json, "shape");
-        ls_json_array_open(&json);
+        ls_json_member_array(&json, "shape");
         for (int d = 0; d < tensors[i].ndim; d++) {
             ls_json_int(&json, tensors[i].dim[d]);
         }
         ls_json_array_close(&json);
-        ls_json_key(&json, "data_offsets");
-        ls_json_array_open(&json);
+        ls_json_member_array(&json, "data_offsets");
         ls_json_uint(&json, offset);
         ls_json_uint(&json, end);
         ls_json_array_close(&json);

@@ -12,8 +12,7 @@
 // ---- Writing ------------------------------------------------------------------------------------
 
 static void write_ranks(ls_json *json, const ls_plan_table *table) {
-    ls_json_key(json, "ranks");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "ranks");
     for (int i = 0; i < table->shard_count; i++) {
         ls_json_int(json, table->shards[i].rank);
     }
@@ -21,8 +20,7 @@ static void write_ranks(ls_json *json, const ls_plan_table *table) {
 }
 
 static void write_pair(ls_json *json, const char *key, int64_t rows, int64_t columns) {
-    ls_json_key(json, key);
-    ls_json_array_open(json);
+    ls_json_member_array(json, key);
     ls_json_int(json, rows);
     ls_json_int(json, columns);
     ls_json_array_close(json);
@@ -35,8 +33,7 @@ static void write_spec(ls_json *json, const ls_plan *plan, const ls_plan_table *
         return;
     }
     ls_json_object_open(json);
-    ls_json_key(json, "shards");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "shards");
     for (int i = 0; i < table->shard_count; i++) {
         const ls_plan_shard *shard = &table->shards[i];
         char placement[64];
@@ -57,8 +54,7 @@ static const char *module_of(const ls_plan_table *table) {
 }
 
 static void write_table(ls_json *json, const ls_plan *plan, const ls_plan_table *table) {
-    ls_json_key(json, table->name);
-    ls_json_object_open(json);
+    ls_json_member_object(json, table->name);
     ls_json_member_string(json, "sharding_type", ls_sharding_traits_of(table->sharding).torchrec);
     ls_json_member_string(json, "compute_kernel", ls_planner_kernel_name(table->kernel));
     write_ranks(json, table);
@@ -85,8 +81,7 @@ int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan) {
         if (is_written(plan, i)) {
             continue;
         }
-        ls_json_key(&json, module);
-        ls_json_object_open(&json);
+        ls_json_member_object(&json, module);
         for (int k = i; k < plan->table_count; k++) {
             if (strcmp(module_of(&plan->tables[k]), module) == 0) {
                 write_table(&json, plan, &plan->tables[k]);

@@ -207,24 +207,21 @@ int ls_planner_write_text(ls_text *out, const ls_planner_problem *problem,
 // ---- JSON ---------------------------------------------------------------------------------------
 
 static void json_pair(ls_json *json, const char *key, int64_t a, int64_t b) {
-    ls_json_key(json, key);
-    ls_json_array_open(json);
+    ls_json_member_array(json, key);
     ls_json_int(json, a);
     ls_json_int(json, b);
     ls_json_array_close(json);
 }
 
 static void json_tables(ls_json *json, const ls_planner_result *result) {
-    ls_json_key(json, "tables");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "tables");
     for (int t = 0; t < result->plan.table_count; t++) {
         const ls_plan_table *table = &result->plan.tables[t];
         ls_json_object_open(json);
         ls_json_member_string(json, "name", table->name);
         ls_json_member_string(json, "sharding", ls_sharding_name(table->sharding));
         ls_json_member_string(json, "kernel", ls_planner_kernel_name(table->kernel));
-        ls_json_key(json, "shards");
-        ls_json_array_open(json);
+        ls_json_member_array(json, "shards");
         for (int k = 0; k < table->shard_count; k++) {
             const ls_planner_shard *shard = &result->shards[t][k];
             ls_json_object_open(json);
@@ -242,8 +239,7 @@ static void json_tables(ls_json *json, const ls_planner_result *result) {
 }
 
 static void json_ranks(ls_json *json, const ls_planner_result *result) {
-    ls_json_key(json, "per_rank");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "per_rank");
     for (int r = 0; r < result->plan.ranks; r++) {
         const ls_planner_rank *rank = &result->ranks[r];
         ls_json_object_open(json);

@@ -28,17 +28,14 @@ static void write_stage(ls_json *json, const ls_stage_result *stage) {
     }
     ls_json_member_double(json, "bound_ratio", stage->bound_ratio);
     ls_json_member_string(json, "order", stage->order);
-    if (stage->divergence != NULL) {
-        ls_json_member_string(json, "divergence", stage->divergence);
-    }
+    ls_json_member_given(json, "divergence", stage->divergence);
     ls_json_object_close(json);
 }
 
 static void write_finding(ls_json *json, const ls_finding *finding) {
     ls_json_object_open(json);
     ls_json_member_string(json, "id", ls_finding_name(finding->id));
-    ls_json_key(json, "ranks");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "ranks");
     for (int r = 0; r < finding->rank_count; r++) {
         ls_json_int(json, finding->ranks[r]);
     }
@@ -57,8 +54,7 @@ static void write_omitted(ls_json *json, const ls_case_result *result) {
     if (result->omitted_count == 0) {
         return;
     }
-    ls_json_key(json, "not_compared");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "not_compared");
     for (size_t i = 0; i < result->omitted_count; i++) {
         ls_json_object_open(json);
         ls_json_member_string(json, "name", result->omitted[i].name);
@@ -72,8 +68,7 @@ static void write_norms(ls_json *json, const ls_case_result *result) {
     if (result->norm_count == 0) {
         return;
     }
-    ls_json_key(json, "steps");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "steps");
     for (int s = 0; s < result->norm_count; s++) {
         ls_json_object_open(json);
         ls_json_member_int(json, "step", s);
@@ -88,8 +83,7 @@ static void write_calls(ls_json *json, const ls_case_result *result) {
     if (result->call_count == 0) {
         return;
     }
-    ls_json_key(json, "calls");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "calls");
     for (int i = 0; i < result->call_count; i++) {
         const ls_call_row *row = &result->calls[i];
         ls_json_object_open(json);
@@ -112,30 +106,15 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     ls_json_member_string(json, "real", result->real);
     ls_json_member_string(json, "verdict", result->pass ? "pass" : "fail");
     ls_json_member_string(json, "class", ls_class_name(result->class_));
-    if (result->checked != NULL) {
-        ls_json_member_string(json, "checked", result->checked);
-    }
-    if (result->start != NULL) {
-        ls_json_member_string(json, "start", result->start);
-    }
-    if (result->note != NULL) {
-        ls_json_member_string(json, "note", result->note);
-    }
-    if (result->unproven != NULL) {
-        ls_json_member_string(json, "not_judged", result->unproven);
-    }
-    if (result->error != NULL) {
-        ls_json_member_string(json, "error", result->error);
-    }
-    if (result->noticed_by != NULL) {
-        ls_json_member_string(json, "noticed_by", result->noticed_by);
-    }
-    if (result->scenario != NULL) {
-        ls_json_member_string(json, "scenario", result->scenario);
-    }
+    ls_json_member_given(json, "checked", result->checked);
+    ls_json_member_given(json, "start", result->start);
+    ls_json_member_given(json, "note", result->note);
+    ls_json_member_given(json, "not_judged", result->unproven);
+    ls_json_member_given(json, "error", result->error);
+    ls_json_member_given(json, "noticed_by", result->noticed_by);
+    ls_json_member_given(json, "scenario", result->scenario);
     ls_json_member_uint(json, "judged", readable(ls_case_result_judged(result)));
-    ls_json_key(json, "stages");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "stages");
     for (int s = 0; s < result->stage_count; s++) {
         write_stage(json, &result->stages[s]);
     }
@@ -143,8 +122,7 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     write_norms(json, result);
     write_calls(json, result);
     write_omitted(json, result);
-    ls_json_key(json, "findings");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "findings");
     for (int f = 0; f < result->finding_count; f++) {
         write_finding(json, &result->findings[f]);
     }
@@ -176,16 +154,14 @@ int ls_report_json(ls_text *out, const ls_results *results) {
     ls_json_member_int(&json, "passed", results->passed);
     ls_json_member_int(&json, "failed", results->failed);
     ls_json_member_int(&json, "skipped", results->skipped);
-    ls_json_key(&json, "cases");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "cases");
     for (int c = 0; c < results->case_count; c++) {
         if (!results->cases[c].skipped) {
             write_case(&json, &results->cases[c]);
         }
     }
     ls_json_array_close(&json);
-    ls_json_key(&json, "skips");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "skips");
     for (int c = 0; c < results->case_count; c++) {
         if (results->cases[c].skipped) {
             write_skip(&json, &results->cases[c]);

@@ -3,8 +3,7 @@
 #include "formats/json.h"
 
 static void write_dims(ls_json *json, const char *key, const ls_shape *shape) {
-    ls_json_key(json, key);
-    ls_json_array_open(json);
+    ls_json_member_array(json, key);
     for (int d = 0; d < shape->ndim; d++) {
         ls_json_int(json, shape->dim[d]);
     }
@@ -15,8 +14,7 @@ static void write_picture(ls_json *json, const ls_picture *picture) {
     ls_json_object_open(json);
     ls_json_member_string(json, "title", picture->title);
     write_dims(json, "shape", &picture->shape);
-    ls_json_key(json, "blocks");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "blocks");
     for (int b = 0; b < picture->block_count; b++) {
         const ls_picture_block *held = &picture->blocks[b];
         ls_json_object_open(json);
@@ -32,8 +30,7 @@ static void write_picture(ls_json *json, const ls_picture *picture) {
 void ls_show_json(ls_json *json, const ls_picture *pictures, int count) {
     LS_ASSERT(json != NULL && pictures != NULL && count > 0);
     ls_json_member_int(json, "ranks", pictures[0].ranks);
-    ls_json_key(json, "tensors");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "tensors");
     for (int i = 0; i < count; i++) {
         write_picture(json, &pictures[i]);
     }

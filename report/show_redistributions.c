@@ -65,11 +65,9 @@ int ls_show_redistributions_text(ls_text *out, const ls_redistributions *all, co
 }
 
 static void plan_json(ls_json *json, const char *key, const ls_reshard_plan *plan) {
-    ls_json_key(json, key);
-    ls_json_object_open(json);
+    ls_json_member_object(json, key);
     ls_json_member_double(json, "us", plan->us);
-    ls_json_key(json, "steps");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "steps");
     for (int i = 0; i < plan->count; i++) {
         const ls_reshard_step *step = &plan->steps[i];
         ls_json_object_open(json);
@@ -105,13 +103,10 @@ static void one_json(ls_json *json, const ls_redistribution *one) {
 void ls_show_redistributions_json(ls_json *json, const ls_redistributions *all,
                                   const char *stopped) {
     LS_ASSERT(json != NULL && all != NULL);
-    ls_json_key(json, "redistributions");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "redistributions");
     for (int i = 0; i < all->count; i++) {
         one_json(json, &all->at[i]);
     }
     ls_json_array_close(json);
-    if (stopped != NULL) {
-        ls_json_member_string(json, "stopped", stopped);
-    }
+    ls_json_member_given(json, "stopped", stopped);
 }

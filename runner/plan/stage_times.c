@@ -228,8 +228,7 @@ int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
     ls_json_member_string(&json, "topology", machine);
     ls_json_member_string(&json, "backend", times->backend);
     ls_json_member_string(&json, "versions", times->versions);
-    ls_json_key(&json, "stages");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "stages");
     for (int r = 0; r < times->ranks; r++) {
         for (int s = 0; s <= times->stage_count; s++) {
             row one = row_of(times, predicted, r, s);

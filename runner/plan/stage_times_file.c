@@ -19,8 +19,7 @@ static void write_time(ls_json *json, const ls_stage_time *time) {
 }
 
 static void write_ranks(ls_json *json, const ls_stage_times *times) {
-    ls_json_key(json, "per_rank");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "per_rank");
     for (int r = 0; r < times->ranks; r++) {
         ls_json_object_open(json);
         ls_json_member_int(json, "rank", r);
@@ -34,22 +33,19 @@ static void write_ranks(ls_json *json, const ls_stage_times *times) {
 }
 
 static void write_steps(ls_json *json, const ls_stage_times *times) {
-    ls_json_key(json, "collectives");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "collectives");
     for (int i = 0; i < times->step_count; i++) {
         const ls_work_time *step = &times->steps[i];
         ls_json_object_open(json);
         ls_json_member_string(json, "stage", ls_work_stage_name(step->stage));
         ls_json_member_string(json, "what", step->what);
         ls_json_member_string(json, "kind", step->kind);
-        ls_json_key(json, "sent_bytes");
-        ls_json_array_open(json);
+        ls_json_member_array(json, "sent_bytes");
         for (int r = 0; r < times->ranks; r++) {
             ls_json_uint(json, step->sent_bytes[r]);
         }
         ls_json_array_close(json);
-        ls_json_key(json, "per_rank");
-        ls_json_array_open(json);
+        ls_json_member_array(json, "per_rank");
         for (int r = 0; r < times->ranks; r++) {
             write_time(json, &step->ranks[r]);
         }

@@ -240,8 +240,7 @@ void ls_validate_write_json(ls_text *out, const ls_validated_rank *ranks, int co
     ls_json_member_string(&json, "command", "plan");
     ls_json_member_string(&json, "verdict", differing == 0 ? "pass" : "fail");
     ls_json_member_int(&json, "differing", differing);
-    ls_json_key(&json, "per_rank");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "per_rank");
     for (int r = 0; r < count; r++) {
         for (int s = 0; s < STAGE_COUNT; s++) {
             ls_json_object_open(&json);

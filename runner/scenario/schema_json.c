@@ -34,8 +34,7 @@ static void list_of_numbers(ls_json *json, const ls_schema_field *field, bool in
 
 static void names(ls_json *json, const ls_schema_names *list) {
     ls_json_object_open(json);
-    ls_json_key(json, "enum");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "enum");
     for (int i = 0; i < list->count; i++) {
         ls_json_string(json, list->at[i].text);
     }
@@ -87,8 +86,7 @@ static void some(ls_json *json, const ls_schema_field *field) {
 static void list(ls_json *json, const ls_schema_field *field) {
     if ((field->flags & LS_FIELD_SINGLE) != 0) {
         ls_json_object_open(json);
-        ls_json_key(json, "anyOf");
-        ls_json_array_open(json);
+        ls_json_member_array(json, "anyOf");
         element(json, field);
     }
     open_list(json);
@@ -104,8 +102,7 @@ static void list(ls_json *json, const ls_schema_field *field) {
 static void rows(ls_json *json, const ls_schema_field *field, bool integer, bool flat_too) {
     if (flat_too) {
         ls_json_object_open(json);
-        ls_json_key(json, "anyOf");
-        ls_json_array_open(json);
+        ls_json_member_array(json, "anyOf");
         list_of_numbers(json, field, integer);
     }
     open_list(json);
@@ -161,8 +158,7 @@ static void value(ls_json *json, const ls_schema_field *field) {
             return;
         }
         ls_json_object_open(json);
-        ls_json_key(json, "type");
-        ls_json_array_open(json);
+        ls_json_member_array(json, "type");
         ls_json_string(json, "string");
         ls_json_string(json, "number");
         ls_json_array_close(json);
@@ -214,8 +210,7 @@ static void value(ls_json *json, const ls_schema_field *field) {
 }
 
 static void property(ls_json *json, const ls_schema_field *field) {
-    ls_json_key(json, field->key);
-    ls_json_object_open(json);
+    ls_json_member_object(json, field->key);
     ls_json_member_string(json, "description", field->doc);
     const char *standard = field->otherwise != NULL ? field->otherwise : field->fallback;
     if (standard != NULL) {
@@ -224,8 +219,7 @@ static void property(ls_json *json, const ls_schema_field *field) {
         ls_json_member_string(json, "$comment", ls_text_string(&comment));
         ls_text_free(&comment);
     }
-    ls_json_key(json, "allOf");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "allOf");
     value(json, field);
     ls_json_array_close(json);
     ls_json_object_close(json);
@@ -233,8 +227,7 @@ static void property(ls_json *json, const ls_schema_field *field) {
 
 static void object(ls_json *json, const ls_schema_record *record) {
     ls_json_member_string(json, "type", "object");
-    ls_json_key(json, "properties");
-    ls_json_object_open(json);
+    ls_json_member_object(json, "properties");
     int companions = 0;
     for (int i = 0; i < record->field_count; i++) {
         property(json, &record->fields[i]);
@@ -247,8 +240,7 @@ static void object(ls_json *json, const ls_schema_record *record) {
         ls_json_member_int(json, "maxProperties", 1 + companions);
         return;
     }
-    ls_json_key(json, "required");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "required");
     for (int i = 0; i < record->field_count; i++) {
         if ((record->fields[i].flags & LS_FIELD_REQUIRED) != 0) {
             ls_json_string(json, record->fields[i].key);
@@ -269,11 +261,9 @@ static void definition(ls_json *json, const ls_schema_record *record) {
         ls_json_object_close(json);
         return;
     }
-    ls_json_key(json, "anyOf");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "anyOf");
     ls_json_object_open(json);
-    ls_json_key(json, "enum");
-    ls_json_array_open(json);
+    ls_json_member_array(json, "enum");
     for (int i = 0; i < record->field_count; i++) {
         if ((record->fields[i].flags & LS_FIELD_BARE) != 0) {
             ls_json_string(json, record->fields[i].key);
@@ -297,8 +287,7 @@ void ls_schema_json(ls_text *out) {
     ls_json_member_string(&json, "$schema", "https://json-schema.org/draft/2020-12/schema");
     ls_json_member_string(&json, "title", "lockstep scenario");
     object(&json, ls_schema_root());
-    ls_json_key(&json, "$defs");
-    ls_json_object_open(&json);
+    ls_json_member_object(&json, "$defs");
     for (int i = 1; i < count; i++) {
         ls_json_key(&json, records[i]->name);
         definition(&json, records[i]);

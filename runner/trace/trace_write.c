@@ -19,8 +19,7 @@ static void open_event(ls_json *json, const char *phase, int pid, int tid, doubl
 static void metadata(ls_json *json, const char *what, int pid, int tid, const char *name) {
     open_event(json, "M", pid, tid, 0);
     ls_json_member_string(json, "name", what);
-    ls_json_key(json, "args");
-    ls_json_object_open(json);
+    ls_json_member_object(json, "args");
     ls_json_member_string(json, "name", name);
     ls_json_object_close(json);
     ls_json_object_close(json);
@@ -29,8 +28,7 @@ static void metadata(ls_json *json, const char *what, int pid, int tid, const ch
 static void sort_index(ls_json *json, const char *what, int pid, int tid, int index) {
     open_event(json, "M", pid, tid, 0);
     ls_json_member_string(json, "name", what);
-    ls_json_key(json, "args");
-    ls_json_object_open(json);
+    ls_json_member_object(json, "args");
     ls_json_member_int(json, "sort_index", index);
     ls_json_object_close(json);
     ls_json_object_close(json);
@@ -61,8 +59,7 @@ static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_p
     ls_json_member_string(json, "name", ls_kind_name(part->kind));
     bool message = ls_kind_is_message(part->kind);
     ls_json_member_string(json, "cat", message ? "message" : "collective");
-    ls_json_key(json, "args");
-    ls_json_object_open(json);
+    ls_json_member_object(json, "args");
     ls_json_member_uint(json, "set", number);
     ls_json_member_string(json, "communicator", set->comm);
     ls_json_member_uint(json, "seq", part->seq);
@@ -78,12 +75,8 @@ static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_p
         const ls_trace_part *other = &set->parts[part == set->parts ? 1 : 0];
         ls_json_member_int(json, "peer", other->rank);
     }
-    if (set->algorithm != NULL) {
-        ls_json_member_string(json, "algorithm", set->algorithm);
-    }
-    if (set->protocol != NULL) {
-        ls_json_member_string(json, "protocol", set->protocol);
-    }
+    ls_json_member_given(json, "algorithm", set->algorithm);
+    ls_json_member_given(json, "protocol", set->protocol);
     if (set->channels > 0) {
         ls_json_member_int(json, "channels", set->channels);
     }
@@ -123,13 +116,11 @@ int ls_trace_json(ls_text *out, const ls_trace *trace) {
     ls_json_begin(&json, out, 0);
     ls_json_object_open(&json);
     ls_json_member_string(&json, "displayTimeUnit", "ns");
-    ls_json_key(&json, "otherData");
-    ls_json_object_open(&json);
+    ls_json_member_object(&json, "otherData");
     ls_json_member_string(&json, "clock",
                           trace->has_machine ? trace->machine.name : "logical: 1 us a set");
     ls_json_object_close(&json);
-    ls_json_key(&json, "traceEvents");
-    ls_json_array_open(&json);
+    ls_json_member_array(&json, "traceEvents");
     for (int i = 0; i < trace->case_count; i++) {
         write_case(&json, &trace->cases[i], i);
     }
