@@ -91,8 +91,8 @@ static int collective_rows(ls_bench *bench, ls_comm *comm) {
             row->elements = bytes / sizeof(float);
             row->time_ms = row->time_ms_min = seconds * 1e3;
             row->repetitions = 20;
-            row->gb_per_s =
-                (double)bytes / seconds * 1e-9 * ls_collective_of(kinds[k])->bus_factor(comm->size);
+            row->gb_per_s = (double)bytes / seconds * 1e-9 *
+                            ls_collective_bus_factor(ls_collective_of(kinds[k]), comm->size);
         }
     }
     return LS_OK;
@@ -170,7 +170,7 @@ static int write_link(ls_json *json, ls_comm *comm, ls_kind kind, bool counts, f
         size_t size = (size_t)64 << (i * 20 / (SIZES - 1));  // 64 B to 64 MiB
         size -= size % (sizeof(float) * (size_t)comm->size);
         LS_TRY(time_collective(&seconds[i], comm, kind, counts, size, size < (1u << 20) ? 50 : 10));
-        bytes[i] = (double)size * ls_collective_of(kind)->bus_factor(comm->size);
+        bytes[i] = (double)size * ls_collective_bus_factor(ls_collective_of(kind), comm->size);
     }
     *out = fit_line(bytes, seconds);
     ls_json_object_open(json);

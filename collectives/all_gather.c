@@ -14,11 +14,6 @@ static int check(const ls_call *const *calls, int size) {
     return ls_check__same_counts(calls, size, recv_counts);
 }
 
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size, (void)to;
-    return (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype);
-}
-
 // The result is assembled once, tile by tile, in member 0's buffer and handed out while the tile
 // is in the cache. In place is safe: a tile of an output holds only blocks' parts of that tile.
 #define TILE_BYTES ((size_t)32 * 1024)
@@ -86,18 +81,13 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static double bus_factor(int size) {
-    return (double)(size - 1) / size;
-}
-
 const ls_collective ls_collective__all_gather = {
     .doc = "Every rank gets all ranks' buffers, one after another.",
     .send = {.form = LS_SIDE_COUNT},
     .recv = {.form = LS_SIDE_BLOCKS},
     .replicates = true,
     .check = check,
-    .bytes = bytes,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
+    .bus_times = 1,
 };

@@ -3,15 +3,6 @@
 
 #include "collectives/check.h"
 
-static int check(const ls_call *const *calls, int size) {
-    return ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_COUNT);
-}
-
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size, (void)to;
-    return (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype);
-}
-
 // Range by range: all inputs of a range are folded into member 0's output and handed out while the
 // range is in the cache. In place is safe because a range's outputs are written after all its
 // inputs were read.
@@ -51,10 +42,6 @@ static int reference(const ls_call *const *calls, int size) {
     return status;
 }
 
-static double bus_factor(int size) {
-    return 2.0 * (size - 1) / size;
-}
-
 const ls_collective ls_collective__all_reduce = {
     .doc = "Every rank gets the reduction of all ranks' buffers.",
     .send = {.form = LS_SIDE_COUNT},
@@ -62,9 +49,8 @@ const ls_collective ls_collective__all_reduce = {
     .reduces = true,
     .order = LS_ORDER_ALL_REDUCE,
     .replicates = true,
-    .check = check,
-    .bytes = bytes,
+    .agree = LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_COUNT,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
+    .bus_times = 2,
 };

@@ -1,17 +1,6 @@
 // broadcast: every member gets the root's buffer. send is ignored away from the root.
 #include "collectives/check.h"
 
-static int check(const ls_call *const *calls, int size) {
-    return ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_ROOT | LS_AGREE_COUNT);
-}
-
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size, (void)to;
-    return from == calls[from]->root
-               ? (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype)
-               : 0;
-}
-
 #define TILE_BYTES ((size_t)32 * 1024)
 
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
@@ -41,20 +30,13 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static double bus_factor(int size) {
-    (void)size;
-    return 1.0;
-}
-
 const ls_collective ls_collective__broadcast = {
     .doc = "Every rank gets the root's buffer.",
     .send = {.form = LS_SIDE_COUNT, .root_only = true},
     .recv = {.form = LS_SIDE_COUNT},
     .root_word = "from",
     .replicates = true,
-    .check = check,
-    .bytes = bytes,
+    .agree = LS_AGREE_DTYPE | LS_AGREE_ROOT | LS_AGREE_COUNT,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
 };

@@ -282,5 +282,7 @@ int ls_calls_check(const ls_call *const *calls, int size) {
     for (int i = 0; i < size; i++) {
         LS_TRY(ls_call_check(NULL, calls[i]));
     }
-    return ls_collective_of(calls[0]->kind)->check(calls, size);
+    const ls_collective *collective = ls_collective_of(calls[0]->kind);
+    return collective->check != NULL ? collective->check(calls, size)
+                                     : ls_check__agree(calls, size, collective->agree);
 }

@@ -280,6 +280,29 @@ int ls_check__same_counts(const ls_call *const *calls, int size,
     return LS_OK;
 }
 
+int ls_check__root_counts(const ls_call *const *calls, int size, const size_t *counts) {
+    const ls_call *root = calls[calls[0]->root];
+    if (counts == NULL) {
+        return ls_check__agree(calls, size, LS_AGREE_COUNT);
+    }
+    bool sends = counts == root->send_counts;
+    for (int i = 0; i < size; i++) {
+        if (counts[i] != calls[i]->count) {
+            char where[LS_CALL_WHERE_MAX], where_root[LS_CALL_WHERE_MAX];
+            ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[i]);
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[i]->rank,
+                                "%s on %s, call %" PRIu64 ": rank %d %s %zu elements (%s), the "
+                                "root, rank %d, %s %zu%s (%s)",
+                                ls_kind_name(root->kind), root->comm->name, root->seq,
+                                calls[i]->rank, sends ? "receives" : "sends", calls[i]->count,
+                                ls_call__where(where, calls[i]), root->rank,
+                                sends ? "sends it" : "receives", counts[i], sends ? "" : " from it",
+                                ls_call__where(where_root, root));
+        }
+    }
+    return LS_OK;
+}
+
 void ls_block__copy(void *to, const void *from, size_t bytes) {
     if (bytes != 0 && to != from) {
         memcpy(to, from, bytes);

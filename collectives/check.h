@@ -45,6 +45,10 @@ int ls_check__purposes(const ls_call *const *calls, int size);
 int ls_check__same_counts(const ls_call *const *calls, int size,
                           const size_t *(*of)(const ls_call *call));
 
+// Checks the members' counts of a collective with a root against the root's counts [size]; NULL:
+// all members have the same count.
+int ls_check__root_counts(const ls_call *const *calls, int size, const size_t *counts);
+
 // ---- Blocks -------------------------------------------------------------------------------------
 // Elements of block i: counts[i], or `count` where counts is NULL.
 static inline size_t ls_block__count(const size_t *counts, size_t count, int i) {

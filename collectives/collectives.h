@@ -138,23 +138,28 @@ typedef struct ls_collective {
     bool replicates;  // all members' results are the same
     // In all that follows calls [size] are the matched calls by member; for p2p they are the send
     // and its receive (size 2, members 0 and 1).
-    // Checks every call by itself and whether they agree. LS_ERR_MISMATCH or LS_ERR_INVALID, naming
-    // the ranks and the call; ls_check_last() tells which finding it is.
+    unsigned agree;  // fields in which all members agree, bits of ls_agree_field (check.h)
+    // Checks whether they agree, in place of `agree`. LS_ERR_MISMATCH or LS_ERR_INVALID, naming the
+    // ranks and the call; ls_check_last() tells which finding it is.
     int (*check)(const ls_call *const *calls, int size);
-    // Bytes of member `from`'s input that member `to`'s result depends on, whatever the algorithm
-    // (from == to: what a member keeps).
-    uint64_t (*bytes)(const ls_call *const *calls, int size, int from, int to);
+    // ls_collective_bytes, where the two sides do not say it.
+    uint64_t (*bytes)(const ls_call *const *calls, int from, int to);
     // The math on all members' buffers at once, in place or out of place. The calls must have
     // passed check.
     int (*math)(const ls_call *const *calls, int size, const ls_order *order);
     // The plain version of the math: element by element, rank order, copies its inputs first.
     int (*reference)(const ls_call *const *calls, int size);
-    // Bus bandwidth factor of nccl-tests' PERFORMANCE.md for `size` ranks.
-    double (*bus_factor)(int size);
+    double bus_times;  // how often each rank sends to each other, see ls_collective_bus_factor
 } ls_collective;
 
 // The descriptor of a kind; send and recv share their functions. Never NULL for a valid kind.
 LS_API_BACKENDS const ls_collective *ls_collective_of(ls_kind kind);
+// Bytes of member `from`'s input that member `to`'s result depends on, whatever the algorithm
+// (from == to: what a member keeps).
+uint64_t ls_collective_bytes(const ls_call *const *calls, int from, int to);
+// Bus bandwidth factor of nccl-tests' PERFORMANCE.md for `size` ranks: bus_times (size - 1) / size;
+// without bus_times 1, where data is moved.
+double ls_collective_bus_factor(const ls_collective *collective, int size);
 // The ls_tensor_NAME of a kind; NULL: none.
 typedef int (*ls_collective_on_tensor)(ls_local_tensor **out, const ls_local_tensor *in,
                                        const ls_tensor_call *call, const struct ls_axis *axis);

@@ -1,35 +1,10 @@
 // gather: the root gets all members' blocks, one after another; with counts on the root they
 // differ.
-#include <inttypes.h>
-
 #include "collectives/check.h"
 
 static int check(const ls_call *const *calls, int size) {
     LS_TRY(ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_ROOT));
-    const ls_call *root = calls[calls[0]->root];
-    if (root->recv_counts == NULL) {
-        return ls_check__agree(calls, size, LS_AGREE_COUNT);
-    }
-    for (int i = 0; i < size; i++) {
-        if (root->recv_counts[i] != calls[i]->count) {
-            char where[LS_CALL_WHERE_MAX], where_root[LS_CALL_WHERE_MAX];
-            ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[i]);
-            return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[i]->rank,
-                                "gather on %s, call %" PRIu64 ": rank %d sends %zu elements (%s), "
-                                "the root, rank %d, receives %zu from it (%s)",
-                                root->comm->name, root->seq, calls[i]->rank, calls[i]->count,
-                                ls_call__where(where, calls[i]), root->rank, root->recv_counts[i],
-                                ls_call__where(where_root, root));
-        }
-    }
-    return LS_OK;
-}
-
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size;
-    return to == calls[from]->root
-               ? (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype)
-               : 0;
+    return ls_check__root_counts(calls, size, calls[calls[0]->root]->recv_counts);
 }
 
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
@@ -57,18 +32,13 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static double bus_factor(int size) {
-    return (double)(size - 1) / size;
-}
-
 const ls_collective ls_collective__gather = {
     .doc = "The root gets all ranks' buffers, one after another.",
     .send = {.form = LS_SIDE_COUNT},
     .recv = {.form = LS_SIDE_BLOCKS, .root_only = true},
     .root_word = "to",
     .check = check,
-    .bytes = bytes,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
+    .bus_times = 1,
 };

@@ -34,8 +34,7 @@ static int check(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size;
+static uint64_t bytes(const ls_call *const *calls, int from, int to) {
     return from == 0 && to == 1 ? (uint64_t)calls[0]->count * ls_dtype_bytes(calls[0]->dtype) : 0;
 }
 
@@ -53,11 +52,6 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static double bus_factor(int size) {
-    (void)size;
-    return 1.0;
-}
-
 const ls_collective ls_collective__send = {
     .doc = "Sends a message to a rank, which receives it.",
     .send = {.form = LS_SIDE_COUNT},
@@ -66,7 +60,6 @@ const ls_collective ls_collective__send = {
     .bytes = bytes,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
 };
 
 const ls_collective ls_collective__recv = {
@@ -77,5 +70,4 @@ const ls_collective ls_collective__recv = {
     .bytes = bytes,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
 };

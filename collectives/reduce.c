@@ -1,18 +1,6 @@
 // reduce: the root gets the reduction of all members' buffers.
 #include "collectives/check.h"
 
-static int check(const ls_call *const *calls, int size) {
-    return ls_check__agree(calls, size,
-                           LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_ROOT | LS_AGREE_COUNT);
-}
-
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size;
-    return to == calls[from]->root
-               ? (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype)
-               : 0;
-}
-
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
     int root = calls[0]->root;
     size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
@@ -39,11 +27,6 @@ static int reference(const ls_call *const *calls, int size) {
     return status;
 }
 
-static double bus_factor(int size) {
-    (void)size;
-    return 1.0;
-}
-
 const ls_collective ls_collective__reduce = {
     .doc = "The root gets the reduction of all ranks' buffers.",
     .send = {.form = LS_SIDE_COUNT},
@@ -51,9 +34,7 @@ const ls_collective ls_collective__reduce = {
     .root_word = "to",
     .reduces = true,
     .order = LS_ORDER_REDUCE,
-    .check = check,
-    .bytes = bytes,
+    .agree = LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_ROOT | LS_AGREE_COUNT,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
 };

@@ -11,11 +11,6 @@ static int check(const ls_call *const *calls, int size) {
     return ls_check__same_counts(calls, size, send_counts);
 }
 
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size, (void)from;
-    return (uint64_t)calls[to]->count * ls_dtype_bytes(calls[to]->dtype);
-}
-
 // In place is safe: member i's output lies in block i of its own input, and that block is read for
 // output i alone.
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
@@ -52,10 +47,6 @@ static int reference(const ls_call *const *calls, int size) {
     return status;
 }
 
-static double bus_factor(int size) {
-    return (double)(size - 1) / size;
-}
-
 const ls_collective ls_collective__reduce_scatter = {
     .doc = "Every rank gets its block of the reduction.",
     .send = {.form = LS_SIDE_BLOCKS},
@@ -63,8 +54,7 @@ const ls_collective ls_collective__reduce_scatter = {
     .reduces = true,
     .order = LS_ORDER_REDUCE_SCATTER,
     .check = check,
-    .bytes = bytes,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
+    .bus_times = 1,
 };

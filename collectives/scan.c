@@ -4,17 +4,12 @@
 #include "collectives/check.h"
 #include "kernels/kernels.h"
 
-static int check(const ls_call *const *calls, int size) {
-    return ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_COUNT);
-}
-
-static uint64_t bytes_scan(const ls_call *const *calls, int size, int from, int to) {
-    (void)size;
+static uint64_t bytes_scan(const ls_call *const *calls, int from, int to) {
     return from <= to ? (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype) : 0;
 }
 
-static uint64_t bytes_exscan(const ls_call *const *calls, int size, int from, int to) {
-    return from != to ? bytes_scan(calls, size, from, to) : 0;
+static uint64_t bytes_exscan(const ls_call *const *calls, int from, int to) {
+    return from != to ? bytes_scan(calls, from, to) : 0;
 }
 
 // The inputs of member i's fold: its own behind the result of the member before it, or, where a
@@ -165,23 +160,18 @@ static int reference_exscan(const ls_call *const *calls, int size) {
     return plain(calls, size, terms_exscan);
 }
 
-// nccl-tests has none: a chain of ranks passes the buffer over each of its links once.
-static double bus_factor(int size) {
-    (void)size;
-    return 1.0;
-}
-
+// Without bus_times, which nccl-tests does not have for them: a chain of ranks passes the buffer
+// over each of its links once.
 const ls_collective ls_collective__scan = {
     .doc = "Every rank gets the reduction of its own buffer and those of the ranks before it.",
     .send = {.form = LS_SIDE_COUNT},
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
     .terms = terms_scan,
-    .check = check,
+    .agree = LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_COUNT,
     .bytes = bytes_scan,
     .math = math_scan,
     .reference = reference_scan,
-    .bus_factor = bus_factor,
 };
 
 const ls_collective ls_collective__exscan = {
@@ -191,9 +181,8 @@ const ls_collective ls_collective__exscan = {
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
     .terms = terms_exscan,
-    .check = check,
+    .agree = LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_COUNT,
     .bytes = bytes_exscan,
     .math = math_exscan,
     .reference = reference_exscan,
-    .bus_factor = bus_factor,
 };

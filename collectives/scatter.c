@@ -1,33 +1,9 @@
 // scatter: member i gets block i of the root's buffer; with counts on the root they differ.
-#include <inttypes.h>
-
 #include "collectives/check.h"
 
 static int check(const ls_call *const *calls, int size) {
     LS_TRY(ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_ROOT));
-    const ls_call *root = calls[calls[0]->root];
-    if (root->send_counts == NULL) {
-        return ls_check__agree(calls, size, LS_AGREE_COUNT);
-    }
-    for (int i = 0; i < size; i++) {
-        if (root->send_counts[i] != calls[i]->count) {
-            char where[LS_CALL_WHERE_MAX], where_root[LS_CALL_WHERE_MAX];
-            ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[i]);
-            return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[i]->rank,
-                                "scatter on %s, call %" PRIu64 ": rank %d receives %zu elements "
-                                "(%s), the root, rank %d, sends it %zu (%s)",
-                                root->comm->name, root->seq, calls[i]->rank, calls[i]->count,
-                                ls_call__where(where, calls[i]), root->rank, root->send_counts[i],
-                                ls_call__where(where_root, root));
-        }
-    }
-    return LS_OK;
-}
-
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
-    (void)size;
-    return from == calls[from]->root ? (uint64_t)calls[to]->count * ls_dtype_bytes(calls[to]->dtype)
-                                     : 0;
+    return ls_check__root_counts(calls, size, calls[calls[0]->root]->send_counts);
 }
 
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
@@ -56,18 +32,13 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
-static double bus_factor(int size) {
-    return (double)(size - 1) / size;
-}
-
 const ls_collective ls_collective__scatter = {
     .doc = "Every rank gets its block of the root's buffer.",
     .send = {.form = LS_SIDE_BLOCKS, .root_only = true},
     .recv = {.form = LS_SIDE_COUNT},
     .root_word = "from",
     .check = check,
-    .bytes = bytes,
     .math = math,
     .reference = reference,
-    .bus_factor = bus_factor,
+    .bus_times = 1,
 };

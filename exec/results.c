@@ -41,12 +41,12 @@ static bool is_collected(const ls_exec *exec, const ls_exec_job *job) {
     return !ls_exec__records(exec, job);
 }
 
-// Bytes that `from` sends to `to`; calls [size].
-static uint64_t sent(const ls_call *const *calls, int size, int from, int to) {
+// Bytes that `from` sends to `to`.
+static uint64_t sent(const ls_call *const *calls, int from, int to) {
     if (ls_kind_is_message(calls[0]->kind)) {
         return from == 0 && to == 1 ? calls[0]->count * ls_dtype_bytes(calls[0]->dtype) : 0;
     }
-    return ls_collective_of(calls[0]->kind)->bytes(calls, size, from, to);
+    return ls_collective_bytes(calls, from, to);
 }
 
 static void find_pieces(const ls_exec *exec, const ls_exec_job *job, const ls_call *const *calls) {
@@ -56,7 +56,7 @@ static void find_pieces(const ls_exec *exec, const ls_exec_job *job, const ls_ca
         const char *at = op_of(job, from)->call.send;
         const uint64_t stretch = (uint64_t)(at - exec->memory.base);
         for (int to = 0; to < job->size && at != NULL; to++) {
-            uint64_t bytes = sent(calls, job->size, from, to);
+            uint64_t bytes = sent(calls, from, to);
             if (bytes > 0) {
                 add_piece(exec, op_of(job, to), at, bytes, stretch);
                 at += blocks ? bytes : 0;

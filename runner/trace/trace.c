@@ -92,7 +92,7 @@ double ls_trace_duration_us(const ls_topology *machine, ls_kind kind, int size, 
                             bool one_host) {
     double bandwidth = one_host ? machine->intra_bandwidth : machine->inter_bandwidth;
     double latency = one_host ? machine->intra_latency_us : machine->inter_latency_us;
-    double factor = ls_collective_of(kind)->bus_factor(size);
+    double factor = ls_collective_bus_factor(ls_collective_of(kind), size);
     return whole_ticks(machine->launch_us + latency * ceil(log2((double)size)) +
                        factor * (double)most / bandwidth * 1000.0);
 }
@@ -116,12 +116,11 @@ static double duration_us(const ls_trace *trace, const ls_trace_set *set, ls_kin
 
 // ---- Sets ---------------------------------------------------------------------------------------
 static void count_traffic(ls_trace *trace, const ls_call *const *calls, int size, int ranks) {
-    const ls_collective *collective = ls_collective_of(calls[0]->kind);
     for (int from = 0; from < size; from++) {
         for (int to = 0; to < size; to++) {
             if (from != to) {
                 trace->traffic[(size_t)calls[from]->rank * (size_t)ranks +
-                               (size_t)calls[to]->rank] += collective->bytes(calls, size, from, to);
+                               (size_t)calls[to]->rank] += ls_collective_bytes(calls, from, to);
             }
         }
     }
