@@ -86,115 +86,69 @@ int MPI_Get_elements_x(const MPI_Status *status, MPI_Datatype type, MPI_Count *c
 int MPI_Grequest_start(MPI_Grequest_query_function *query, MPI_Grequest_free_function *release,
                        MPI_Grequest_cancel_function *cancel, void *state, MPI_Request *request);
 int MPI_Grequest_complete(MPI_Request request);
-int MPI_Barrier(MPI_Comm comm);
-int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
-int MPI_Bcast(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm);
-int MPI_Ibcast(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm,
-               MPI_Request *request);
-int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-               int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm);
-int MPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-                MPI_Request *request);
-int MPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root,
-                MPI_Comm comm);
-int MPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                 const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root,
-                 MPI_Comm comm, MPI_Request *request);
-int MPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm);
-int MPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                 int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-                 MPI_Request *request);
-int MPI_Scatterv(const void *sendbuf, const int sendcounts[], const int displs[],
-                 MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
-                 int root, MPI_Comm comm);
-int MPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[],
-                  MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
-                  int root, MPI_Comm comm, MPI_Request *request);
-int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                  int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
-int MPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                   int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request);
-int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                   const int recvcounts[], const int displs[], MPI_Datatype recvtype,
-                   MPI_Comm comm);
-int MPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                    const int recvcounts[], const int displs[], MPI_Datatype recvtype,
-                    MPI_Comm comm, MPI_Request *request);
-int MPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                 int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
-int MPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                  int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request);
-int MPI_Alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[],
-                  MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[],
-                  MPI_Datatype recvtype, MPI_Comm comm);
-int MPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[],
-                   MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
-                   const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request);
-int MPI_Alltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[],
-                  const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],
-                  const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm);
-int MPI_Ialltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[],
-                   const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],
-                   const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
-                   MPI_Request *request);
-int MPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-               int root, MPI_Comm comm);
-int MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-                int root, MPI_Comm comm, MPI_Request *request);
-int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-                  MPI_Comm comm);
-int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-                   MPI_Comm comm, MPI_Request *request);
-int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[],
-                       MPI_Datatype type, MPI_Op op, MPI_Comm comm);
-int MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[],
-                        MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request *request);
-int MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type,
-                             MPI_Op op, MPI_Comm comm);
-int MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type,
-                              MPI_Op op, MPI_Comm comm, MPI_Request *request);
-int MPI_Scan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-             MPI_Comm comm);
-int MPI_Iscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-              MPI_Comm comm, MPI_Request *request);
-int MPI_Exscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-               MPI_Comm comm);
-int MPI_Iexscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
-                MPI_Comm comm, MPI_Request *request);
+// Collectives, each with its nonblocking and its persistent form.
+#define LS_MPI_FORMS(name, iname, ...)                                                             \
+    int name(__VA_ARGS__);                                                                         \
+    int iname(__VA_ARGS__, MPI_Request *request);                                                  \
+    int name##_init(__VA_ARGS__, MPI_Info info, MPI_Request *request);
+LS_MPI_FORMS(MPI_Barrier, MPI_Ibarrier, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Bcast, MPI_Ibcast, void *buf, int count, MPI_Datatype type, int root,
+             MPI_Comm comm)
+LS_MPI_FORMS(MPI_Gather, MPI_Igather, const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+             void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Gatherv, MPI_Igatherv, const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+             void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
+             int root, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Scatter, MPI_Iscatter, const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+             void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Scatterv, MPI_Iscatterv, const void *sendbuf, const int sendcounts[],
+             const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount,
+             MPI_Datatype recvtype, int root, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Allgather, MPI_Iallgather, const void *sendbuf, int sendcount,
+             MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
+             MPI_Comm comm)
+LS_MPI_FORMS(MPI_Allgatherv, MPI_Iallgatherv, const void *sendbuf, int sendcount,
+             MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[],
+             MPI_Datatype recvtype, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Alltoall, MPI_Ialltoall, const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+             void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Alltoallv, MPI_Ialltoallv, const void *sendbuf, const int sendcounts[],
+             const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
+             const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Alltoallw, MPI_Ialltoallw, const void *sendbuf, const int sendcounts[],
+             const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf,
+             const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[],
+             MPI_Comm comm)
+LS_MPI_FORMS(MPI_Reduce, MPI_Ireduce, const void *sendbuf, void *recvbuf, int count,
+             MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Allreduce, MPI_Iallreduce, const void *sendbuf, void *recvbuf, int count,
+             MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Reduce_scatter, MPI_Ireduce_scatter, const void *sendbuf, void *recvbuf,
+             const int recvcounts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, const void *sendbuf,
+             void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Scan, MPI_Iscan, const void *sendbuf, void *recvbuf, int count, MPI_Datatype type,
+             MPI_Op op, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Exscan, MPI_Iexscan, const void *sendbuf, void *recvbuf, int count,
+             MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Neighbor_allgather, MPI_Ineighbor_allgather, const void *sendbuf, int sendcount,
+             MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
+             MPI_Comm comm)
+LS_MPI_FORMS(MPI_Neighbor_allgatherv, MPI_Ineighbor_allgatherv, const void *sendbuf, int sendcount,
+             MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[],
+             MPI_Datatype recvtype, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, const void *sendbuf, int sendcount,
+             MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
+             MPI_Comm comm)
+LS_MPI_FORMS(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, const void *sendbuf,
+             const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf,
+             const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm)
+LS_MPI_FORMS(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, const void *sendbuf,
+             const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[],
+             void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
+             const MPI_Datatype recvtypes[], MPI_Comm comm)
+#undef LS_MPI_FORMS
 int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count, MPI_Datatype type, MPI_Op op);
-int MPI_Neighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                           int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
-int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
-                            void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-                            MPI_Request *request);
-int MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
-                            void *recvbuf, const int recvcounts[], const int displs[],
-                            MPI_Datatype recvtype, MPI_Comm comm);
-int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
-                             void *recvbuf, const int recvcounts[], const int displs[],
-                             MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request);
-int MPI_Neighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                          int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
-int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-                           int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-                           MPI_Request *request);
-int MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[],
-                           MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
-                           const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm);
-int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[],
-                            MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
-                            const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm,
-                            MPI_Request *request);
-int MPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
-                           const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],
-                           const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm);
-int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
-                            const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],
-                            const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
-                            MPI_Request *request);
 int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op);
 int MPI_Op_free(MPI_Op *op);
 int MPI_Op_commutative(MPI_Op op, int *commute);
