@@ -95,8 +95,8 @@ typedef struct ls_schema_record {
 
 // The two keys of a generator that reads a file.
 #define LS_SCHEMA_FILE_FIELDS                                                                      \
-    {.key = "file",                                                                                \
-     .type = LS_FIELD_PATH,                                                                        \
+    {"file",                                                                                       \
+     LS_FIELD_PATH,                                                                                \
      .tag = LS_GENERATOR_FILE,                                                                     \
      .offset = offsetof(ls_generator, file),                                                       \
      .doc = "Read from a .npy or .safetensors file, by its path from the scenario's folder.",      \

@@ -2,14 +2,8 @@
 #include <pthread.h>
 
 #include "runner/scenario/scenario.h"
-#include "runner/scenario/schema.h"
+#include "runner/scenario/schema_rows.h"
 #include "runner/steps/step.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-#define NAMES(names)                                                                               \
-    (&(const ls_schema_names){.at = (names), .count = (int)(sizeof(names) / sizeof *(names))})
-#define MEMBER(name) .offset = offsetof(S, name)
-#define AUX(name)    .aux = offsetof(S, name)
 
 // One line to a key: easier to read as a table than as clang-format has it.
 // clang-format off
@@ -17,86 +11,78 @@
 // ---- Steps --------------------------------------------------------------------------------------
 #define S ls_scenario_step
 #define COLLECTIVE_STEP(name_, text_)                                                              \
-    {.key = #text_, .type = LS_FIELD_INLINE, .tag = LS_STEP_##name_,                               \
-     .record = &ls_step__collective_records[LS_##name_],                                           \
-     .doc = "See " #text_ " below.",                                                               \
+    {#text_, LS_FIELD_INLINE, .tag = LS_STEP_##name_,                                              \
+     .record = &ls_step__collective_records[LS_##name_], .doc = "See " #text_ " below.",           \
      .example = #text_ ": {...}"},
 #define STEP(name_, text_)                                                                         \
-    {.key = #text_, .type = LS_FIELD_INLINE, .tag = LS_STEP_##name_,                               \
-     .record = &ls_step__##text_.record, .doc = "See " #text_ " below.",                           \
-     .example = #text_ ": {...}"},
+    {#text_, LS_FIELD_INLINE, .tag = LS_STEP_##name_, .record = &ls_step__##text_.record,          \
+     .doc = "See " #text_ " below.", .example = #text_ ": {...}"},
 static ls_schema_field step_fields[] = {LS_COLLECTIVE_MAP(COLLECTIVE_STEP) LS_STEP_MAP(STEP)};
 static const ls_schema_record step_record = {
-    .name = "step", .doc = "One operation: its name and what it takes.", .fields = step_fields,
-    .field_count = COUNT(step_fields), .size = sizeof(S), .one_of = true,
-    .tag_offset = offsetof(S, kind)};
+    RECORD("step", "One operation: its name and what it takes.", step_fields), .size = sizeof(S),
+    .one_of = true, .tag_offset = offsetof(S, kind)};
 #undef S
 
 // ---- Tensors ------------------------------------------------------------------------------------
 #define S ls_scenario_block
 static const ls_schema_field block_fields[] = {
-    {.key = "rank", .type = LS_FIELD_INT32, .flags = LS_FIELD_REQUIRED, MEMBER(rank), .min = 0,
+    {"rank", LS_FIELD_INT32, .flags = LS_FIELD_REQUIRED, MEMBER(rank), .min = 0,
      .max = LS_RANKS_MAX - 1, .doc = "The rank that holds it.", .example = "rank: 2"},
-    {.key = "offset", .type = LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED, MEMBER(offset), .min = 0,
+    {"offset", LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED, MEMBER(offset), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .doc = "Where it starts, per dimension.",
      .example = "offset: [0, 0]"},
-    {.key = "size", .type = LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED, MEMBER(size), .min = 0,
+    {"size", LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED, MEMBER(size), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .doc = "Its size, per dimension.", .example = "size: [8, 16]"},
 };
 static const ls_schema_record block_record = {
-    .name = "block", .doc = "One block of a tensor on one rank.", .fields = block_fields,
-    .field_count = COUNT(block_fields), .size = sizeof(S), .has_node = true};
+    NODE_RECORD("block", "One block of a tensor on one rank.", block_fields)};
 #undef S
 
 static const ls_schema_name parts_names[] = {{"first", 0}, {"each", 1}};
 #define S ls_scenario_tensor
 static const ls_schema_field tensor_fields[] = {
-    {.key = "name", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(name),
+    {"name", LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(name),
      .doc = "Unique among the tensors.", .example = "name: a"},
-    {.key = "shape", .type = LS_FIELD_SHAPE, .flags = LS_FIELD_REQUIRED, MEMBER(shape), .min = 0,
+    {"shape", LS_FIELD_SHAPE, .flags = LS_FIELD_REQUIRED, MEMBER(shape), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .doc = "Sizes of the whole.", .example = "shape: [8, 16]"},
-    {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = &ls_schema__dtypes,
-     .fallback = "f32", .doc = "Element type.", .example = "dtype: i64"},
-    {.key = "values", .type = LS_FIELD_RECORD, MEMBER(values), .record = &ls_schema__numbers,
+    {"dtype", LS_FIELD_ENUM, MEMBER(dtype), .names = &ls_schema__dtypes, .fallback = "f32",
+     .doc = "Element type.", .example = "dtype: i64"},
+    {"values", LS_FIELD_RECORD, MEMBER(values), .record = &ls_schema__numbers,
      .otherwise = "arange", .doc = "The whole tensor's values.", .example = "values: normal"},
-    {.key = "placements", .type = LS_FIELD_PLACEMENTS, MEMBER(placements), AUX(has_placements),
+    {"placements", LS_FIELD_PLACEMENTS, MEMBER(placements), AUX(has_placements),
      .otherwise = "blocks",
      .doc = "For each mesh dimension S(dim), R or P(op); _S(dim, split): strided, as DTensor's; "
             "S(dim)[turn]: of those that shard one dim, lower turns cut first.",
      .example = "placements: \"S(0), R\""},
-    {.key = "sizes", .type = LS_FIELD_INTS, MEMBER(sizes), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
+    {"sizes", LS_FIELD_INTS, MEMBER(sizes), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
      .otherwise = "equal chunks, rounded up", .doc = "Sizes of the one S placement's parts.",
      .example = "sizes: [1, 3, 1, 3]"},
-    {.key = "blocks", .type = LS_FIELD_RECORDS, MEMBER(blocks), AUX(block_count),
-     .record = &block_record, .otherwise = "placements",
-     .doc = "Blocks, one by one; a rank may hold several or none.",
+    {"blocks", LS_FIELD_RECORDS, MEMBER(blocks), AUX(block_count), .record = &block_record,
+     .otherwise = "placements", .doc = "Blocks, one by one; a rank may hold several or none.",
      .example = "blocks: [{rank: 0, offset: [0, 0], size: [8, 16]}]"},
-    {.key = "parts", .type = LS_FIELD_ENUM, MEMBER(parts), .names = NAMES(parts_names),
-     .fallback = "first",
-     .doc = "For partial placements: the first part has the values and the others "
-            "have the operation's identity, or each part has its own values.",
+    {"parts", LS_FIELD_ENUM, MEMBER(parts), .names = NAMES(parts_names), .fallback = "first",
+     .doc = "For partial placements: the first part has the values and the others have the "
+            "operation's identity, or each part has its own values.",
      .example = "parts: each"},
-    {.key = "source", .type = LS_FIELD_INT32, MEMBER(source), .min = 0, .max = LS_RANKS_MAX - 1,
-     .fallback = "-1", .otherwise = "every rank cuts its own part",
+    {"source", LS_FIELD_INT32, MEMBER(source), .min = 0, .max = LS_RANKS_MAX - 1, .fallback = "-1",
+     .otherwise = "every rank cuts its own part",
      .doc = "The rank that holds all values and scatters them.", .example = "source: 0"},
 };
 static const ls_schema_record tensor_record = {
-    .name = "tensor", .doc = "One logical tensor, spread over the ranks.", .fields = tensor_fields,
-    .field_count = COUNT(tensor_fields), .size = sizeof(S), .has_node = true};
+    NODE_RECORD("tensor", "One logical tensor, spread over the ranks.", tensor_fields)};
 #undef S
 
 #define S ls_scenario
 static const ls_schema_field program_fields[] = {
-    {.key = "tensors", .type = LS_FIELD_RECORDS, MEMBER(tensors), AUX(tensor_count),
-     .record = &tensor_record, .otherwise = "none", .doc = "The tensors before the first step.",
+    {"tensors", LS_FIELD_RECORDS, MEMBER(tensors), AUX(tensor_count), .record = &tensor_record,
+     .otherwise = "none", .doc = "The tensors before the first step.",
      .example = "tensors: [{name: a, shape: [8, 16], placements: S(0)}]"},
-    {.key = "steps", .type = LS_FIELD_RECORDS, .flags = LS_FIELD_REQUIRED, MEMBER(steps),
-     AUX(step_count), .record = &step_record, .doc = "Operations, in order.",
+    {"steps", LS_FIELD_RECORDS, .flags = LS_FIELD_REQUIRED, MEMBER(steps), AUX(step_count),
+     .record = &step_record, .doc = "Operations, in order.",
      .example = "steps: [{full: {tensor: a}}]"},
 };
 const ls_schema_record ls_schema__program = {
-    .name = "program", .doc = "Tensors and operations on them.", .fields = program_fields,
-    .field_count = COUNT(program_fields)};
+    RECORD("program", "Tensors and operations on them.", program_fields)};
 #undef S
 // clang-format on
 

@@ -2,14 +2,8 @@
 #include <pthread.h>
 
 #include "runner/scenario/scenario.h"
-#include "runner/scenario/schema.h"
+#include "runner/scenario/schema_rows.h"
 #include "runner/steps/step.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-#define NAMES(names)                                                                               \
-    (&(const ls_schema_names){.at = (names), .count = (int)(sizeof(names) / sizeof *(names))})
-#define MEMBER(name) .offset = offsetof(S, name)
-#define AUX(name)    .aux = offsetof(S, name)
 
 #define DTYPE_NAME(name, value, text, ...) {#text, LS_##name},
 static const ls_schema_name dtype_names[] = {LS_DTYPE_MAP(DTYPE_NAME)};
@@ -32,116 +26,106 @@ static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
 
 #define S ls_scenario_except
 static const ls_schema_field except_fields[] = {
-    {.key = "ranks", .type = LS_FIELD_INTS,
-     .flags = LS_FIELD_REQUIRED | LS_FIELD_SINGLE | LS_FIELD_SOME,
+    {"ranks", LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED | LS_FIELD_SINGLE | LS_FIELD_SOME,
      MEMBER(ranks), .min = 0, .max = LS_RANKS_MAX - 1, .doc = "Which ranks.",
      .example = "ranks: [2]"},
-    {.key = "skip", .type = LS_FIELD_BOOL, MEMBER(skip), .fallback = "false",
-     .doc = "They make no call.", .example = "skip: true"},
-    {.key = "repeat", .type = LS_FIELD_BOOL, MEMBER(repeat), .fallback = "false",
+    {"skip", LS_FIELD_BOOL, MEMBER(skip), .fallback = "false", .doc = "They make no call.",
+     .example = "skip: true"},
+    {"repeat", LS_FIELD_BOOL, MEMBER(repeat), .fallback = "false",
      .doc = "They make the call twice.", .example = "repeat: true"},
-    {.key = "call", .type = LS_FIELD_ENUM, MEMBER(kind), .names = NAMES(kind_names),
-     .otherwise = "the same", .doc = "They call another collective.",
-     .example = "call: all_gather"},
-    {.key = "count", .type = LS_FIELD_INT, MEMBER(count), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
+    {"call", LS_FIELD_ENUM, MEMBER(kind), .names = NAMES(kind_names), .otherwise = "the same",
+     .doc = "They call another collective.", .example = "call: all_gather"},
+    {"count", LS_FIELD_INT, MEMBER(count), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
      .otherwise = "the same", .doc = "Their count.", .example = "count: 1023"},
-    {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = &ls_schema__dtypes,
-     .otherwise = "the same", .doc = "Their element type.", .example = "dtype: f16"},
-    {.key = "op", .type = LS_FIELD_ENUM, MEMBER(op), .names = NAMES(op_names),
-     .otherwise = "the same", .doc = "Their reduction.", .example = "op: max"},
-    {.key = "root", .type = LS_FIELD_INT32, MEMBER(root), .min = 0, .max = LS_RANKS_MAX - 1,
+    {"dtype", LS_FIELD_ENUM, MEMBER(dtype), .names = &ls_schema__dtypes, .otherwise = "the same",
+     .doc = "Their element type.", .example = "dtype: f16"},
+    {"op", LS_FIELD_ENUM, MEMBER(op), .names = NAMES(op_names), .otherwise = "the same",
+     .doc = "Their reduction.", .example = "op: max"},
+    {"root", LS_FIELD_INT32, MEMBER(root), .min = 0, .max = LS_RANKS_MAX - 1,
      .otherwise = "the same", .doc = "Their root.", .example = "root: 1"},
-    {.key = "counts", .type = LS_FIELD_INTS, MEMBER(counts), .min = 0,
-     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "the same",
+    {"counts", LS_FIELD_INTS, MEMBER(counts), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
+     .otherwise = "the same",
      .doc = "Their counts. For all_to_all: the number of elements sent to each member.",
      .example = "counts: [1, 2, 3]"},
-    {.key = "exit", .type = LS_FIELD_BOOL, MEMBER(exit), .fallback = "false",
-     .doc = "Their program ends here.", .example = "exit: true"},
-    {.key = "swap", .type = LS_FIELD_BOOL, MEMBER(swap), .fallback = "false",
+    {"exit", LS_FIELD_BOOL, MEMBER(exit), .fallback = "false", .doc = "Their program ends here.",
+     .example = "exit: true"},
+    {"swap", LS_FIELD_BOOL, MEMBER(swap), .fallback = "false",
      .doc = "They make the next step first, then this one.", .example = "swap: true"},
-    {.key = "reverse", .type = LS_FIELD_BOOL, MEMBER(reverse), .fallback = "false",
+    {"reverse", LS_FIELD_BOOL, MEMBER(reverse), .fallback = "false",
      .doc = "send_recv: they post their messages in the opposite order.",
      .example = "reverse: true"},
-    {.key = "group", .type = LS_FIELD_INTS,
-     .flags = LS_FIELD_SOME, MEMBER(group), .min = 0, .max = LS_RANKS_MAX - 1,
-     .otherwise = "the same", .doc = "The group as they name it, where the step gives ranks.",
-     .example = "group: [0, 2]"},
-    {.key = "room", .type = LS_FIELD_INT, MEMBER(room), .min = 1, .max = LS_SCENARIO_COUNT_MAX,
+    {"group", LS_FIELD_INTS, .flags = LS_FIELD_SOME, MEMBER(group), .min = 0,
+     .max = LS_RANKS_MAX - 1, .otherwise = "the same",
+     .doc = "The group as they name it, where the step gives ranks.", .example = "group: [0, 2]"},
+    {"room", LS_FIELD_INT, MEMBER(room), .min = 1, .max = LS_SCENARIO_COUNT_MAX,
      .otherwise = "the size that the call needs", .doc = "Elements that their buffers have.",
      .example = "room: 8"},
-    {.key = "unwritten", .type = LS_FIELD_BOOL, MEMBER(unwritten), .fallback = "false",
+    {"unwritten", LS_FIELD_BOOL, MEMBER(unwritten), .fallback = "false",
      .doc = "The last element that they send is never written.", .example = "unwritten: true"},
-    {.key = "overlap", .type = LS_FIELD_INT, MEMBER(overlap), .min = 1,
-     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "apart",
-     .doc = "Send and receive share one buffer, in which the result starts "
-            "this many elements after the sent data.",
+    {"overlap", LS_FIELD_INT, MEMBER(overlap), .min = 1, .max = LS_SCENARIO_COUNT_MAX,
+     .otherwise = "apart",
+     .doc = "Send and receive share one buffer, in which the result starts this many elements "
+            "after the sent data.",
      .example = "overlap: 2"},
-    {.key = "poke", .type = LS_FIELD_ENUM, MEMBER(poke), .names = NAMES(poke_names),
-     .otherwise = "none", .doc = "The first element that they send.",
-     .example = "poke: nan"},
+    {"poke", LS_FIELD_ENUM, MEMBER(poke), .names = NAMES(poke_names), .otherwise = "none",
+     .doc = "The first element that they send.", .example = "poke: nan"},
 };
 
 const ls_schema_record ls_schema__except = {
-    .name = "except", .doc = "Differences of some ranks from this step.",
-    .fields = except_fields, .field_count = COUNT(except_fields), .size = sizeof(S),
-    .has_node = true, .partial = true};
+    NODE_RECORD("except", "Differences of some ranks from this step.", except_fields),
+    .partial = true};
 #undef S
 
 #define S ls_generator
 #define INT_MAX_IDS (INT64_C(1) << 53)
 
 static const ls_schema_field normal_fields[] = {
-    {.key = "std", .type = LS_FIELD_REAL, MEMBER(b), .min = 0, .max = 1000000, .fallback = "1",
+    {"std", LS_FIELD_REAL, MEMBER(b), .min = 0, .max = 1000000, .fallback = "1",
      .doc = "Standard deviation.", .example = "std: 0.1"},
-    {.key = "mean", .type = LS_FIELD_REAL, MEMBER(a), .min = -1000000, .max = 1000000,
-     .fallback = "0", .doc = "Mean.", .example = "mean: 0"},
+    {"mean", LS_FIELD_REAL, MEMBER(a), .min = -1000000, .max = 1000000, .fallback = "0",
+     .doc = "Mean.", .example = "mean: 0"},
 };
 
 static const ls_schema_record normal_record = {
-    .name = "normal", .doc = "Normally distributed numbers.", .fields = normal_fields,
-    .field_count = COUNT(normal_fields)};
+    RECORD("normal", "Normally distributed numbers.", normal_fields)};
 
 static const ls_schema_field arange_fields[] = {
-    {.key = "start", .type = LS_FIELD_REAL, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .fallback = "0", .doc = "The first number.", .example = "start: 0"},
-    {.key = "step", .type = LS_FIELD_REAL, MEMBER(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .fallback = "1", .doc = "The step from each number to the next.", .example = "step: 1"},
+    {"start", LS_FIELD_REAL, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS, .fallback = "0",
+     .doc = "The first number.", .example = "start: 0"},
+    {"step", LS_FIELD_REAL, MEMBER(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS, .fallback = "1",
+     .doc = "The step from each number to the next.", .example = "step: 1"},
 };
 
 static const ls_schema_record arange_record = {
-    .name = "arange", .doc = "Numbers that count up, in row-major order.", .fields = arange_fields,
-    .field_count = COUNT(arange_fields)};
+    RECORD("arange", "Numbers that count up, in row-major order.", arange_fields)};
 
 static const ls_schema_field number_fields[] = {
-    {.key = "normal", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_NORMAL,
+    {"normal", LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_NORMAL,
      .record = &normal_record, .doc = "Normally distributed.", .example = "normal: {std: 0.1}"},
-    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_UNIFORM,
-     MEMBER(a), AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+    {"uniform", LS_FIELD_RANGE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_UNIFORM, MEMBER(a),
+     AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
      .doc = "Uniform from the first number up to, not including, the second. The word alone: for "
             "tables from -1/sqrt(rows) to 1/sqrt(rows), else from 0 to 1.",
      .example = "uniform: [-0.5, 0.5]"},
-    {.key = "arange", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_ARANGE,
+    {"arange", LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_ARANGE,
      .record = &arange_record, .doc = "Counts up in row-major order.",
      .example = "arange: {start: 0, step: 1}"},
-    {.key = "constant", .type = LS_FIELD_REAL, .tag = LS_GENERATOR_CONSTANT, MEMBER(a),
-     .min = -INT_MAX_IDS, .max = INT_MAX_IDS, .doc = "The same number everywhere.",
-     .example = "constant: 1"},
-    {.key = "exact", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_EXACT,
+    {"constant", LS_FIELD_REAL, .tag = LS_GENERATOR_CONSTANT, MEMBER(a), .min = -INT_MAX_IDS,
+     .max = INT_MAX_IDS, .doc = "The same number everywhere.", .example = "constant: 1"},
+    {"exact", LS_FIELD_FLAG, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_EXACT,
      .doc = "Multiples of 1/8 from -1 to 1 (integers: whole numbers). A sum of up to 2^21 of them "
-     "in f32, 256 in f16 or 32 in bf16 is exact in any order.",
+            "in f32, 256 in f16 or 32 in bf16 is exact in any order.",
      .example = "exact"},
-    {.key = "splitmix", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE,
-     .tag = LS_GENERATOR_SPLITMIX,
+    {"splitmix", LS_FIELD_FLAG, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_SPLITMIX,
      .doc = "SplitMix64 of seed, rank and index: of many magnitudes, so that a sum shows its order "
             "(integers: from 0 to 999).",
      .example = "splitmix"},
-    {.key = "values", .type = LS_FIELD_VALUES, .tag = LS_GENERATOR_VALUES, MEMBER(reals),
-     .min = INT64_MIN, .max = INT64_MAX, .doc = "The numbers themselves, in row-major order.",
+    {"values", LS_FIELD_VALUES, .tag = LS_GENERATOR_VALUES, MEMBER(reals), .min = INT64_MIN,
+     .max = INT64_MAX, .doc = "The numbers themselves, in row-major order.",
      .example = "values: [[1, 2], [3, 4]]"},
     LS_SCHEMA_FILE_FIELDS,
 };
 
 const ls_schema_record ls_schema__numbers = {
-    .name = "numbers", .doc = "Where the numbers of a table, tensor or buffer come from.",
-    .fields = number_fields, .field_count = COUNT(number_fields), .size = sizeof(S),
-    .has_node = true, .one_of = true, .tag_offset = offsetof(S, kind)};
+    NODE_RECORD("numbers", "Where the numbers of a table, tensor or buffer come from.",
+                number_fields), .one_of = true, .tag_offset = offsetof(S, kind)};

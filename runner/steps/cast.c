@@ -7,7 +7,7 @@ static const ls_schema_field fields[] = {
     LS_STEP_EXCEPT_FIELD,
     LS_STEP_INTO_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
-    {.key = "dtype", .type = LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, LS_MEMBER(cast.dtype),
+    {"dtype", LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, LS_MEMBER(cast.dtype),
      .names = &ls_schema__dtypes, .doc = "The new element type.", .example = "dtype: bf16"},
 };
 // clang-format on

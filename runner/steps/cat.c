@@ -5,9 +5,9 @@
 static const ls_schema_field fields[] = {
     LS_STEP_NAME_FIELD,
     LS_STEP_EXCEPT_FIELD,
-    {.key = "tensors", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_REQUIRED,
-     LS_MEMBER(cat.tensors), .doc = "The joined tensors, in order.", .example = "tensors: [a, b]"},
-    {.key = "into", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, LS_MEMBER(into),
+    {"tensors", LS_FIELD_STRINGS, .flags = LS_FIELD_REQUIRED, LS_MEMBER(cat.tensors),
+     .doc = "The joined tensors, in order.", .example = "tensors: [a, b]"},
+    {"into", LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, LS_MEMBER(into),
      .doc = "The name of the result.", .example = "into: c"},
     LS_STEP_DIM_FIELD(cat.dim),
 };

@@ -8,13 +8,12 @@
 static const ls_schema_field fields[] = {
     LS_STEP_NAME_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
-    {.key = "ranks", .type = LS_FIELD_INTS,
-     .flags = LS_FIELD_REQUIRED | LS_FIELD_SOME, LS_MEMBER(change.ranks),
+    {"ranks", LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED | LS_FIELD_SOME, LS_MEMBER(change.ranks),
      .min = 0, .max = LS_RANKS_MAX - 1, .doc = "The ranks that do it.", .example = "ranks: [2]"},
-    {.key = "element", .type = LS_FIELD_INT, LS_MEMBER(change.element), .min = 0,
-     .max = LS_SCENARIO_COUNT_MAX, .fallback = "0",
-     .doc = "Which of the rank's own elements, row by row.", .example = "element: 3"},
-    {.key = "value", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(change.value),
+    {"element", LS_FIELD_INT, LS_MEMBER(change.element), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
+     .fallback = "0", .doc = "Which of the rank's own elements, row by row.",
+     .example = "element: 3"},
+    {"value", LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(change.value),
      .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .doc = "Its new value.",
      .example = "value: 0.5"},
 };

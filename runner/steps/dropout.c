@@ -8,15 +8,13 @@ static const ls_schema_field fields[] = {
     LS_STEP_EXCEPT_FIELD,
     LS_STEP_INTO_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
-    {.key = "p", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(dropout.p),
-     .min = 0, .max = 1, .doc = "The probability with which an element is dropped.",
-     .example = "p: 0.1"},
-    {.key = "stream", .type = LS_FIELD_STRING, LS_MEMBER(dropout.stream),
-     .otherwise = "the step's name", .doc = "Which random numbers: equal streams drop the same.",
-     .example = "stream: attention"},
-    {.key = "per_rank", .type = LS_FIELD_BOOL, LS_MEMBER(dropout.per_rank), .fallback = "false",
-     .doc = "Each rank draws its own numbers. By default each element of the full "
-            "tensor is drawn once.",
+    {"p", LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(dropout.p), .min = 0, .max = 1,
+     .doc = "The probability with which an element is dropped.", .example = "p: 0.1"},
+    {"stream", LS_FIELD_STRING, LS_MEMBER(dropout.stream), .otherwise = "the step's name",
+     .doc = "Which random numbers: equal streams drop the same.", .example = "stream: attention"},
+    {"per_rank", LS_FIELD_BOOL, LS_MEMBER(dropout.per_rank), .fallback = "false",
+     .doc = "Each rank draws its own numbers. By default each element of the full tensor is drawn "
+            "once.",
      .example = "per_rank: true"},
 };
 // clang-format on

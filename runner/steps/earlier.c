@@ -12,10 +12,10 @@ static const ls_schema_name part_names[] = {{"recv", 0}, {"send", 1}};
 // clang-format off
 static const ls_schema_field touch_fields[] = {
     LS_STEP_EARLIER_FIELDS,
-    {.key = "part", .type = LS_FIELD_ENUM, LS_MEMBER(earlier.sent),
+    {"part", LS_FIELD_ENUM, LS_MEMBER(earlier.sent),
      .names = &(const ls_schema_names){.at = part_names, .count = 2}, .fallback = "recv",
      .doc = "Which buffer of that step.", .example = "part: send"},
-    {.key = "write", .type = LS_FIELD_BOOL, LS_MEMBER(earlier.write), .fallback = "false",
+    {"write", LS_FIELD_BOOL, LS_MEMBER(earlier.write), .fallback = "false",
      .doc = "Writes it (the first element changes) instead of reading it.",
      .example = "write: true"},
 };

@@ -8,11 +8,10 @@ static const ls_schema_field fields[] = {
     LS_STEP_INTO_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
     LS_STEP_DIM_FIELD(narrow.dim),
-    {.key = "start", .type = LS_FIELD_INT, LS_MEMBER(narrow.start), .min = 0,
-     .max = LS_SCENARIO_COUNT_MAX, .fallback = "0", .doc = "The first index that is kept.",
-     .example = "start: 2"},
-    {.key = "length", .type = LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, LS_MEMBER(narrow.length),
-     .min = 0, .max = LS_SCENARIO_COUNT_MAX, .doc = "How many are kept.", .example = "length: 3"},
+    {"start", LS_FIELD_INT, LS_MEMBER(narrow.start), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
+     .fallback = "0", .doc = "The first index that is kept.", .example = "start: 2"},
+    {"length", LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, LS_MEMBER(narrow.length), .min = 0,
+     .max = LS_SCENARIO_COUNT_MAX, .doc = "How many are kept.", .example = "length: 3"},
 };
 // clang-format on
 

@@ -9,13 +9,12 @@ static const ls_schema_field fields[] = {
     LS_STEP_EXCEPT_FIELD,
     LS_STEP_INTO_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
-    {.key = "shape", .type = LS_FIELD_SHAPE, .flags = LS_FIELD_REQUIRED, LS_MEMBER(to.shape),
-     .min = 0, .max = LS_SCENARIO_COUNT_MAX, .doc = "The shape of the whole.",
-     .example = "shape: [10, 4]"},
-    {.key = "to", .type = LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED,
-     LS_MEMBER(to.placements), LS_AUX(to.given),
+    {"shape", LS_FIELD_SHAPE, .flags = LS_FIELD_REQUIRED, LS_MEMBER(to.shape), .min = 0,
+     .max = LS_SCENARIO_COUNT_MAX, .doc = "The shape of the whole.", .example = "shape: [10, 4]"},
+    {"to", LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED, LS_MEMBER(to.placements),
+     LS_AUX(to.given),
      .doc = "The part of the whole in each rank's array: S(dim), R or P(op) for each mesh "
-     "dimension.",
+            "dimension.",
      .example = "to: \"S(1), R\""},
 };
 // clang-format on

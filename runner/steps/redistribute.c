@@ -12,14 +12,12 @@ static const ls_schema_field fields[] = {
     LS_STEP_EXCEPT_FIELD,
     LS_STEP_INTO_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
-    {.key = "to", .type = LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED,
-     LS_MEMBER(to.placements), LS_AUX(to.given),
-     .doc = "The new placement for each mesh dimension: S(dim), R or P(op).",
+    {"to", LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED, LS_MEMBER(to.placements),
+     LS_AUX(to.given), .doc = "The new placement for each mesh dimension: S(dim), R or P(op).",
      .example = "to: \"S(1), R\""},
-    {.key = "path", .type = LS_FIELD_ENUM, LS_MEMBER(to.path), .names = &paths,
-     .fallback = "in_order",
-     .doc = "Which collectives: in_order (mesh dimensions from the last to the first), dtensor "
-            "(as DTensor takes them) or cheapest (by PyTorch's cost model, see lockstep plan).",
+    {"path", LS_FIELD_ENUM, LS_MEMBER(to.path), .names = &paths, .fallback = "in_order",
+     .doc = "Which collectives: in_order (mesh dimensions from the last to the first), dtensor (as "
+            "DTensor takes them) or cheapest (by PyTorch's cost model, see lockstep plan).",
      .example = "path: cheapest"},
 };
 // clang-format on
