@@ -246,9 +246,7 @@ static int check_overlap(const call_list *calls, int call_count) {
             intervals[count++] = (interval){recv, recv_end, true, i};
         }
     }
-    if (status == LS_OK) {
-        status = sweep(intervals, count, calls);
-    }
+    status = status == LS_OK ? sweep(intervals, count, calls) : status;
     ls_free(memory, room, sizeof(interval));
     return status;
 }

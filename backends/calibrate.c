@@ -205,9 +205,7 @@ static int measure(ls_calibrate_call *call, ls_comm *comm, const char *temporary
     LS_TRY(ls_alloc(&memory, total, 1));
     p.sizes = memory;
     int status = probe_all(&p, comm, call);
-    if (status == LS_OK) {
-        status = classes_of(call, &p, comm->size);
-    }
+    status = status == LS_OK ? classes_of(call, &p, comm->size) : status;
     ls_free(memory, total, 1);
     return status == LS_OK ? ls_calibrate__probe_rounding(call, comm, temporary_dir) : status;
 }

@@ -72,9 +72,7 @@ static int on_backend(ls_json *json, ls_backend *backend, int ranks,
                       int (*part)(ls_json *json, ls_comm *comm)) {
     ls_comm *comm = NULL;
     int status = ls_comm_create(&comm, backend, NULL, ranks, "world");
-    if (status == LS_OK) {
-        status = part(json, comm);
-    }
+    status = status == LS_OK ? part(json, comm) : status;
     ls_comm_free(comm);
     return status;
 }

@@ -95,9 +95,7 @@ static int fuzz(const cli_args *files) {
     };
     ls_fuzz_counts counts = {0};
     int status = ls_results_create(&results, "fuzz");
-    if (status == LS_OK) {
-        status = ls_fuzz_run(results, &counts, &campaign);
-    }
+    status = status == LS_OK ? ls_fuzz_run(results, &counts, &campaign) : status;
     cli_progress_end();
     int code = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
     if (status == LS_OK || (results != NULL && results->failed > 0)) {

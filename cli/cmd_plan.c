@@ -244,9 +244,7 @@ static int write_missing(ls_planner_problem *problem, const ls_planner_result *r
     int code = LS_EXIT_OK;
     bool report = !cli_stdout_taken();
     int status = ls_planner_diagnose(why, problem);
-    if (status == LS_OK) {
-        status = ls_planner_write_diagnosis(&text, problem, why);
-    }
+    status = status == LS_OK ? ls_planner_write_diagnosis(&text, problem, why) : status;
     if (status != LS_OK) {
         code = cli_fail(status);
     }

@@ -159,9 +159,7 @@ static int run_on(ls_world *world, const ls_scenario *scenario, const ls_launch_
     ls_finding finding = {0};
     bool found = false;
     int status = own->blocks && stated != NULL ? ls_order_parse(&order, stated) : LS_OK;
-    if (status == LS_OK) {
-        status = create_backend(&ranks.backend, world, run, &ranks.versions);
-    }
+    status = status == LS_OK ? create_backend(&ranks.backend, world, run, &ranks.versions) : status;
     if (status == LS_OK && own->page != NULL) {
         ranks.backend->place = ls_launch_place;
         ranks.backend->place_arg = own->page;
@@ -190,9 +188,7 @@ static int run_ranks(const ls_scenario *scenario, const ls_launch_run *run, cons
         of_world.held = of_world.held_count > 0 ? held : NULL;
         status = ls_world_create(&world, &of_world);
     }
-    if (status == LS_OK) {
-        status = run_on(world, scenario, run, own, arena);
-    }
+    status = status == LS_OK ? run_on(world, scenario, run, own, arena) : status;
     ls_world_free(world);
     ls_arena_free(arena);
     return status;
@@ -281,9 +277,7 @@ static int run_one(const ls_launch_run *run, process *own) {
     ls_check_clear();
     ls_error_clear();
     int code = cli_scenarios_load(&scenarios, &files, true);
-    if (code == LS_EXIT_OK) {
-        code = run_scenario(scenarios.at[0], run, own);
-    }
+    code = code == LS_EXIT_OK ? run_scenario(scenarios.at[0], run, own) : code;
     cli_scenarios_free(&scenarios);
     return code;
 }

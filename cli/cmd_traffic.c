@@ -64,20 +64,14 @@ static int measure(const ls_scenario *scenario) {
     ls_results *results = NULL;
     ls_trace *trace = NULL;
     int status = ls_results_create(&results, "traffic");
-    if (status == LS_OK) {
-        status = ls_trace_create(&trace, NULL, true);
-    }
+    status = status == LS_OK ? ls_trace_create(&trace, NULL, true) : status;
     const cli_run_options none = {0};
     ls_text command = {0};
     ls_text_puts(&command, "lockstep traffic");
     ls_run_options run_options = cli_run_options_of(&none, &command);
     run_options.trace = trace;
-    if (status == LS_OK) {
-        status = ls_run_simulated(results, scenario, &run_options);
-    }
-    if (status == LS_OK) {
-        status = ls_trace_status(trace);
-    }
+    status = status == LS_OK ? ls_run_simulated(results, scenario, &run_options) : status;
+    status = status == LS_OK ? ls_trace_status(trace) : status;
     int code = LS_EXIT_OK;
     if (status != LS_OK) {
         code = cli_fail(status);
@@ -87,9 +81,7 @@ static int measure(const ls_scenario *scenario) {
     } else {
         code = write_all(scenario, trace);
     }
-    if (code == LS_EXIT_OK) {
-        code = cli_report_pages(results);
-    }
+    code = code == LS_EXIT_OK ? cli_report_pages(results) : code;
     if (code == LS_EXIT_OK && results->cases[0].finding_count > 0) {
         cli_error(
             "%s: the run ended with a finding, so the traffic covers only the calls before it",

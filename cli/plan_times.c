@@ -20,9 +20,7 @@ int cli_plan_times_read(ls_stage_times *out, const char *path, const ls_scenario
     size_t bytes;
     int status = ls_file_read(&text, &bytes, arena, path, FILE_BYTES_MAX);
     ls_text errors = {0};
-    if (status == LS_OK) {
-        status = ls_stage_times_read(out, arena, &errors, path, text, bytes);
-    }
+    status = status == LS_OK ? ls_stage_times_read(out, arena, &errors, path, text, bytes) : status;
     if (errors.length > 0) {
         (void)fputs(ls_text_string(&errors), stderr);
         ls_text_free(&errors);

@@ -136,9 +136,7 @@ static int load_to_run(cli_scenarios *out, const cli_args *files, const cli_run_
     uint64_t limit = 0;
     int code = cli_memory_limit(&limit, options);
     code = code == LS_EXIT_OK ? check_options(options) : code;
-    if (code == LS_EXIT_OK) {
-        code = cli_scenarios_load(out, files, options->allow_outside);
-    }
+    code = code == LS_EXIT_OK ? cli_scenarios_load(out, files, options->allow_outside) : code;
     for (int i = 0; code == LS_EXIT_OK && i < out->count; i++) {
         double need =
             options->shape_only ? ls_memory_need_of_shape(out->at[i]) : ls_memory_need(out->at[i]);

@@ -77,9 +77,7 @@ static int make_comm(ls_comm **out, ls_backend *backend, const int *ranks, int s
         status = ls_alloc(&memory, (size_t)size, sizeof(uint64_t));
         comm->seq = memory;
     }
-    if (status == LS_OK) {
-        status = fill_members(comm, ranks, world_size);
-    }
+    status = status == LS_OK ? fill_members(comm, ranks, world_size) : status;
     if (status != LS_OK) {
         free_memory(comm);
         return status;
@@ -236,12 +234,8 @@ int ls_axis_create(ls_axis **out, ls_backend *backend, int axis) {
         status = ls_alloc(&memory, world_size, sizeof(int));
         made->comm_of_rank = memory;
     }
-    if (status == LS_OK) {
-        status = ls_alloc(&fiber, (size_t)mesh->dim[axis], sizeof(int));
-    }
-    if (status == LS_OK) {
-        status = open_fibers(made, backend, mesh, fiber);
-    }
+    status = status == LS_OK ? ls_alloc(&fiber, (size_t)mesh->dim[axis], sizeof(int)) : status;
+    status = status == LS_OK ? open_fibers(made, backend, mesh, fiber) : status;
     ls_free(fiber, (size_t)mesh->dim[axis], sizeof(int));
     if (status != LS_OK) {
         ls_axis_free(made);

@@ -282,9 +282,7 @@ static int write_manifest(ls_recording_writer *writer) {
     ls_json_object_close(&json);
     ls_text_puts(&text, "\n");
     int status = ls_recording__path(path, writer->dir, -1, "manifest.json");
-    if (status == LS_OK) {
-        status = write_text(path, &text);
-    }
+    status = status == LS_OK ? write_text(path, &text) : status;
     ls_text_free(&text);
     return status;
 }

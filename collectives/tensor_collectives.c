@@ -229,9 +229,7 @@ int ls_tensor_all_reduce(ls_local_tensor **out, const ls_local_tensor *in, ls_op
     *out = NULL;
     operation o;
     int status = begin(&o, in, axis);
-    if (status == LS_OK) {
-        status = all_reduce(&o, op);
-    }
+    status = status == LS_OK ? all_reduce(&o, op) : status;
     return end(&o, status, out);
 }
 
@@ -285,9 +283,7 @@ int ls_tensor_all_gather(ls_local_tensor **out, const ls_local_tensor *in, int d
     *out = NULL;
     operation o;
     int status = begin(&o, in, axis);
-    if (status == LS_OK) {
-        status = all_gather(&o, dim);
-    }
+    status = status == LS_OK ? all_gather(&o, dim) : status;
     return end(&o, status, out);
 }
 
@@ -345,9 +341,7 @@ int ls_tensor_reduce_scatter(ls_local_tensor **out, const ls_local_tensor *in, l
     *out = NULL;
     operation o;
     int status = begin(&o, in, axis);
-    if (status == LS_OK) {
-        status = reduce_scatter(&o, op, dim);
-    }
+    status = status == LS_OK ? reduce_scatter(&o, op, dim) : status;
     return end(&o, status, out);
 }
 
@@ -410,9 +404,7 @@ int ls_tensor_all_to_all(ls_local_tensor **out, const ls_local_tensor *in, int s
     *out = NULL;
     operation o;
     int status = begin(&o, in, axis);
-    if (status == LS_OK) {
-        status = all_to_all(&o, split_dim, cat_dim);
-    }
+    status = status == LS_OK ? all_to_all(&o, split_dim, cat_dim) : status;
     return end(&o, status, out);
 }
 
@@ -429,8 +421,6 @@ int ls_tensor_broadcast(ls_local_tensor *tensor, int root, const ls_axis *axis) 
         call->recv = o.shards[i]->data;
         call->send = ls_comm_member(call->comm, call->rank) == root ? o.shards[i]->data : NULL;
     }
-    if (status == LS_OK) {
-        status = run(&o);
-    }
+    status = status == LS_OK ? run(&o) : status;
     return end(&o, status, &none);
 }

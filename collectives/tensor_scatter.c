@@ -116,9 +116,7 @@ static int scatter_axis(scattering *s, int axis, ls_arena *arena) {
                                comms->comms[comms->comm_of_rank[rank]], i, arena);
         }
     }
-    if (status == LS_OK) {
-        status = ls_backend_run(s->backend, calls, call_count);
-    }
+    status = status == LS_OK ? ls_backend_run(s->backend, calls, call_count) : status;
     for (int i = 0; i < held; i++) {
         // A rank had its fiber's whole; it now has its own part.
         free_part(s, &s->parts[i]);

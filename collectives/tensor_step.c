@@ -296,12 +296,8 @@ int ls_tensor__step(ls_local_tensor **out, ls_backend *backend, const ls_local_t
     } else {
         LS_ASSERT(to->kind != LS_PLACE_PARTIAL);
         status = ls_arena_create(&s.arena);
-        if (status == LS_OK) {
-            status = ls_tensor__axis(&s.axis, backend, axis);
-        }
-        if (status == LS_OK) {
-            status = communicate(&s, &from, to);
-        }
+        status = status == LS_OK ? ls_tensor__axis(&s.axis, backend, axis) : status;
+        status = status == LS_OK ? communicate(&s, &from, to) : status;
         ls_arena_free(s.arena);
     }
     if (status != LS_OK) {

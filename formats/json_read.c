@@ -47,9 +47,7 @@ int ls_json_read(json_t **out, const char *path, size_t bytes_max) {
     char *text = NULL;
     size_t bytes = 0;
     int status = ls_file_read(&text, &bytes, arena, path, bytes_max);
-    if (status == LS_OK) {
-        status = ls_json_parse(out, path, text, bytes);
-    }
+    status = status == LS_OK ? ls_json_parse(out, path, text, bytes) : status;
     ls_arena_free(arena);
     return status;
 }

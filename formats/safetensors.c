@@ -431,9 +431,7 @@ int ls_safetensors_write(const char *path, const ls_safetensor_source *tensors, 
     ls_text header = {0};
     ls_file_part *parts = ls_arena_alloc(arena, tensor_count + 2, sizeof *parts);
     int status = parts != NULL ? LS_OK : LS_ERR_MEMORY;
-    if (status == LS_OK) {
-        status = check_names(path, tensors, tensor_count, arena);
-    }
+    status = status == LS_OK ? check_names(path, tensors, tensor_count, arena) : status;
     if (status == LS_OK) {
         status = write_header(&header, parts, tensors, tensor_count, metadata, metadata_count);
     }

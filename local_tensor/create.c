@@ -174,9 +174,7 @@ int ls_local_tensor__like(ls_local_tensor **out, const ls_local_tensor *tensor, 
     } else if (tensor->has_shape) {
         status = ls_layout__copy(&like->listed, &tensor->listed);
     }
-    if (status == LS_OK) {
-        status = ls_local_tensor__allocate(like);
-    }
+    status = status == LS_OK ? ls_local_tensor__allocate(like) : status;
     return ls_local_tensor__finish(out, like, status, NULL, NULL);
 }
 

@@ -265,9 +265,7 @@ static int explain_all(local *l, ls_order_explanation *best) {
     size_t differing = 1;
     size_t first = 0;
     int status = ls_order_parse(&order, ls_text_string(&text));
-    if (status == LS_OK) {
-        status = ls_order_differing(&differing, &first, order, o, 1);
-    }
+    status = status == LS_OK ? ls_order_differing(&differing, &first, order, o, 1) : status;
     ls_text_free(&text);
     if (status != LS_OK || differing != 0) {
         ls_order_free(order);
@@ -304,18 +302,12 @@ int ls_explain__local(ls_order_explanation *best, const ls_order_observation *ob
     void *expected = NULL;
     void *differs = NULL;
     int status = ls_alloc(&runs, l.run_capacity, sizeof(run));
-    if (status == LS_OK) {
-        status = ls_alloc(&expected, reduction->count, bytes);
-    }
-    if (status == LS_OK) {
-        status = ls_alloc(&differs, reduction->count, 2);
-    }
+    status = status == LS_OK ? ls_alloc(&expected, reduction->count, bytes) : status;
+    status = status == LS_OK ? ls_alloc(&differs, reduction->count, 2) : status;
     l.runs = runs;
     l.expected = expected;
     l.differs = differs;
-    if (status == LS_OK) {
-        status = explain_all(&l, best);
-    }
+    status = status == LS_OK ? explain_all(&l, best) : status;
     for (size_t i = 0; runs != NULL && i < l.run_count; i++) {
         ls_text_free(&l.runs[i].fold);
     }

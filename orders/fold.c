@@ -205,9 +205,7 @@ int ls_fold__parse(ls_fold **out, const char *text, size_t length, int ranks) {
     node *nodes = memory;
     unsigned char *seen = (unsigned char *)(nodes + named);
     int status = parse_nodes(nodes, seen, text, length, named);
-    if (status == LS_OK) {
-        status = fold_create(out, named);
-    }
+    status = status == LS_OK ? fold_create(out, named) : status;
     if (status == LS_OK) {
         emit(*out, nodes, 0);
     }

@@ -328,9 +328,7 @@ int ls_nccl__tree_runs(const ls_order *order, const ls_order_range *range, ls_or
         ls_fold *fold = NULL;
         status = tree_of(&fold, order, range->ranks, c);
         run.fold = fold;
-        if (status == LS_OK) {
-            status = visit_cut(run, range, visit, arg);
-        }
+        status = status == LS_OK ? visit_cut(run, range, visit, arg) : status;
         ls_fold__free(fold);
     }
     return status;

@@ -115,9 +115,7 @@ static int ring_fold(ls_fold **out, span key, span ring) {
         seen[rank] = 1;
         ranks[i] = (int)rank;
     }
-    if (status == LS_OK) {
-        status = ls_fold__linear(out, ranks, count);
-    }
+    status = status == LS_OK ? ls_fold__linear(out, ranks, count) : status;
     ls_free(memory, (size_t)count, sizeof(int) + 1);
     return status;
 }

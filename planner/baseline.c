@@ -415,9 +415,7 @@ int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *problem,
     b.left = proposals_max > 0 ? proposals_max : PROPOSALS_DEFAULT;
     LS_TRY(ls_arena_create(&b.arena));
     int status = prepare(&b);
-    if (status == LS_OK) {
-        status = propose(&b, proposer);
-    }
+    status = status == LS_OK ? propose(&b, proposer) : status;
     if (status == LS_OK && b.best.ticks != LS_TICKS_NONE) {
         status = ls_result__fill(result, problem, &b.best);
     }

@@ -86,9 +86,7 @@ int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg
     run->options = own;
     int status = open_direct(run, backend, ls_world_held(backend->world)[0]);
     ls_hooks__run_open(run);
-    if (status == LS_OK) {
-        status = run_program(run, program, arg);
-    }
+    status = status == LS_OK ? run_program(run, program, arg) : status;
     if (status == LS_OK) {
         *out = run->result;
         status = ls_spmd__verdict(run);

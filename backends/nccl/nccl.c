@@ -430,12 +430,8 @@ int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_opti
         status = ls_alloc(&memory, (size_t)made->held, sizeof(nccl_worker));
         made->workers = status == LS_OK ? memory : NULL;
     }
-    if (status == LS_OK) {
-        status = ls_arena_create(&made->names);
-    }
-    if (status == LS_OK) {
-        status = open_world(made);
-    }
+    status = status == LS_OK ? ls_arena_create(&made->names) : status;
+    status = status == LS_OK ? open_world(made) : status;
     if (status != LS_OK) {
         ls_error error = *ls_error_last();
         destroy(made);

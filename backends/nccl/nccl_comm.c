@@ -178,9 +178,7 @@ static int make_record(nccl_comm **out, nccl_owner *owner, ls_comm *comm) {
     owner->comms = made;
     int status = ls_alloc(&memory, (size_t)owner->held, sizeof(ncclComm_t));
     made->handles = memory;
-    if (status == LS_OK) {
-        status = ls_match__open(comm);
-    }
+    status = status == LS_OK ? ls_match__open(comm) : status;
     if (status != LS_OK) {
         forget_comm(owner, made);
     }

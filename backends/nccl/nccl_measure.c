@@ -153,9 +153,7 @@ int ls_nccl_time_each(double *seconds, ls_backend *backend, const ls_call *calls
             worker->call_count = 1;
         }
     }
-    if (status == LS_OK) {
-        status = ls_nccl__on_all(owner, ls_nccl__stage_job, NULL, 0);
-    }
+    status = status == LS_OK ? ls_nccl__on_all(owner, ls_nccl__stage_job, NULL, 0) : status;
     if (status == LS_OK) {
         ls_nccl__set_deadline(owner);
         status = ls_nccl__on_all(owner, run_time_job, jobs, sizeof *jobs);

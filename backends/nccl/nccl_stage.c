@@ -170,9 +170,7 @@ static int run_gathered(char *results, const char *gathered, const ls_call *call
         memcpy(&calls[m].premul, piece + staged->send_bytes, sizeof calls[m].premul);
         members[m] = &calls[m];
     }
-    if (status == LS_OK) {
-        status = ls_collective_of(call->kind)->math(members, size, NULL);
-    }
+    status = status == LS_OK ? ls_collective_of(call->kind)->math(members, size, NULL) : status;
     ls_free(pointers, (size_t)size, sizeof(ls_call *));
     ls_free(memory, (size_t)size, sizeof(ls_call));
     return status;
@@ -191,12 +189,8 @@ static int unstage_gathered(nccl_worker *worker, const ls_call *call, const nccl
     void *gathered = NULL, *results = NULL;
     LS_TRY(ls_alloc(&gathered, all, 1));
     int status = ls_alloc(&results, size, staged->recv_bytes);
-    if (status == LS_OK) {
-        status = ls_nccl__read_device(NULL, gathered, staged->gathered, all);
-    }
-    if (status == LS_OK) {
-        status = run_gathered(results, gathered, call, staged);
-    }
+    status = status == LS_OK ? ls_nccl__read_device(NULL, gathered, staged->gathered, all) : status;
+    status = status == LS_OK ? run_gathered(results, gathered, call, staged) : status;
     if (status == LS_OK && staged->recv_bytes > 0) {
         const char *own = (char *)results + member * staged->recv_bytes;
         status = copy_out(worker, call->recv, own, staged->recv_bytes);

@@ -110,9 +110,7 @@ int ls_sim_device__math(ls_device *device, const ls_event *event, const ls_order
     LS_TRY(ls_alloc(&memory, size, sizeof(placed)));
     placed *placed_calls = memory;
     int status = ls_alloc(&pointers, size, sizeof(ls_call *));
-    if (status == LS_OK) {
-        status = run_placed(device, placed_calls, pointers, event, order);
-    }
+    status = status == LS_OK ? run_placed(device, placed_calls, pointers, event, order) : status;
     for (size_t i = 0; i < size; i++) {
         device->ops->free(device, placed_calls[i].send, placed_calls[i].send_bytes);
         device->ops->free(device, placed_calls[i].recv, placed_calls[i].recv_bytes);

@@ -158,9 +158,7 @@ int ls_call_orders_of(void *arg, const ls_order **out, const ls_call *call) {
         }
         if (e->order == NULL) {
             int status = ls_order_parse(&e->order, e->text);
-            if (status == LS_OK) {
-                status = fit_channels(e, call);
-            }
+            status = status == LS_OK ? fit_channels(e, call) : status;
             if (status != LS_OK) {
                 return ls_error_wrap("the recorded order of call %llu on %s",
                                      (unsigned long long)call->seq, call->comm->name);

@@ -309,9 +309,7 @@ int ls_compare_references(ls_comparison *comparison, const ls_stages *run,
         struct matrix ours;
         struct matrix theirs = {0};
         int status = gather(&ours, run, stage_name, reference, expectation, comparison->arena);
-        if (status == LS_OK) {
-            status = read_reference(&theirs, comparison->arena, reference);
-        }
+        status = status == LS_OK ? read_reference(&theirs, comparison->arena, reference) : status;
         if (status != LS_OK) {
             return ls_error_wrap("%s: reference", ls_scenario_where(scenario, &reference->node));
         }

@@ -336,9 +336,7 @@ static int search_calls(ls_order_search *search, known *out, const ls_order *sta
     LS_TRY(ls_size_mul(&room, calls[0]->count, n));
     LS_TRY(ls_alloc(&in, n, sizeof(void *)));
     int status = ls_alloc(&factors, n, sizeof(double));
-    if (status == LS_OK) {
-        status = ls_alloc(&actual, room, ls_dtype_bytes(calls[0]->dtype));
-    }
+    status = status == LS_OK ? ls_alloc(&actual, room, ls_dtype_bytes(calls[0]->dtype)) : status;
     for (int i = 0; i < size && status == LS_OK; i++) {
         ((const void **)in)[i] = calls[i]->send;
         ((double *)factors)[i] = calls[i]->premul;
@@ -352,9 +350,7 @@ static int search_calls(ls_order_search *search, known *out, const ls_order *sta
     ls_order_observation observation = {.call = collective->order,
                                         .reduction = &reduction,
                                         .root = collective->recv.root_only ? calls[0]->root : 0};
-    if (status == LS_OK) {
-        status = search_order(search, out, stated, &observation, actual);
-    }
+    status = status == LS_OK ? search_order(search, out, stated, &observation, actual) : status;
     ls_free(in, n, sizeof(void *));
     ls_free(factors, n, sizeof(double));
     ls_free(actual, room, ls_dtype_bytes(calls[0]->dtype));

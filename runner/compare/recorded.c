@@ -82,9 +82,7 @@ static int compare_meanings(const char *dir, const ls_scenario *recorded,
     enum { SHOWN = 160 };
     ls_text theirs = {0}, ours = {0};
     int status = ls_scenario_meaning(&theirs, recorded);
-    if (status == LS_OK) {
-        status = ls_scenario_meaning(&ours, scenario);
-    }
+    status = status == LS_OK ? ls_scenario_meaning(&ours, scenario) : status;
     const char *a = ls_text_string(&theirs), *b = ls_text_string(&ours);
     int x = 0, y = 0;
     if (status == LS_OK && first_difference(&a, &x, &b, &y)) {
@@ -118,9 +116,7 @@ int ls_recorded_watch(ls_recording_writer **out, ls_backend *backend, const ls_s
 }
 
 int ls_recorded_calls(ls_recording **out, ls_recording_writer *writer, int status) {
-    if (status == LS_OK) {
-        status = ls_recording_writer_calls(out, writer);
-    }
+    status = status == LS_OK ? ls_recording_writer_calls(out, writer) : status;
     ls_recording_writer_free(writer);
     return status;
 }

@@ -82,15 +82,9 @@ int ls_case__simulate(ls_case_run *run, ls_stages *simulated, ls_stages *expecte
     ls_world *world = NULL;
     ls_order *order = NULL;
     int status = order_text != NULL ? ls_order_parse(&order, order_text) : LS_OK;
-    if (status == LS_OK) {
-        status = ls_world_create(&world, &options);
-    }
-    if (status == LS_OK) {
-        status = simulate_on(run, world, order, simulated, expected);
-    }
-    if (status == LS_OK) {
-        status = ls_stages_arrange(simulated, run->scenario);
-    }
+    status = status == LS_OK ? ls_world_create(&world, &options) : status;
+    status = status == LS_OK ? simulate_on(run, world, order, simulated, expected) : status;
+    status = status == LS_OK ? ls_stages_arrange(simulated, run->scenario) : status;
     ls_world_free(world);
     ls_order_free(order);
     return status;

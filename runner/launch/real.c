@@ -219,9 +219,7 @@ static int run_here(const struct scratch *scratch, const ls_real_request *reques
     ls_backend *backend = NULL;
     ls_order *order = NULL;
     int status = stated != NULL ? ls_order_parse(&order, stated) : LS_OK;
-    if (status == LS_OK) {
-        status = ls_world_create(&world, &options);
-    }
+    status = status == LS_OK ? ls_world_create(&world, &options) : status;
     if (status == LS_OK) {
         status = request->source.backend->open(&backend, world, options.device);
     }
@@ -269,9 +267,7 @@ static int read_recording(ls_stages *stages, const char *dir, const ls_real_requ
     int status = foreign ? ls_recorded_check(recording, dir, request->scenario,
                                              request->options->allow_outside)
                          : LS_OK;
-    if (status == LS_OK) {
-        status = take(stages, recording, request);
-    }
+    status = status == LS_OK ? take(stages, recording, request) : status;
     if (status == LS_OK && request->calls != NULL) {
         *request->calls = recording;
     } else {
@@ -374,9 +370,7 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     if (status == LS_OK && stages != NULL && ls_real_spread(request) > 0) {
         status = ls_stages_to_file(stages, scratch.reaper.dir);
     }
-    if (status == LS_OK) {
-        status = read_recording(stages, scratch.recording, request, false);
-    }
+    status = status == LS_OK ? read_recording(stages, scratch.recording, request, false) : status;
     if (status == LS_OK && kept) {
         status = keep(&scratch, request->scenario, place);
     }

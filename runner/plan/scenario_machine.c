@@ -17,9 +17,7 @@ static int read_file(ls_topology *out, ls_text *errors, const char *path) {
     size_t bytes = 0;
     LS_TRY(ls_arena_create(&arena));
     int status = ls_file_read(&text, &bytes, arena, path, MACHINE_BYTES_MAX);
-    if (status == LS_OK) {
-        status = ls_topology_parse(out, errors, path, text, bytes);
-    }
+    status = status == LS_OK ? ls_topology_parse(out, errors, path, text, bytes) : status;
     ls_arena_free(arena);
     return status;
 }

@@ -62,9 +62,7 @@ static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena
             LS_FAIL(LS_ERR_INVALID, "no plan fits %d ranks of a %s; lockstep plan explains why",
                     scenario->ranks, topology.name);
     }
-    if (status == LS_OK) {
-        status = take(out, scenario, arena, &result.plan);
-    }
+    status = status == LS_OK ? take(out, scenario, arena, &result.plan) : status;
     ls_planner_problem_free(problem);
     return status;
 }

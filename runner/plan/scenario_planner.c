@@ -181,9 +181,7 @@ int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_sc
     m.pair_bags = ls_arena_alloc(arena, pairs ? pairs : 1, sizeof(double));
     LS_TRY_MEMORY(m.tables != NULL && m.pair_ids != NULL && m.pair_bags != NULL);
     int status = measure(&m, cut, scenario, deadline);
-    if (status == LS_OK) {
-        status = make_tables(tables, scenario, &m, arena);
-    }
+    status = status == LS_OK ? make_tables(tables, scenario, &m, arena) : status;
     for (int i = 0; i < scenario->table_count; i++) {
         ls_free(m.tables[i].at, m.tables[i].capacity, sizeof(int64_t));
     }

@@ -46,9 +46,7 @@ static int run_collective(void *arg, const ls_work_collective *collective, doubl
         calls[m].recv = ls_arena_alloc(arena, collective->recv_bytes[m], 1);
         status = calls[m].recv != NULL ? LS_OK : LS_ERR_MEMORY;
     }
-    if (status == LS_OK) {
-        status = time_calls(runner, collective, calls, samples);
-    }
+    status = status == LS_OK ? time_calls(runner, collective, calls, samples) : status;
     ls_comm_free(comm);
     ls_arena_free(arena);
     return status;
@@ -142,9 +140,7 @@ static int time_updates(const ls_work *steps, int rank, double *samples, ls_aren
                 ls_work_shard_open(&shards[count++], ls_device_host(), steps, &steps->updates[k]);
         }
     }
-    if (status == LS_OK) {
-        status = time_shards(shards, count, samples + rank, steps->ranks);
-    }
+    status = status == LS_OK ? time_shards(shards, count, samples + rank, steps->ranks) : status;
     for (int k = 0; k < count; k++) {
         ls_work_shard_close(&shards[k]);
     }

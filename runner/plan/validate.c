@@ -179,9 +179,7 @@ int ls_validate_plan(ls_validated_rank *out, const ls_scenario *scenario, const 
     LS_TRY(ls_arena_create(&arena));
     watch w = {.ranks = out};
     int status = count_planned(out, scenario, plan, arena);
-    if (status == LS_OK) {
-        status = simulate(&w, scenario, plan, arena);
-    }
+    status = status == LS_OK ? simulate(&w, scenario, plan, arena) : status;
     if (status == LS_OK && w.overflow) {
         status = LS_FAIL(LS_ERR_OVERFLOW, "the bytes of a call overflow");
     }

@@ -39,9 +39,7 @@ static int fill_weights(ls_work_shard *shard, const ls_work *steps) {
     LS_TRY(ls_size_mul(&cells, (size_t)update->block.rows, (size_t)update->block.columns));
     LS_TRY(ls_alloc(&host, cells, element));
     int status = ls_work_weights(host, steps, update->table, &update->block);
-    if (status == LS_OK) {
-        status = alloc_array(shard, &shard->weights, cells, element, host);
-    }
+    status = status == LS_OK ? alloc_array(shard, &shard->weights, cells, element, host) : status;
     ls_free(host, cells, element);
     return status;
 }

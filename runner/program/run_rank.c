@@ -46,9 +46,7 @@ int ls_run_rank(const ls_rank_run *run, ls_arena *arena, ls_finding *finding, bo
     if (status != LS_OK && !*found && ls_check_last()->found) {
         *found = ls_check_finding(finding, arena) == LS_OK;
     }
-    if (status == LS_OK) {
-        status = ls_recording_writer_finish(writer);
-    }
+    status = status == LS_OK ? ls_recording_writer_finish(writer) : status;
     ls_recording_writer_free(writer);
     return status;
 }

@@ -211,9 +211,7 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
         if (status == LS_OK && tensor->dtype != (int)r->dtype) {
             status = LS_FAIL(LS_ERR_FORMAT, "'%s' changed while it was read", r->path);
         }
-        if (status == LS_OK) {
-            status = ls_safetensors_read(data, tensor->bytes, file, tensor);
-        }
+        status = status == LS_OK ? ls_safetensors_read(data, tensor->bytes, file, tensor) : status;
         const ls_stage_output output = {.stage = r->name,
                                         .field = "recv",
                                         .rank = m,

@@ -171,9 +171,7 @@ int ls_import_run_compared(ls_import *import, const ls_import_run *run) {
     ls_results once = {.arena = import->arena, .command = state->results->command};
     ls_scenario *scenario = NULL;
     int status = parse(&scenario, to->file, run->scenario);
-    if (status == LS_OK) {
-        status = ls_run_compared(&once, scenario, &real, state->options);
-    }
+    status = status == LS_OK ? ls_run_compared(&once, scenario, &real, state->options) : status;
     ls_scenario_free(scenario);
     ls_text_free(run->scenario);
     LS_TRY(status);

@@ -219,12 +219,8 @@ static int replay(ls_import *import, lookup *l) {
             status = run_sharded(import, l, (ls_sharding)s, worlds[w]);
         }
     }
-    if (status == LS_OK) {
-        status = ls_torch__weight_after(import, l, arena);
-    }
-    if (status == LS_OK) {
-        status = ls_torch__gradients(import, l, arena);
-    }
+    status = status == LS_OK ? ls_torch__weight_after(import, l, arena) : status;
+    status = status == LS_OK ? ls_torch__gradients(import, l, arena) : status;
     ls_arena_free(arena);
     return status == LS_OK ? tell_rest(import, l) : status;
 }

@@ -88,9 +88,7 @@ static int copy_file(const char *from, const char *to) {
     if (status == LS_OK && fread(data, 1, bytes, file) != bytes) {
         status = LS_FAIL(LS_ERR_IO, "cannot read all of \"%s\"", from);
     }
-    if (status == LS_OK) {
-        status = ls_file_write(to, data, bytes);
-    }
+    status = status == LS_OK ? ls_file_write(to, data, bytes) : status;
     ls_free(data, bytes, 1);
     (void)fclose(file);
     return status;
