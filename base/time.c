@@ -1,4 +1,4 @@
-// The monotonic clock, and the virtual one of tests.
+// The monotonic clock.
 #include "base/time.h"
 
 #include <math.h>
@@ -6,9 +6,6 @@
 #include <time.h>
 
 #define NS 1000000000
-
-static _Atomic bool is_virtual;
-static _Atomic int64_t virtual_ns;
 
 static int64_t read_ns(clockid_t clock) {
     struct timespec now;
@@ -33,24 +30,15 @@ static int64_t count_ns(void) {
 }
 
 double ls_time_now(void) {
-    return 1e-9 * (double)(is_virtual ? virtual_ns : count_ns());
+    return 1e-9 * (double)count_ns();
 }
 
 int64_t ls_time_wall_ns(void) {
-    return is_virtual ? virtual_ns : read_ns(CLOCK_REALTIME);
+    return read_ns(CLOCK_REALTIME);
 }
 
 void ls_time_sleep(double seconds) {
     LS_ASSERT(seconds >= 0 && seconds < 1e9);
     int64_t ns = llround(seconds * NS);
-    if (is_virtual) {
-        virtual_ns += ns;
-    } else {
-        (void)nanosleep(&(struct timespec){.tv_sec = ns / NS, .tv_nsec = ns % NS}, NULL);
-    }
-}
-
-void ls_time_make_virtual(bool on) {
-    virtual_ns = 0;
-    is_virtual = on;
+    (void)nanosleep(&(struct timespec){.tv_sec = ns / NS, .tv_nsec = ns % NS}, NULL);
 }

@@ -16,9 +16,6 @@ int ls_tensor__step(ls_local_tensor **out, ls_backend *backend, const ls_local_t
 int ls_tensor__exchange(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
                         const ls_placements *to);
 
-// The backend's communicator of all ranks, likewise made on first use.
-int ls_tensor__world(const ls_comm **out, ls_backend *backend);
-
 // The backend's communicators along a mesh dimension, made on first use (making them is slow on
 // real backends) and owned by the backend.
 int ls_tensor__axis(const ls_axis **out, ls_backend *backend, int axis);

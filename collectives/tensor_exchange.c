@@ -20,7 +20,8 @@ typedef struct exchange {
     ls_call *calls;  // [held]
 } exchange;
 
-int ls_tensor__world(const ls_comm **out, ls_backend *backend) {
+// The backend's communicator of all ranks, made on first use.
+static int world_of(const ls_comm **out, ls_backend *backend) {
     if (backend->everyone == NULL) {
         LS_TRY(ls_comm_create(&backend->everyone, backend, NULL, 0, "world"));
     }
@@ -152,7 +153,7 @@ static int move(exchange *e) {
     if (all_stays(e)) {
         return stay(e);
     }
-    LS_TRY(ls_tensor__world(&comm, e->backend));
+    LS_TRY(world_of(&comm, e->backend));
     for (int i = 0; i < e->held; i++) {
         LS_TRY(start_rank(e, i, comm));
     }

@@ -137,8 +137,6 @@ LS_API int ls_keyed_tensor_create(ls_keyed_tensor **out, const char *const *keys
                                   const int64_t *dims, int key_count, int64_t batch,
                                   const float *values);
 LS_API void ls_keyed_tensor_free(ls_keyed_tensor *tensor);  // NULL is allowed
-// Index of a key; LS_ERR_NOT_FOUND names it and the nearest.
-int ls_keyed_tensor_find(int *out, const ls_keyed_tensor *tensor, const char *key);
 
 // One group of keys, borrowed.
 typedef struct ls_key_group {

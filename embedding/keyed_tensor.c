@@ -116,19 +116,6 @@ int ls_keyed_tensor_create(ls_keyed_tensor **out, const char *const *keys, const
     return LS_OK;
 }
 
-int ls_keyed_tensor_find(int *out, const ls_keyed_tensor *tensor, const char *key) {
-    LS_ASSERT(out && tensor && key);
-    for (int i = 0; i < tensor->key_count; i++) {
-        if (strcmp(tensor->keys[i], key) == 0) {
-            *out = i;
-            return LS_OK;
-        }
-    }
-    const char *near = ls_nearest(key, tensor->keys, (size_t)tensor->key_count);
-    return LS_FAIL(LS_ERR_NOT_FOUND, "the keyed tensor has no key %s%s%s%s", key,
-                   near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
-}
-
 // ---- Regrouping ---------------------------------------------------------------------------------
 // Columns of one tensor.
 typedef struct columns {

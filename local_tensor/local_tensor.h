@@ -399,11 +399,6 @@ int ls_rank_int_compare(bool *out, ls_int_compare compare, const ls_rank_int *a,
 // The common value; LS_ERR_MISMATCH names two ranks that differ.
 int ls_rank_int_value(int64_t *out, const ls_rank_int *value);
 
-// rank_map: one value per held rank from a callback.
-typedef int (*ls_rank_int_callback)(void *arg, int rank, int64_t *value);
-int ls_rank_int_map(ls_rank_int **out, const ls_world *world, ls_rank_int_callback callback,
-                    void *arg);
-
 #ifdef __cplusplus
 }
 #endif

@@ -233,25 +233,3 @@ int ls_rank_int_value(int64_t *out, const ls_rank_int *value) {
     *out = value->value[0];
     return LS_OK;
 }
-
-int ls_rank_int_map(ls_rank_int **out, const ls_world *world, ls_rank_int_callback callback,
-                    void *arg) {
-    *out = NULL;
-    ls_rank_int *result = NULL;
-    LS_TRY(rank_int_new(&result, world));
-    for (int i = 0; i < result->count; i++) {
-        int rank = world->held[i];
-        ls_error_clear();
-        int status = callback(arg, rank, &result->value[i]);
-        if (status != LS_OK) {
-            if (ls_error_last()->code == LS_OK) {
-                (void)LS_FAIL_RANK(LS_ERR_INVALID, rank, "the callback returned %d", status);
-            }
-            (void)ls_error_wrap("rank %d", rank);
-            ls_rank_int_free(result);
-            return status;
-        }
-    }
-    *out = result;
-    return LS_OK;
-}

@@ -93,7 +93,7 @@ static mpi_place block_at(mpi_rank *me, const mpi_side *side, int b, int blocks)
     return (mpi_place){(const char *)side->buf + at, (size_t)side->counts[b], type};
 }
 
-bool ls_mpi__has_data(const mpi_side *side) {
+static bool has_data(const mpi_side *side) {
     return (side->type != NULL || side->types != NULL) && side->buf != NULL &&
            side->buf != MPI_IN_PLACE;
 }
@@ -109,7 +109,7 @@ static mpi_place *places_of(size_t *n, mpi_rank *me, const mpi_side *side, int b
 
 static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int blocks, bool writes,
                      const char *function, bool keep) {
-    if (!ls_mpi__has_data(side)) {
+    if (!has_data(side)) {
         return;
     }
     size_t n;
@@ -140,7 +140,7 @@ static void bounds_of(const char **low, const char **high, mpi_rank *me, const m
 // Whether the send and the receive buffer of a call have a byte in common.
 static bool sides_meet(mpi_rank *me, const mpi_side *send, int send_blocks, const mpi_side *recv,
                        int recv_blocks) {
-    if (!ls_mpi__has_data(send) || !ls_mpi__has_data(recv)) {
+    if (!has_data(send) || !has_data(recv)) {
         return false;
     }
     const char *send_low, *send_high, *recv_low, *recv_high;
@@ -219,7 +219,7 @@ static mpi_place hull_of(mpi_rank *me, const mpi_side *side, int blocks) {
 
 // Checks for buffers that end behind their memory, before their end is taken for another buffer.
 static void check_side(mpi_rank *me, const mpi_side *side, int blocks, const char *function) {
-    int n = ls_mpi__has_data(side) ? block_count(side, blocks) : 0;
+    int n = has_data(side) ? block_count(side, blocks) : 0;
     if (n > 1 && side->type != NULL) {
         const mpi_place all = hull_of(me, side, blocks);
         ls_mpi__buffer_check(me, &all, function);
@@ -235,7 +235,7 @@ static void check_side(mpi_rank *me, const mpi_side *side, int blocks, const cha
 
 // Whether two blocks of the receive buffer, or two elements of one block, have a byte in common.
 static bool received_twice(mpi_rank *me, const sides *of) {
-    if (!of->receives || !ls_mpi__has_data(&of->recv)) {
+    if (!of->receives || !has_data(&of->recv)) {
         return false;
     }
     size_t n;

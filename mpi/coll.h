@@ -26,7 +26,6 @@ int ls_mpi__block_reach_arg(mpi_where at, mpi_comm *comm, const mpi_side *side, 
                             const mpi_type *type);
 // The number of blocks of a side on this member.
 int ls_mpi__blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send);
-bool ls_mpi__has_data(const mpi_side *side);
 // The datatype of block b.
 const mpi_type *ls_mpi__block_type(mpi_rank *me, const mpi_side *side, int b);
 // ---- owned.c: ls_mpi__own and ls_mpi__touch_typed for several places

@@ -16,7 +16,10 @@ bool ls_fold__order_matters(const ls_reduction *reduction) {
            (op == LS_SUM || op == LS_PROD || op == LS_AVG || op == LS_PREMUL_SUM);
 }
 
-bool ls_fold__lane_fused(size_t byte) {
+// Under LL128 a thread multiplies its even 64-bit word always, its odd one only where the word is
+// not the line's flag, and the compiler fuses only what is unconditional. `byte`: from the start of
+// the chunk.
+static bool lane_fused(size_t byte) {
     // Two trips of a warp over its slice: 32 threads of 16 bytes, then the 28 without a flag. Every
     // eighth thread of the first trip moves its odd word to where the second trip's even one would
     // be, so both of its words are multiplied unconditionally.
@@ -102,7 +105,7 @@ static int load(const block *b, unsigned char *out, int rank) {
 
 static void fill_lanes(unsigned char *lanes) {
     for (size_t byte = 0; byte < LANE_PERIOD_BYTES; byte++) {
-        lanes[byte] = ls_fold__lane_fused(byte) ? 0xff : 0;
+        lanes[byte] = lane_fused(byte) ? 0xff : 0;
     }
 }
 

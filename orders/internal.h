@@ -37,7 +37,7 @@ struct ls_fold {
 typedef enum ls_fma {
     LS_FMA_NEVER,   // the product is rounded, then the sum
     LS_FMA_ALWAYS,  // once
-    LS_FMA_LANES,   // LL128: by position in the line, see ls_fold__lane_fused
+    LS_FMA_LANES,   // LL128: by position in the line, see lane_fused in fold_run.c
 } ls_fma;
 
 // out: `a(b+c(d))`, all of 0 .. ranks-1 once each; -1: as many as the text names. The caller frees.
@@ -63,10 +63,6 @@ void ls_fold__terms_free(ls_fold_terms *terms);
 
 // Whether the order of adding can change the bits: a sum or product of floats.
 bool ls_fold__order_matters(const ls_reduction *reduction);
-// Under LL128 a thread multiplies its even 64-bit word always, its odd one only where the word is
-// not the line's flag, and the compiler fuses only what is unconditional. `byte`: from the start of
-// the chunk.
-bool ls_fold__lane_fused(size_t byte);
 // out [length]: elements [first, first + length) folded; origin: where the chunk starts.
 int ls_fold__run(void *out, ls_fold_terms *terms, const ls_fold *fold, ls_fma fma, size_t origin,
                  size_t first, size_t length);

@@ -58,7 +58,7 @@ int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name, con
     return out->blocks != NULL ? LS_OK : ls_error_wrap("show: tensor %s", name);
 }
 
-bool ls_show__block_empty(const ls_block *block) {
+static bool block_empty(const ls_block *block) {
     for (int d = 0; d < block->size.ndim; d++) {
         if (block->size.dim[d] == 0) {
             return true;
@@ -95,10 +95,10 @@ int ls_show__cuts(ls_show_cuts cuts[LS_DIMS_MAX], ls_arena *arena, const ls_pict
             int64_t first = block->offset.dim[d];
             int64_t last = first + block->size.dim[d];
             // A broken plan may reach outside: only the inner part is drawn.
-            if (!ls_show__block_empty(block) && first >= 0 && first <= end) {
+            if (!block_empty(block) && first >= 0 && first <= end) {
                 at[count++] = first;
             }
-            if (!ls_show__block_empty(block) && last >= 0 && last <= end) {
+            if (!block_empty(block) && last >= 0 && last <= end) {
                 at[count++] = last;
             }
         }
@@ -143,8 +143,7 @@ int ls_show__idle(int *out, const ls_picture *picture) {
     }
     for (int b = 0; b < picture->block_count; b++) {
         int rank = picture->blocks[b].rank;
-        if (rank >= 0 && rank < picture->ranks &&
-            !ls_show__block_empty(&picture->blocks[b].block)) {
+        if (rank >= 0 && rank < picture->ranks && !block_empty(&picture->blocks[b].block)) {
             out[rank] = 1;
         }
     }

@@ -17,5 +17,3 @@ int ls_show__cuts(ls_show_cuts cuts[LS_DIMS_MAX], ls_arena *arena, const ls_pict
 int ls_show__holders(int *out, const ls_picture *picture, const int64_t first[LS_DIMS_MAX]);
 // Ranks that hold no element at all: out [picture->ranks]. Returns how many.
 int ls_show__idle(int *out, const ls_picture *picture);
-// Elements of the picture that rank `rank` holds.
-bool ls_show__block_empty(const ls_block *block);

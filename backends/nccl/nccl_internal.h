@@ -167,7 +167,6 @@ int ls_nccl__room_for(nccl_worker *worker, int count);
 int ls_nccl__stage_job(nccl_worker *worker, void *unused);
 
 // ---- Calls (nccl_stage.c, nccl_issue.c) ---------------------------------------------------------
-int ls_nccl__stage(nccl_worker *worker);
 // Issues the worker's calls: one collective, or any sends and receives as one group.
 int ls_nccl__issue(nccl_worker *worker);
 int ls_nccl__unstage(nccl_worker *worker);

@@ -123,7 +123,8 @@ static int stage_piece(nccl_worker *worker, const ls_call *call, const nccl_stag
     return LS_OK;
 }
 
-int ls_nccl__stage(nccl_worker *worker) {
+int ls_nccl__stage_job(nccl_worker *worker, void *unused) {
+    (void)unused;
     size_t total = 0;
     for (int i = 0; i < worker->call_count; i++) {
         LS_TRY(plan_call(worker, i, &total));
@@ -214,9 +215,4 @@ int ls_nccl__unstage(nccl_worker *worker) {
     }
     LS_CUDA_TRY(cudaStreamSynchronize(worker->stream), "copying from the GPU");
     return LS_OK;
-}
-
-int ls_nccl__stage_job(nccl_worker *worker, void *arg) {
-    (void)arg;
-    return ls_nccl__stage(worker);
 }

@@ -14,11 +14,15 @@
 #include "orders/order.h"
 #include "runner/plan/scenario_machine.h"
 
-static int visit_one(ls_scenario_file_visit visit, void *arg, const char *path) {
+typedef int (*file_visit)(void *arg, const char *path);
+
+static int visit_one(file_visit visit, void *arg, const char *path) {
     return path != NULL ? visit(arg, path) : LS_OK;
 }
 
-int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit visit, void *arg) {
+// Calls visit for each place in the scenario that names a file (repeatedly for a repeated file).
+// Stops at the first status that is not LS_OK and returns it.
+static int each_file(const ls_scenario *scenario, file_visit visit, void *arg) {
     if (scenario->machine != NULL && ls_scenario_machine_is_path(scenario->machine)) {
         LS_TRY(visit(arg, scenario->machine));
     }
@@ -126,7 +130,7 @@ int ls_scenario_copy_files(const ls_scenario *scenario, const char *dir) {
     LS_ASSERT(slash != NULL);
     *slash = 0;
     memcpy(copy.folder, resolved, strlen(resolved) + 1);
-    LS_TRY(ls_scenario_each_file(scenario, copy_one, &copy));
+    LS_TRY(each_file(scenario, copy_one, &copy));
     if (!copy.any) {
         return LS_OK;
     }

@@ -1,4 +1,4 @@
-// The clock: monotonic, and virtual if a test drives it.
+// The monotonic clock.
 #include <criterion/criterion.h>
 #include <time.h>
 
@@ -9,18 +9,6 @@ Test(time, never_goes_back) {
     ls_time_sleep(0.001);
     cr_assert(ls_time_now() > before);
     cr_assert(ls_time_wall_ns() > INT64_C(1600000000) * 1000000000);
-}
-
-Test(time, of_a_test_passes_by_sleeping_alone) {
-    ls_time_make_virtual(true);
-    double before = ls_time_now();
-    cr_assert(ls_time_now() == before);
-    ls_time_sleep(3600.25);
-    cr_assert(ls_time_now() == before + 3600.25);
-    ls_time_make_virtual(false);
-    double real = ls_time_now();
-    ls_time_sleep(0.001);
-    cr_assert(ls_time_now() > real);
 }
 
 extern _Atomic int64_t ls_gdb_stopped_ns;

@@ -279,9 +279,6 @@ Test(keyed_tensor, regroup) {
     cr_expect(memcmp(outs[1]->values, (const float[]){2, 5}, 2 * sizeof(float)) == 0);
     cr_expect(memcmp(outs[2]->values, (const float[]){0, 1, 3, 4}, 4 * sizeof(float)) == 0);
     cr_expect(outs[3]->key_count == 0 && outs[3]->batch == 2);
-    int index;
-    cr_expect(ls_keyed_tensor_find(&index, outs[0], "f1") == LS_OK && index == 1);
-    cr_expect(ls_keyed_tensor_find(&index, outs[0], "f4") == LS_ERR_NOT_FOUND);
     for (int i = 0; i < 4; i++) {
         ls_keyed_tensor_free(outs[i]);
     }

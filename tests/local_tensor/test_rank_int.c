@@ -96,16 +96,8 @@ Test(rank_int, comparisons_never_split_the_ranks) {
     ls_world_free(world);
 }
 
-static int square(void *arg, int rank, int64_t *value) {
-    if (rank == *(int *)arg) {
-        return LS_FAIL(LS_ERR_IO, "no answer");
-    }
-    *value = (int64_t)rank * rank;
-    return LS_OK;
-}
-
-// Coordinates, values from a callback, and integers of two worlds, which must not mix.
-Test(rank_int, coordinates_maps_and_worlds) {
+// Coordinates, and integers of two worlds, which must not mix.
+Test(rank_int, coordinates_and_worlds) {
     ls_world *world = make_world();
     ls_world *other = make_world();
     ls_rank_int *a = NULL;
@@ -114,12 +106,7 @@ Test(rank_int, coordinates_maps_and_worlds) {
     cr_expect(ls_rank_int_at(a, 1) == 0 && ls_rank_int_at(a, 2) == 1);
     ls_rank_int_free(a);
     cr_expect(ls_rank_int_coordinate(&a, world, 2) == LS_ERR_INVALID);
-    int failing = -1;
-    cr_assert(ls_rank_int_map(&a, world, square, &failing) == LS_OK);
-    cr_expect(ls_rank_int_at(a, 3) == 9);
-    failing = 2;
-    cr_expect(ls_rank_int_map(&b, world, square, &failing) == LS_ERR_IO);
-    cr_expect_str_eq(ls_error_last()->text, "rank 2: no answer");
+    cr_assert(ls_rank_int_rank(&a, world) == LS_OK);
     cr_assert(ls_rank_int_rank(&b, other) == LS_OK);
     bool answer = false;
     ls_rank_int *sum = NULL;
