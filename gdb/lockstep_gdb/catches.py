@@ -185,15 +185,12 @@ class CallCatch(memory.Stop):
         return True
 
 
-class CatchCollective(inferiors.RunCommand):
+class CatchCollective(inferiors.RunCommand, name="catch collective", kind=gdb.COMMAND_BREAKPOINTS):
     """catch collective [KIND] [on COMM] [if CONDITION]: stops when a rank makes a call, before it is
 matched, or when a controller makes its ranks' calls.
 
 COMM is a communicator's name, or #NUMBER where several share it. CONDITION may use $rank(), and of a
 rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].count, ..."""
-
-    def __init__(self):
-        super().__init__("catch collective", gdb.COMMAND_BREAKPOINTS)
 
     def run(self, argument, from_tty):
         words, _, condition = (" " + argument + " ").partition(" if ")
@@ -338,13 +335,10 @@ def last_error():
     return value["text"].string() if value is not None else ""
 
 
-class CatchFinding(memory.Command):
+class CatchFinding(memory.Command, name="catch finding", kind=gdb.COMMAND_BREAKPOINTS):
     """catch finding [GLOB]: stops when a check finds a defect whose name matches, like deadlock.*
 
 $finding_name and $finding_rank say what was found, and the first rank at fault."""
-
-    def __init__(self):
-        super().__init__("catch finding", gdb.COMMAND_BREAKPOINTS)
 
     def run(self, argument, from_tty):
         for hook in FINDING_HOOKS:
@@ -388,13 +382,10 @@ class DivergenceCatch(memory.Stop):
         return True
 
 
-class CatchDivergence(memory.Command):
+class CatchDivergence(memory.Command, name="catch divergence", kind=gdb.COMMAND_BREAKPOINTS):
     """catch divergence: stops where a run differs from its oracle, or from another run.
 
 $divergence_rank, $divergence_element: where; $divergence_ours, $divergence_theirs: both arrays."""
-
-    def __init__(self):
-        super().__init__("catch divergence", gdb.COMMAND_BREAKPOINTS)
 
     def run(self, argument, from_tty):
         DivergenceCatch()

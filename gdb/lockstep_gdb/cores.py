@@ -35,11 +35,8 @@ def _load(folder, file, program):
     gdb.execute(f"core-file {os.path.join(folder, file)}", to_string=True)
 
 
-class OpenCores(memory.Command):
+class OpenCores(memory.Command, name="open-cores", kind=gdb.COMMAND_FILES):
     """open-cores DIR: opens the core files that `--core DIR` of lockstep has kept."""
-
-    def __init__(self):
-        super().__init__("open-cores", gdb.COMMAND_FILES)
 
     def run(self, argument, from_tty):
         folder = os.path.abspath(argument)

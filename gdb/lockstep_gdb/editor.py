@@ -170,11 +170,8 @@ def command(asked):
 DO = {"state": state, "variables": variables, "eval": evaluate, "command": command}
 
 
-class Editor(memory.Command):
+class Editor(memory.Command, name="lockstep-editor", kind=gdb.COMMAND_OBSCURE):
     """lockstep-editor JSON: answers a question of the server of editors."""
-
-    def __init__(self):
-        super().__init__("lockstep-editor", gdb.COMMAND_OBSCURE)
 
     def run(self, argument, from_tty):
         asked = json.loads(argument)

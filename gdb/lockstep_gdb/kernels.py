@@ -91,12 +91,9 @@ def spans(numbers):
     return ("threads " if len(numbers) > 1 else "thread ") + memory.rank_list(numbers)
 
 
-class Kernels(memory.Command):
+class Kernels(memory.Command, name="kernels", kind=gdb.COMMAND_STATUS):
     """kernels [RANK]: blocks of the kernels that run, by rank, with where their threads are.
 kernel-frames RANK BLOCK THREAD shows a thread's frames."""
-
-    def __init__(self):
-        super().__init__("kernels", gdb.COMMAND_STATUS)
 
     def run(self, argument, from_tty):
         listed, running = kernels(int(argument) if argument else None), state()["running"]
@@ -115,11 +112,8 @@ kernel-frames RANK BLOCK THREAD shows a thread's frames."""
                     print(f"   block {index}, {spans(numbers)}: {text}")
 
 
-class Frames(memory.Command):
+class Frames(memory.Command, name="kernel-frames", kind=gdb.COMMAND_STACK):
     """kernel-frames RANK BLOCK THREAD: the frames of a thread that waits, in the program's own code."""
-
-    def __init__(self):
-        super().__init__("kernel-frames", gdb.COMMAND_STACK)
 
     def run(self, argument, from_tty):
         words = argument.split()

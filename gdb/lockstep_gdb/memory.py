@@ -35,7 +35,13 @@ def told(call, *arguments):
 
 
 class Command(gdb.Command):
-    """A command whose run() may raise anything, which becomes one line."""
+    """A command whose run() may raise anything, which becomes one line. Its class gives its name and its kind."""
+
+    def __init_subclass__(cls, name=None, kind=None, prefix=False):
+        cls.called = {"name": name, "command_class": kind, "prefix": prefix}
+
+    def __init__(self):
+        super().__init__(**self.called)
 
     def invoke(self, argument, from_tty):
         guarded(self.run, argument.strip(), from_tty)

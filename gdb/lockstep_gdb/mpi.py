@@ -141,11 +141,8 @@ def lookup(value):
     return Printer(value) if memory.variable("ls_mpi__state") is not None else None
 
 
-class RankThreads(memory.Command):
+class RankThreads(memory.Command, name="rank threads", kind=gdb.COMMAND_STACK):
     """rank threads [N]: the threads of each rank, or of rank N: its own, and those that it has started (OpenMP, pthreads)."""
-
-    def __init__(self):
-        super().__init__("rank threads", gdb.COMMAND_STACK)
 
     def run(self, argument, from_tty):
         run = model.need_run()

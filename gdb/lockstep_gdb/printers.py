@@ -66,28 +66,8 @@ class FindingId(Printer):
         return catches.finding_name(int(self.value))
 
 
-class PlacementKind(Enum):
-    prefix = "LS_PLACE_"
-
-
-class RankState(Enum):
-    prefix = "LS_RANK_"
-
-
-class RequestState(Enum):
-    prefix = "LS_REQUEST_"
-
-
-class ScheduleKind(Enum):
-    prefix = "LS_SCHEDULE_"
-
-
-class FaultType(Enum):
-    prefix = "LS_FAULT_"
-
-
-class Class(Enum):
-    prefix = "LS_CLASS_"
+def _enum(prefix):
+    return type("Prefixed", (Enum,), {"prefix": prefix})
 
 
 def dims(value, ndim, most):
@@ -262,9 +242,10 @@ _STRUCTS = {"ls_shape": Shape, "ls_block": Block, "ls_mesh": Mesh, "ls_placement
             "ls_placements": Placements, "ls_local_tensor": LocalTensor, "ls_shard": Shard,
             "ls_error": Error, "ls_fault": Fault}
 _ENUMS = {"ls_dtype": Enum, "ls_op": Enum, "ls_kind": Enum, "ls_status": Status,
-          "ls_finding_id": FindingId, "ls_placement_kind": PlacementKind,
-          "ls_rank_state": RankState, "ls_request_state": RequestState,
-          "ls_schedule_kind": ScheduleKind, "ls_fault_type": FaultType, "ls_class": Class}
+          "ls_finding_id": FindingId, "ls_placement_kind": _enum("LS_PLACE_"),
+          "ls_rank_state": _enum("LS_RANK_"), "ls_request_state": _enum("LS_REQUEST_"),
+          "ls_schedule_kind": _enum("LS_SCHEDULE_"), "ls_fault_type": _enum("LS_FAULT_"),
+          "ls_class": _enum("LS_CLASS_")}
 # Types whose text comes from their address: shown by value and through pointers.
 _ADDRESSED = {"ls_call": call_at, "ls_comm": comm_text, "ls_rank": rank_text,
               "ls_rank_comm": rank_comm_text, "ls_request": request_text, "ls_world": world_text,

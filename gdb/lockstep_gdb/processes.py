@@ -130,43 +130,31 @@ def pass_exits():
     State.stepping = False
 
 
-class PassExits(memory.Command):
+class PassExits(memory.Command, name="lockstep-pass-exits", kind=gdb.COMMAND_OBSCURE):
     """lockstep-pass-exits: behind commands that continue, which return at a stop in a script, and at once at a prompt."""
-
-    def __init__(self):
-        super().__init__("lockstep-pass-exits", gdb.COMMAND_OBSCURE)
 
     def run(self, argument, from_tty):
         if inferiors.Coordinator.number is not None and not any(thread.is_running() for one in gdb.inferiors() for thread in one.threads()):
             pass_exits()
 
 
-class Continues(memory.Command):
+class Continues(memory.Command, name="lockstep-continues", kind=gdb.COMMAND_OBSCURE):
     """lockstep-continues: before `continue`. gdb fails where the selected thread is about to die of its signal."""
-
-    def __init__(self):
-        super().__init__("lockstep-continues", gdb.COMMAND_OBSCURE)
 
     def run(self, argument, from_tty):
         if inferiors.find(inferiors.Coordinator.number) is not None:
             inferiors.select(inferiors.Coordinator.number)
 
 
-class Steps(memory.Command):
+class Steps(memory.Command, name="lockstep-steps", kind=gdb.COMMAND_OBSCURE):
     """lockstep-steps: before commands that step."""
-
-    def __init__(self):
-        super().__init__("lockstep-steps", gdb.COMMAND_OBSCURE)
 
     def run(self, argument, from_tty):
         State.stepping = True
 
 
-class StartRanks(memory.Command):
+class StartRanks(memory.Command, name="start-ranks", kind=gdb.COMMAND_RUNNING):
     """start-ranks: runs `lockstep exec` until its ranks have started and none has run anything of its program."""
-
-    def __init__(self):
-        super().__init__("start-ranks", gdb.COMMAND_RUNNING)
 
     def run(self, argument, from_tty):
         if State.hook is None:

@@ -130,14 +130,11 @@ def _show_started():
     _table([(" ", "rank", "inferior", "pid", "where")] + rows)
 
 
-class Ranks(memory.Command):
+class Ranks(memory.Command, name="ranks", kind=gdb.COMMAND_STATUS):
     """ranks [all | LIST]: the state of every rank, its call, communicator, sequence number and place.
 
 From 33 ranks on, ranks that are in the same state at the same place share a line; `ranks all`
 gives each its own. LIST is like 0-3,7. Works on a core file."""
-
-    def __init__(self):
-        super().__init__("ranks", gdb.COMMAND_STATUS)
 
     def run(self, argument, from_tty):
         argument = argument.strip()
@@ -260,13 +257,10 @@ def go_to(run, number):
     return f"[rank {number}, {rank.state}] {model.frame_text(frame)}"
 
 
-class RankCommand(memory.Command):
+class RankCommand(memory.Command, name="rank", kind=gdb.COMMAND_STACK, prefix=True):
     """rank [N]: selects rank N: its thread, and the frame in which its program made the call.
 
 Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a command in each."""
-
-    def __init__(self):
-        super().__init__("rank", gdb.COMMAND_STACK, prefix=True)
 
     def run(self, argument, from_tty):
         argument = argument.strip()
@@ -291,11 +285,8 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
         print(go_to(run, number))
 
 
-class RankApply(memory.Command):
+class RankApply(memory.Command, name="rank apply", kind=gdb.COMMAND_STACK):
     """rank apply all|LIST COMMAND: runs COMMAND in the program's frame of each rank, like 0-3,7."""
-
-    def __init__(self):
-        super().__init__("rank apply", gdb.COMMAND_STACK)
 
     def run(self, argument, from_tty):
         parts = argument.strip().split(None, 1)
@@ -316,11 +307,8 @@ class RankApply(memory.Command):
                       "\n".join([f"rank {i}:"] + ["  " + line for line in lines]))
 
 
-class CallsCommand(inferiors.RunCommand):
+class CallsCommand(inferiors.RunCommand, name="calls", kind=gdb.COMMAND_STATUS):
     """calls [N] [all | LIST]: the last N (5) calls of the selected rank, or of others, newest last."""
-
-    def __init__(self):
-        super().__init__("calls", gdb.COMMAND_STATUS)
 
     def run(self, argument, from_tty):
         words = argument.split()
@@ -397,11 +385,8 @@ def _circle(edges):
     return best
 
 
-class WaitGraph(inferiors.RunCommand):
+class WaitGraph(inferiors.RunCommand, name="waitgraph", kind=gdb.COMMAND_STATUS):
     """waitgraph: which rank waits for which, in which call, and a circle if there is one."""
-
-    def __init__(self):
-        super().__init__("waitgraph", gdb.COMMAND_STATUS)
 
     def run(self, argument, from_tty):
         run = model.need_run()

@@ -257,11 +257,8 @@ def _of_outputs(name, number, make, known):
     return []
 
 
-class InfoStep(memory.Command):
+class InfoStep(memory.Command, name="info step", kind=gdb.COMMAND_STATUS):
     """info step: the selected rank in its scenario: file and line, step or stage, its call."""
-
-    def __init__(self):
-        super().__init__("info step", gdb.COMMAND_STATUS)
 
     def run(self, argument, from_tty):
         run = model.find_run()

@@ -204,25 +204,19 @@ class All(memory.Command):
                 print(f"rank {number}: {model.frame_text(frame)}")
 
 
-class NextAll(All):
+class NextAll(All, name="next-all", kind=gdb.COMMAND_RUNNING):
     """next-all: every rank makes one line of its program, calls of functions included.
 
 A rank whose call waits for others stays in it until they have come there. Works where every rank runs
 the user's own C function, under every schedule but the parallel one."""
     step = "next"
 
-    def __init__(self):
-        super().__init__("next-all", gdb.COMMAND_RUNNING)
 
-
-class StepAll(All):
+class StepAll(All, name="step-all", kind=gdb.COMMAND_RUNNING):
     """step-all: every rank makes one line of its program, into functions of the program.
 
 A rank whose call waits for others stays in it until they have come there. See next-all."""
     step = "step"
-
-    def __init__(self):
-        super().__init__("step-all", gdb.COMMAND_RUNNING)
 
 
 def register():

@@ -172,16 +172,13 @@ def go_on(wish):
     return False
 
 
-class NextCollective(inferiors.RunCommand):
+class NextCollective(inferiors.RunCommand, name="next-collective", kind=gdb.COMMAND_RUNNING):
     """next-collective [KIND] [on COMM]: goes on until the next collective or message has met on all
 its ranks: of a kind, or on a communicator, if you name one (#NUMBER where several share a name).
 
 Stops before its data moves, with the rank selected whose call completed it."""
 
     stays = True
-
-    def __init__(self):
-        super().__init__("next-collective", gdb.COMMAND_RUNNING)
 
     def run(self, argument, from_tty):
         need_own_process()
@@ -197,16 +194,13 @@ Stops before its data moves, with the rank selected whose call completed it."""
         return catches.call_choices(text, catches.kind_names())
 
 
-class UntilCollective(inferiors.RunCommand):
+class UntilCollective(inferiors.RunCommand, name="until-collective", kind=gdb.COMMAND_RUNNING):
     """until-collective SEQ [on COMM]: goes on until call SEQ of a communicator has met, as findings and
 `ranks` count them. Without COMM: of world. A finding on the way stops it.
 
 COMM is the communicator's name, or #NUMBER where several share it."""
 
     stays = True
-
-    def __init__(self):
-        super().__init__("until-collective", gdb.COMMAND_RUNNING)
 
     def run(self, argument, from_tty):
         need_own_process()
@@ -264,7 +258,7 @@ def start_again():
     model.need_program()
 
 
-class GotoCollective(inferiors.RunCommand):
+class GotoCollective(inferiors.RunCommand, name="goto-collective", kind=gdb.COMMAND_RUNNING):
     """goto-collective SEQ [on COMM]: goes to where call SEQ of a communicator met, forward or back, or to
 the finding before it. Without COMM: of world (#NUMBER where several share a name).
 
@@ -272,9 +266,6 @@ Back means that the program is run again in this gdb: its schedule repeats itsel
 kept, and passed over on the way."""
 
     stays = True
-
-    def __init__(self):
-        super().__init__("goto-collective", gdb.COMMAND_RUNNING)
 
     def run(self, argument, from_tty):
         if alive():
@@ -295,15 +286,12 @@ kept, and passed over on the way."""
         return catches.call_choices(text, ())
 
 
-class ReverseNextCollective(inferiors.RunCommand):
+class ReverseNextCollective(inferiors.RunCommand, name="reverse-next-collective", kind=gdb.COMMAND_RUNNING):
     """reverse-next-collective [KIND] [on COMM]: goes back to the set before, of a kind or on a communicator.
 
 The program is run again in this gdb up to there, as `goto-collective` does it."""
 
     stays = True
-
-    def __init__(self):
-        super().__init__("reverse-next-collective", gdb.COMMAND_RUNNING)
 
     def run(self, argument, from_tty):
         need_own_process()
@@ -345,12 +333,9 @@ def wish_of(argument):
     return Wish(seq=number, comm=catches.CommName(comm.strip() or "world"))
 
 
-class OutOfLibrary(memory.Command):
+class OutOfLibrary(memory.Command, name="lockstep-out-of-library", kind=gdb.COMMAND_RUNNING):
     """lockstep-out-of-library: lets the call end that the selected rank is in, if its program's frame
 is selected. `next` and `step` begin with it: gdb would step the innermost frame."""
-
-    def __init__(self):
-        super().__init__("lockstep-out-of-library", gdb.COMMAND_RUNNING)
 
     def run(self, argument, from_tty):
         gdb.execute("lockstep-steps")

@@ -230,13 +230,10 @@ def parse(argument, count, usage):
     return " ".join(words[:-count]), [int(w) for w in words[-count:]]
 
 
-class Shard(memory.Command):
+class Shard(memory.Command, name="shard", kind=gdb.COMMAND_DATA):
     """shard TENSOR RANK: what RANK holds of a local tensor, or of a variable of its program.
 
 The sizes of memory from ls_rank_alloc are known; of other pointers write *POINTER@COUNT."""
-
-    def __init__(self):
-        super().__init__("shard", gdb.COMMAND_DATA)
 
     def run(self, argument, from_tty):
         expression, (number,) = parse(argument, 1, "shard TENSOR RANK")
@@ -305,15 +302,12 @@ def lines_text(numbers):
     return ", ".join(f"{who(ids)} at {place}" for place, ids in places.items())
 
 
-class DiffRanks(memory.Command):
+class DiffRanks(memory.Command, name="diff-ranks", kind=gdb.COMMAND_DATA):
     """diff-ranks TENSOR A B [C ...]: where ranks' values differ: how many, the first, the worst.
 
 TENSOR is a local tensor, or an expression in each rank's program: numbers, arrays, structs, pointers to
 memory of ls_rank_alloc. Ranks: 0 1, or 0-3,7, or all. More than two are compared with what most of them
 hold. Says when the ranks stand at different steps."""
-
-    def __init__(self):
-        super().__init__("diff-ranks", gdb.COMMAND_DATA)
 
     def run(self, argument, from_tty):
         expression, numbers = parse_ranks(argument, "diff-ranks TENSOR A B [C ...]")
