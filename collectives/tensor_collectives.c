@@ -233,6 +233,31 @@ int ls_tensor_all_reduce(ls_local_tensor **out, const ls_local_tensor *in, ls_op
     return end(&o, status, out);
 }
 
+// Copies what each held rank received, packed [held], member by member along `dim`, into its shard
+// of shapes [held]; split_dim: along which the members have cut it, -1: not at all.
+static void place_received(const operation *o, const ls_shape *shapes, char **packed, int dim,
+                           int split_dim) {
+    for (int i = 0; i < o->held; i++) {
+        const ls_call *call = &o->calls[i];
+        ls_block to = whole(&shapes[i]);
+        int64_t start = 0;
+        for (int m = 0; m < call->comm->size; m++) {
+            int64_t length = o->shapes[call->comm->ranks[m]].dim[dim];
+            if (dim == split_dim) {
+                int64_t unused = 0;
+                ls_chunk(&unused, &length, length, call->comm->size,
+                         ls_comm_member(call->comm, call->rank));
+            }
+            ls_block piece = slice(&shapes[i], dim, start, length);
+            if (call->recv_counts[m] != 0) {
+                ls_block_copy(out_shard(o, i)->data, &to, packed[i], &piece, o->element);
+                packed[i] += call->recv_counts[m] * o->element;
+            }
+            start += length;
+        }
+    }
+}
+
 static int all_gather(operation *o, int dim) {
     LS_TRY(check_dim(o, &dim, "all_gather"));
     LS_TRY(learn_shapes(o, dim));
@@ -260,20 +285,7 @@ static int all_gather(operation *o, int dim) {
     }
     LS_TRY(make_out(o, shapes));
     LS_TRY(run(o));
-    for (int i = 0; i < o->held; i++) {
-        const ls_comm *comm = o->calls[i].comm;
-        ls_block to = whole(&shapes[i]);
-        int64_t start = 0;
-        for (int m = 0; m < comm->size; m++) {
-            int64_t length = o->shapes[comm->ranks[m]].dim[dim];
-            ls_block piece = slice(&shapes[i], dim, start, length);
-            if (o->calls[i].recv_counts[m] != 0) {
-                ls_block_copy(out_shard(o, i)->data, &to, packed[i], &piece, o->element);
-                packed[i] += o->calls[i].recv_counts[m] * o->element;
-            }
-            start += length;
-        }
-    }
+    place_received(o, shapes, packed, dim, -1);
     return LS_OK;
 }
 
@@ -376,25 +388,7 @@ static int all_to_all(operation *o, int split_dim, int cat_dim) {
     }
     LS_TRY(make_out(o, shapes));
     LS_TRY(run(o));
-    for (int i = 0; i < o->held; i++) {
-        const ls_comm *comm = o->calls[i].comm;
-        ls_block to = whole(&shapes[i]);
-        int64_t start = 0;
-        for (int m = 0; m < comm->size; m++) {
-            int64_t length = o->shapes[comm->ranks[m]].dim[cat_dim];
-            if (cat_dim == split_dim) {
-                int64_t unused = 0;
-                ls_chunk(&unused, &length, length, comm->size,
-                         ls_comm_member(comm, o->calls[i].rank));
-            }
-            ls_block piece = slice(&shapes[i], cat_dim, start, length);
-            if (o->calls[i].recv_counts[m] != 0) {
-                ls_block_copy(out_shard(o, i)->data, &to, packed[i], &piece, o->element);
-                packed[i] += o->calls[i].recv_counts[m] * o->element;
-            }
-            start += length;
-        }
-    }
+    place_received(o, shapes, packed, cat_dim, split_dim);
     return LS_OK;
 }
 
