@@ -12,66 +12,39 @@
 // Latencies: those of PyTorch's redistribution cost model (0.6 us a hop inside a host, 2.7 us
 // between hosts, 6.6 us before the first byte). The cache speed-up is the usual ratio of L2 to HBM
 // bandwidth.
+#define LATENCIES .intra_latency_us = 0.6, .inter_latency_us = 2.7, .launch_us = 6.6
+#define GB        (INT64_C(1000) * 1000 * 1000)
+#define DGX_HOST  .ddr_bytes = 250 * GB, .ddr_shared = true
+
+// clang-format off
 static const ls_topology presets[] = {
-    {.name = "v100_torchrec",
-     .source = "TorchRec planner constants: a 32 GiB V100-class GPU",
-     .hbm_bytes = 32 * GIB,
-     .ddr_bytes = 128 * GIB,
-     .hbm_bandwidth = GIB_PER_S(897.0),
-     .ddr_bandwidth = GIB_PER_S(51.0),
-     .link_bandwidth = GIB_PER_S(32.0),
-     .intra_bandwidth = GIB_PER_S(600.0),
-     .inter_bandwidth = GIB_PER_S(12.5),
-     .intra_latency_us = 0.6,
-     .inter_latency_us = 2.7,
-     .launch_us = 6.6,
-     .cache_speedup = 2.5},
+    {.name = "v100_torchrec", .source = "TorchRec planner constants: a 32 GiB V100-class GPU",
+     .hbm_bytes = 32 * GIB, .ddr_bytes = 128 * GIB,
+     .hbm_bandwidth = GIB_PER_S(897.0), .ddr_bandwidth = GIB_PER_S(51.0),
+     .link_bandwidth = GIB_PER_S(32.0), .intra_bandwidth = GIB_PER_S(600.0),
+     .inter_bandwidth = GIB_PER_S(12.5), LATENCIES, .cache_speedup = 2.5},
     {.name = "a100",
      .source = "NVIDIA A100 80GB SXM and DGX A100 data sheets: NVLink 3 at 300 GB/s each way, one "
                "200 Gb/s port a GPU, PCIe 4 x16, 2 TB of host memory for 8 GPUs",
-     .hbm_bytes = INT64_C(80) * 1000 * 1000 * 1000,
-     .ddr_bytes = INT64_C(250) * 1000 * 1000 * 1000,
-     .ddr_shared = true,
-     .hbm_bandwidth = GB_PER_S(2039.0),
-     .ddr_bandwidth = GB_PER_S(50.0),
-     .link_bandwidth = GB_PER_S(31.5),
-     .intra_bandwidth = GB_PER_S(300.0),
-     .inter_bandwidth = GB_PER_S(25.0),
-     .intra_latency_us = 0.6,
-     .inter_latency_us = 2.7,
-     .launch_us = 6.6,
-     .cache_speedup = 2.5},
+     .hbm_bytes = 80 * GB, DGX_HOST,
+     .hbm_bandwidth = GB_PER_S(2039.0), .ddr_bandwidth = GB_PER_S(50.0),
+     .link_bandwidth = GB_PER_S(31.5), .intra_bandwidth = GB_PER_S(300.0),
+     .inter_bandwidth = GB_PER_S(25.0), LATENCIES, .cache_speedup = 2.5},
     {.name = "h100",
-     .source =
-         "NVIDIA H100 SXM and DGX H100 data sheets: NVLink 4 at 450 GB/s each way, one 400 Gb/s "
-         "port a GPU, PCIe 5 x16, 2 TB of host memory for 8 GPUs",
-     .hbm_bytes = INT64_C(80) * 1000 * 1000 * 1000,
-     .ddr_bytes = INT64_C(250) * 1000 * 1000 * 1000,
-     .ddr_shared = true,
-     .hbm_bandwidth = GB_PER_S(3350.0),
-     .ddr_bandwidth = GB_PER_S(75.0),
-     .link_bandwidth = GB_PER_S(63.0),
-     .intra_bandwidth = GB_PER_S(450.0),
-     .inter_bandwidth = GB_PER_S(50.0),
-     .intra_latency_us = 0.6,
-     .inter_latency_us = 2.7,
-     .launch_us = 6.6,
-     .cache_speedup = 2.5},
+     .source = "NVIDIA H100 SXM and DGX H100 data sheets: NVLink 4 at 450 GB/s each way, one "
+               "400 Gb/s port a GPU, PCIe 5 x16, 2 TB of host memory for 8 GPUs",
+     .hbm_bytes = 80 * GB, DGX_HOST,
+     .hbm_bandwidth = GB_PER_S(3350.0), .ddr_bandwidth = GB_PER_S(75.0),
+     .link_bandwidth = GB_PER_S(63.0), .intra_bandwidth = GB_PER_S(450.0),
+     .inter_bandwidth = GB_PER_S(50.0), LATENCIES, .cache_speedup = 2.5},
     {.name = "h200",
      .source = "NVIDIA H200 SXM data sheet (141 GB, 4.8 TB/s); links and host as DGX H100",
-     .hbm_bytes = INT64_C(141) * 1000 * 1000 * 1000,
-     .ddr_bytes = INT64_C(250) * 1000 * 1000 * 1000,
-     .ddr_shared = true,
-     .hbm_bandwidth = GB_PER_S(4800.0),
-     .ddr_bandwidth = GB_PER_S(75.0),
-     .link_bandwidth = GB_PER_S(63.0),
-     .intra_bandwidth = GB_PER_S(450.0),
-     .inter_bandwidth = GB_PER_S(50.0),
-     .intra_latency_us = 0.6,
-     .inter_latency_us = 2.7,
-     .launch_us = 6.6,
-     .cache_speedup = 2.0},
+     .hbm_bytes = 141 * GB, DGX_HOST,
+     .hbm_bandwidth = GB_PER_S(4800.0), .ddr_bandwidth = GB_PER_S(75.0),
+     .link_bandwidth = GB_PER_S(63.0), .intra_bandwidth = GB_PER_S(450.0),
+     .inter_bandwidth = GB_PER_S(50.0), LATENCIES, .cache_speedup = 2.0},
 };
+// clang-format on
 #define PRESET_COUNT ((int)(sizeof(presets) / sizeof(presets[0])))
 
 const char *ls_topology_preset_name(int index) {
