@@ -15,133 +15,89 @@ typedef struct kind_of {
 } kind_of;
 
 // Formulas of both forms. g: the gradient; m, v: the states; mean_sq(g): its sum of squares / D.
-static const kind_of sgd = {.about.name = "sgd",
-                            .reads = "momentum",
-                            .about.state_count = 1,
-                            .about.states = {{"momentum1", "momentum_buffer", false}},
-                            .about.decay = {LS_DECAY_NONE, LS_DECAY_L2},
-                            .about.decays = {NONE, NONE | L2},
-                            .about.eps = {0, 0},
-                            .about.dense_differs = true,
-                            .about.formula = "w -= lr g",
-                            .about.dense_formula =
-                                "g += weight_decay w; m = momentum m + g; w -= lr m",
-                            .about.source = "FBGEMM EXACT_SGD; torch.optim.SGD"};
-
-static const kind_of adagrad = {.about.name = "adagrad",
-                                .reads = "eps initial_accumulator",
-                                .torchrec_states = 1,
-                                .about.state_count = 1,
-                                .about.states = {{"momentum1", "sum", false}},
-                                .about.decay = {LS_DECAY_NONE, LS_DECAY_L2},
-                                .about.decays = {NONE, NONE | L2},
-                                .about.eps = {1e-8, 1e-10},
-                                .about.dense_differs = true,
-                                .about.formula = "m += g g; w -= lr g / (sqrt(m) + eps)",
-                                .about.dense_formula =
-                                    "g += weight_decay w; m += g g; w -= lr g / (sqrt(m) + eps)",
-                                .about.source = "FBGEMM EXACT_ADAGRAD; torch.optim.Adagrad"};
-
+// clang-format off
+static const kind_of sgd = {
+    .reads = "momentum", .about = {
+        .name = "sgd", .state_count = 1, .states = {{"momentum1", "momentum_buffer", false}},
+        .decay = {LS_DECAY_NONE, LS_DECAY_L2}, .decays = {NONE, NONE | L2}, .eps = {0, 0},
+        .dense_differs = true,
+        .formula = "w -= lr g",
+        .dense_formula = "g += weight_decay w; m = momentum m + g; w -= lr m",
+        .source = "FBGEMM EXACT_SGD; torch.optim.SGD"}};
+static const kind_of adagrad = {
+    .reads = "eps initial_accumulator", .torchrec_states = 1, .about = {
+        .name = "adagrad", .state_count = 1, .states = {{"momentum1", "sum", false}},
+        .decay = {LS_DECAY_NONE, LS_DECAY_L2}, .decays = {NONE, NONE | L2}, .eps = {1e-8, 1e-10},
+        .dense_differs = true,
+        .formula = "m += g g; w -= lr g / (sqrt(m) + eps)",
+        .dense_formula = "g += weight_decay w; m += g g; w -= lr g / (sqrt(m) + eps)",
+        .source = "FBGEMM EXACT_ADAGRAD; torch.optim.Adagrad"}};
 static const kind_of rowwise_adagrad = {
-    .about.name = "rowwise_adagrad",
-    .reads = "eps initial_accumulator",
-    .torchrec_states = -1,
-    .about.state_count = 1,
-    .about.states = {{"momentum1", "sum", true}},
-    .about.decay = {LS_DECAY_NONE, LS_DECAY_NONE},
-    .about.decays = {NONE | L2 | DECOUPLED, NONE | L2 | DECOUPLED},
-    .about.eps = {1e-8, 1e-8},
-    .about.row_norms = true,
-    .about.formula = "m += mean_sq(g, l2: g + weight_decay w); k = lr / (sqrt(m) + eps); w = c w - "
-                     "k g, c = 1 (l2: 1 - k weight_decay; decoupled: 1 - lr weight_decay)",
-    .about.source = "FBGEMM EXACT_ROWWISE_ADAGRAD"};
-
+    .reads = "eps initial_accumulator", .torchrec_states = -1, .about = {
+        .name = "rowwise_adagrad", .state_count = 1, .states = {{"momentum1", "sum", true}},
+        .decay = {LS_DECAY_NONE, LS_DECAY_NONE},
+        .decays = {NONE | L2 | DECOUPLED, NONE | L2 | DECOUPLED}, .eps = {1e-8, 1e-8},
+        .row_norms = true,
+        .formula = "m += mean_sq(g, l2: g + weight_decay w); k = lr / (sqrt(m) + eps); w = c w - k "
+                   "g, c = 1 (l2: 1 - k weight_decay; decoupled: 1 - lr weight_decay)",
+        .source = "FBGEMM EXACT_ROWWISE_ADAGRAD"}};
 static const kind_of adam = {
-    .about.name = "adam",
-    .reads = "eps beta1 beta2",
-    .torchrec_states = 2,
-    .about.state_count = 2,
-    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
-    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_L2},
-    .about.decays = {NONE | DECOUPLED, NONE | L2 | DECOUPLED},
-    .about.eps = {1e-8, 1e-8},
-    .about.dense_differs = true,
-    .about.formula = "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; w -= lr ((m / (1 "
-                     "- beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w)",
-    .about.dense_formula =
-        "g += weight_decay w (decoupled: w *= 1 - lr weight_decay); m += (1 - beta1) (g - m); "
-        "v = beta2 v + (1 - beta2) g g; w -= (lr / (1 - beta1^t)) m / (sqrt(v) / sqrt(1 - "
-        "beta2^t) + eps)",
-    .about.source = "FBGEMM ADAM; torch.optim.Adam"};
-
+    .reads = "eps beta1 beta2", .torchrec_states = 2, .about = {
+        .name = "adam", .state_count = 2,
+        .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
+        .decay = {LS_DECAY_DECOUPLED, LS_DECAY_L2},
+        .decays = {NONE | DECOUPLED, NONE | L2 | DECOUPLED}, .eps = {1e-8, 1e-8},
+        .dense_differs = true,
+        .formula = "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; w -= lr ((m / (1 - "
+                   "beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w)",
+        .dense_formula = "g += weight_decay w (decoupled: w *= 1 - lr weight_decay); m += (1 - "
+                         "beta1) (g - m); v = beta2 v + (1 - beta2) g g; w -= (lr / (1 - beta1^t)) "
+                         "m / (sqrt(v) / sqrt(1 - beta2^t) + eps)",
+        .source = "FBGEMM ADAM; torch.optim.Adam"}};
 static const kind_of adamw = {
-    .about.name = "adamw",
-    .reads = "eps beta1 beta2",
-    .torchrec_states = 2,
-    .about.state_count = 2,
-    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
-    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-    .about.eps = {1e-8, 1e-8},
-    .about.dense_differs = true,
-    .about.formula = "as adam, whose fused form has decoupled decay",
-    .about.dense_formula = "w *= 1 - lr weight_decay, then as adam",
-    .about.source = "FBGEMM ADAM; torch.optim.AdamW"};
-
+    .reads = "eps beta1 beta2", .torchrec_states = 2, .about = {
+        .name = "adamw", .state_count = 2,
+        .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
+        .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+        .decays = {NONE | DECOUPLED, NONE | DECOUPLED}, .eps = {1e-8, 1e-8}, .dense_differs = true,
+        .formula = "as adam, whose fused form has decoupled decay",
+        .dense_formula = "w *= 1 - lr weight_decay, then as adam",
+        .source = "FBGEMM ADAM; torch.optim.AdamW"}};
 static const kind_of partial_rowwise_adam = {
-    .about.name = "partial_rowwise_adam",
-    .reads = "eps beta1 beta2",
-    .torchrec_states = 1,
-    .about.state_count = 2,
-    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", true}},
-    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-    .about.eps = {1e-8, 1e-8},
-    .about.row_norms = true,
-    .about.formula = "as adam with v = beta2 v + (1 - beta2) mean_sq(g)",
-    .about.source = "FBGEMM PARTIAL_ROWWISE_ADAM"};
-
+    .reads = "eps beta1 beta2", .torchrec_states = 1, .about = {
+        .name = "partial_rowwise_adam", .state_count = 2,
+        .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", true}},
+        .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+        .decays = {NONE | DECOUPLED, NONE | DECOUPLED}, .eps = {1e-8, 1e-8}, .row_norms = true,
+        .formula = "as adam with v = beta2 v + (1 - beta2) mean_sq(g)",
+        .source = "FBGEMM PARTIAL_ROWWISE_ADAM"}};
 static const kind_of lamb = {
-    .about.name = "lamb",
-    .reads = "eps beta1 beta2",
-    .torchrec_states = 1,
-    .about.state_count = 2,
-    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
-    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-    .about.eps = {1e-8, 1e-8},
-    .about.row_norms = true,
-    .about.formula = "m, v as adam; r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + "
-                     "weight_decay w; w -= lr (|w| / |r|) r, norms of the row, no guard against 0",
-    .about.source = "FBGEMM LAMB"};
-
+    .reads = "eps beta1 beta2", .torchrec_states = 1, .about = {
+        .name = "lamb", .state_count = 2,
+        .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", false}},
+        .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+        .decays = {NONE | DECOUPLED, NONE | DECOUPLED}, .eps = {1e-8, 1e-8}, .row_norms = true,
+        .formula = "m, v as adam; r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + "
+                   "weight_decay w; w -= lr (|w| / |r|) r, norms of the row, no guard against 0",
+        .source = "FBGEMM LAMB"}};
 static const kind_of partial_rowwise_lamb = {
-    .about.name = "partial_rowwise_lamb",
-    .reads = "eps beta1 beta2",
-    .torchrec_states = 1,
-    .about.state_count = 2,
-    .about.states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", true}},
-    .about.decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
-    .about.decays = {NONE | DECOUPLED, NONE | DECOUPLED},
-    .about.eps = {1e-8, 1e-8},
-    .about.row_norms = true,
-    .about.formula = "as lamb with v = beta2 v + (1 - beta2) mean_sq(g), and a product with 1 / "
-                     "(sqrt(...) + eps)",
-    .about.source = "FBGEMM PARTIAL_ROWWISE_LAMB"};
-
+    .reads = "eps beta1 beta2", .torchrec_states = 1, .about = {
+        .name = "partial_rowwise_lamb", .state_count = 2,
+        .states = {{"momentum1", "exp_avg", false}, {"momentum2", "exp_avg_sq", true}},
+        .decay = {LS_DECAY_DECOUPLED, LS_DECAY_DECOUPLED},
+        .decays = {NONE | DECOUPLED, NONE | DECOUPLED}, .eps = {1e-8, 1e-8}, .row_norms = true,
+        .formula = "as lamb with v = beta2 v + (1 - beta2) mean_sq(g), and a product with 1 / "
+                   "(sqrt(...) + eps)",
+        .source = "FBGEMM PARTIAL_ROWWISE_LAMB"}};
 static const kind_of lars_sgd = {
-    .about.name = "lars_sgd",
-    .reads = "momentum eta",
-    .torchrec_states = 1,
-    .about.state_count = 1,
-    .about.states = {{"momentum1", "momentum_buffer", false}},
-    .about.decay = {LS_DECAY_L2, LS_DECAY_L2},
-    .about.decays = {NONE | L2, NONE | L2},
-    .about.eps = {0, 0},
-    .about.row_norms = true,
-    .about.formula = "a = lr eta |w| / (|g| + weight_decay |w|); m = momentum m + a (g + "
-                     "weight_decay w); w -= m, norms of the row, no guard against 0",
-    .about.source = "FBGEMM LARS_SGD"};
+    .reads = "momentum eta", .torchrec_states = 1, .about = {
+        .name = "lars_sgd", .state_count = 1, .states = {{"momentum1", "momentum_buffer", false}},
+        .decay = {LS_DECAY_L2, LS_DECAY_L2}, .decays = {NONE | L2, NONE | L2}, .eps = {0, 0},
+        .row_norms = true,
+        .formula = "a = lr eta |w| / (|g| + weight_decay |w|); m = momentum m + a (g + "
+                   "weight_decay w); w -= m, norms of the row, no guard against 0",
+        .source = "FBGEMM LARS_SGD"}};
+// clang-format on
 
 #define KIND(NAME, name) [LS_OPTIMIZER_##NAME] = &name,
 static const kind_of *const kinds[LS_OPTIMIZER_KIND_COUNT] = {LS_OPTIMIZER_MAP(KIND)};
