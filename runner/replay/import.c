@@ -23,9 +23,9 @@ static const ls_importer *const importers[] = {&ls_importer_nccl, &ls_importer_t
 
 // ---- Results ------------------------------------------------------------------------------------
 static int add_case(ls_importing *state, const ls_import *import, const ls_case_result *result) {
-    size_t count = (size_t)(state->results->case_count - state->first);
-    const char **groups = ls_import__room(state->results->arena, state->groups, count,
-                                          &state->group_room, sizeof *groups);
+    int count = state->results->case_count - state->first;
+    const char **groups = ls_arena_grow(state->results->arena, (void *)state->groups, count,
+                                        &state->group_room, sizeof *groups);
     LS_TRY_MEMORY(groups != NULL);
     state->groups = groups;
     groups[count] = import != NULL ? import->group : NULL;
@@ -182,7 +182,7 @@ static bool lists_results(const char *name) {
 static bool is_unnamed(const ls_importing *state, const char *name, bool manifest) {
     bool result = ends_in(name, ".bin") || ends_in(name, ".safetensors") ||
                   (manifest && ends_in(name, ".json") && !lists_results(name));
-    for (size_t i = 0; i < state->named_count && result; i++) {
+    for (int i = 0; i < state->named_count && result; i++) {
         result = strcmp(state->named[i], name) != 0;
     }
     return result;

@@ -88,6 +88,9 @@ int ls_import_skip_mistyped(ls_import *import, const json_t *object, const ls_im
 int ls_import_file(const char **path, ls_import *import, const json_t *name);
 // Appends `text` as a quoted YAML string.
 void ls_import_quote(ls_text *out, const char *text);
+// Appends the factors of a premul_sum, which an entry names; false: they are not one number for
+// each of `ranks`.
+bool ls_import_factors(ls_text *out, const json_t *entry, int ranks);
 
 extern const ls_importer ls_importer_nccl, ls_importer_torch, ls_importer_dtensor;
 extern const ls_importer ls_importer_torchrec, ls_importer_exec;

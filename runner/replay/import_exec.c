@@ -225,19 +225,6 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
     return status;
 }
 
-static int write_factors(ls_text *out, const exec_result *r, const ls_import *import,
-                         const json_t *factors) {
-    bool all = json_array_size(factors) == (size_t)r->members;
-    ls_text_puts(out, ", factors: [");
-    for (size_t k = 0; k < json_array_size(factors); k++) {
-        const json_t *factor = json_array_get(factors, k);
-        all = all && json_is_number(factor);
-        ls_text_printf(out, "%s%.17g", k > 0 ? ", " : "", json_number_value(factor));
-    }
-    ls_text_puts(out, "]");
-    return all ? LS_OK : malformed(import, "premul_sum needs factors, one number per member");
-}
-
 static int write_scenario(ls_text *out, const exec_result *r, const ls_import *import,
                           const json_t *entry) {
     const ls_collective *collective = ls_collective_of(r->kind);
@@ -257,7 +244,9 @@ static int write_scenario(ls_text *out, const exec_result *r, const ls_import *i
     ls_text_printf(out, ", tensor: %s}, name: ", r->tensor);
     ls_import_quote(out, r->name);
     if (collective->reduces && r->op == LS_PREMUL_SUM) {
-        LS_TRY(write_factors(out, r, import, json_object_get(entry, "factors")));
+        if (!ls_import_factors(out, entry, r->members)) {
+            return malformed(import, "premul_sum needs factors, one number per member");
+        }
     }
     ls_text_puts(out, "}\n");
     return LS_OK;

@@ -154,20 +154,6 @@ static const char *order_of(const nccl_result *r) {
                            r->pinned ? ",channels=1" : "");
 }
 
-// The factors of a premul_sum, one per rank.
-static int write_factors(ls_text *out, const nccl_result *r, const ls_import *import,
-                         const json_t *factors) {
-    bool all = json_array_size(factors) == (size_t)r->world;
-    ls_text_puts(out, ", factors: [");
-    for (size_t k = 0; k < json_array_size(factors); k++) {
-        const json_t *factor = json_array_get(factors, k);
-        all = all && json_is_number(factor);
-        ls_text_printf(out, "%s%.17g", k > 0 ? ", " : "", json_number_value(factor));
-    }
-    ls_text_puts(out, "]");
-    return all ? LS_OK : malformed(import, "premul_sum needs factors, one number per rank");
-}
-
 static int write_scenario(ls_text *out, const nccl_result *r, const ls_import *import,
                           const json_t *entry) {
     ls_text_puts(out, "lockstep: 1\nname: ");
@@ -179,7 +165,9 @@ static int write_scenario(ls_text *out, const nccl_result *r, const ls_import *i
                    r->dtype_name, r->reduce);
     ls_import_quote(out, r->name);
     if (r->op == LS_PREMUL_SUM) {
-        LS_TRY(write_factors(out, r, import, json_object_get(entry, "factors")));
+        if (!ls_import_factors(out, entry, r->world)) {
+            return malformed(import, "premul_sum needs factors, one number per rank");
+        }
     }
     ls_text_puts(out, "}\n");
     return LS_OK;

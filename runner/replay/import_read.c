@@ -38,19 +38,6 @@ int ls_import__not_replayed(const ls_importing *state, ls_results *to, const cha
 }
 
 // Makes room for one more element of an array in an arena.
-void *ls_import__room(ls_arena *arena, const void *array, size_t count, size_t *room, size_t size) {
-    if (count < *room) {
-        return (void *)(uintptr_t)array;
-    }
-    size_t wanted = 2 * *room + 16;
-    void *grown = ls_arena_alloc(arena, wanted, size);
-    if (grown != NULL && count > 0) {
-        memcpy(grown, array, count * size);
-    }
-    *room = grown != NULL ? wanted : *room;
-    return grown;
-}
-
 int ls_import_untold(ls_import *import, const char *part, const char *what) {
     ls_importing *state = import->state;
     return ls_import__not_replayed(state, &state->rest, import->name, part, state->result->file,
@@ -77,6 +64,19 @@ void ls_import_quote(ls_text *out, const char *text) {
     ls_json_string(&json, text);
 }
 
+bool ls_import_factors(ls_text *out, const json_t *entry, int ranks) {
+    const json_t *factors = json_object_get(entry, "factors");
+    bool all = json_array_size(factors) == (size_t)ranks;
+    ls_text_puts(out, ", factors: [");
+    for (size_t k = 0; k < json_array_size(factors); k++) {
+        const json_t *factor = json_array_get(factors, k);
+        all = all && json_is_number(factor);
+        ls_text_printf(out, "%s%.17g", k > 0 ? ", " : "", json_number_value(factor));
+    }
+    ls_text_puts(out, "]");
+    return all;
+}
+
 int ls_import_file(const char **path, ls_import *import, const json_t *name) {
     const char *file = json_string_value(name);
     ls_importing *state = import->state;
@@ -88,8 +88,8 @@ int ls_import_file(const char **path, ls_import *import, const json_t *name) {
     }
     import->name = import->file = ls_arena_strdup(import->arena, file);
     *path = ls_arena_printf(import->arena, "%s/%s", import->dir, file);
-    const char **named = ls_import__room(import->arena, state->named, state->named_count,
-                                         &state->named_room, sizeof *named);
+    const char **named = ls_arena_grow(import->arena, (void *)state->named, state->named_count,
+                                       &state->named_room, sizeof *named);
     LS_TRY_MEMORY(import->name != NULL && *path != NULL && named != NULL);
     named[state->named_count++] = import->name;
     state->named = named;
