@@ -48,10 +48,7 @@ void ls_bench_write_text(ls_text *out, const ls_bench *bench) {
 
 void ls_bench_write_json(ls_text *out, const ls_bench *bench) {
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "bench");
+    ls_json_report_begin(&json, out, 2, "bench");
     bool holds = true;
     for (int i = 0; i < bench->row_count; i++) {
         holds = holds && ls_bench_row_holds(&bench->rows[i]);
@@ -83,6 +80,5 @@ void ls_bench_write_json(ls_text *out, const ls_bench *bench) {
         ls_json_object_close(&json);
     }
     ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
 }

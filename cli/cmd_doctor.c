@@ -240,10 +240,7 @@ static void write_text(ls_text *out, const checks *list) {
 
 static void write_json(ls_text *out, const checks *list) {
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "doctor");
+    ls_json_report_begin(&json, out, 2, "doctor");
     ls_json_member_string(&json, "version", LS_VERSION);
     ls_json_member_array(&json, "checks");
     for (int i = 0; i < list->count; i++) {
@@ -256,8 +253,7 @@ static void write_json(ls_text *out, const checks *list) {
         ls_json_object_close(&json);
     }
     ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
 }
 
 // Available parts pass; missing ones are skipped, for the reason in its text.

@@ -58,10 +58,7 @@ static void write_list(ls_text *out) {
 // first..last: the findings in it.
 static void write_json(ls_text *out, int first, int last) {
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "explain");
+    ls_json_report_begin(&json, out, 2, "explain");
     ls_json_member_array(&json, "findings");
     for (int i = first; i <= last; i++) {
         ls_finding_id id = (ls_finding_id)i;
@@ -78,8 +75,7 @@ static void write_json(ls_text *out, int first, int last) {
         ls_text_free(&page);
     }
     ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
 }
 
 static const char *json_path;

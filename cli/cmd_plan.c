@@ -96,15 +96,11 @@ static int write_pages(const char *file, const char *why) {
 
 static void write_diff_json(ls_text *out, int differing, const char *text) {
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "plan");
+    ls_json_report_begin(&json, out, 2, "plan");
     ls_json_member_string(&json, "verdict", differing == 0 ? "pass" : "fail");
     ls_json_member_int(&json, "differing", differing);
     ls_json_member_string(&json, "text", text);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
 }
 
 static int write_diff(const ls_text *text, int differing, const char *file) {

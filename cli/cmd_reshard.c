@@ -42,18 +42,14 @@ static void write_text(ls_text *out, const ls_checkpoint *from, const ls_plan *p
 static void write_json(ls_text *out, const ls_checkpoint *from, const ls_plan *plan,
                        const char *to) {
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "reshard");
+    ls_json_report_begin(&json, out, 2, "reshard");
     ls_json_member_string(&json, "verdict", "pass");
     ls_json_member_string(&json, "written", to);
     ls_json_member_int(&json, "step", ls_checkpoint_step(from));
     ls_json_member_int(&json, "tables", plan->table_count);
     ls_json_member_int(&json, "ranks_before", ls_checkpoint_plan(from)->ranks);
     ls_json_member_int(&json, "ranks", plan->ranks);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
 }
 
 static int report(const ls_checkpoint *from, const ls_plan *plan, const char *to) {

@@ -18,10 +18,7 @@ static const cli_option options[] = {
 
 static void make_json(ls_text *out, const ls_scenario *scenario, const uint64_t *bytes, int ranks) {
     ls_json json;
-    ls_json_begin(&json, out, 0);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "traffic");
+    ls_json_report_begin(&json, out, 0, "traffic");
     ls_json_member_string(&json, "name", scenario->name);
     ls_json_member_int(&json, "ranks", ranks);
     ls_json_member_array(&json, "bytes");
@@ -33,8 +30,7 @@ static void make_json(ls_text *out, const ls_scenario *scenario, const uint64_t 
         ls_json_array_close(&json);
     }
     ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
 }
 
 static int write_all(const ls_scenario *scenario, const ls_trace *trace) {

@@ -10,13 +10,9 @@
 static int write_json(const ls_redistributions *all, const char *stopped) {
     ls_text text = {0};
     ls_json json;
-    ls_json_begin(&json, &text, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "plan");
+    ls_json_report_begin(&json, &text, 2, "plan");
     ls_show_redistributions_json(&json, all, stopped);
-    ls_json_object_close(&json);
-    ls_text_puts(&text, "\n");
+    ls_json_report_end(&json);
     int code = cli_output(cli_options_common.json, &text);
     ls_text_free(&text);
     return code;

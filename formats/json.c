@@ -201,3 +201,15 @@ void ls_json_member_array(ls_json *json, const char *key) {
     ls_json_key(json, key);
     ls_json_array_open(json);
 }
+
+void ls_json_report_begin(ls_json *json, ls_text *out, int indent, const char *command) {
+    ls_json_begin(json, out, indent);
+    ls_json_object_open(json);
+    ls_json_member_int(json, "format", 1);
+    ls_json_member_string(json, "command", command);
+}
+
+void ls_json_report_end(ls_json *json) {
+    ls_json_object_close(json);
+    ls_text_puts(json->out, "\n");
+}

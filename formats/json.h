@@ -20,6 +20,10 @@ typedef struct ls_json {
 } ls_json;
 
 void ls_json_begin(ls_json *json, ls_text *out, int indent);
+// The JSON of a command's --json: an object that names its format and the command, and ends with a
+// line break.
+void ls_json_report_begin(ls_json *json, ls_text *out, int indent, const char *command);
+void ls_json_report_end(ls_json *json);
 void ls_json_object_open(ls_json *json);
 void ls_json_object_close(ls_json *json);
 void ls_json_array_open(ls_json *json);

@@ -266,10 +266,7 @@ int ls_planner_write_json(ls_text *out, const ls_planner_problem *problem,
                           const ls_planner_result *result, const char *why) {
     LS_ASSERT(out && problem && result);
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "plan");
+    ls_json_report_begin(&json, out, 2, "plan");
     ls_json_member_string(&json, "verdict", result->found ? "pass" : "fail");
     ls_json_member_int(&json, "ranks", problem->ranks);
     ls_json_member_string(&json, "topology", problem->topology.name);
@@ -290,7 +287,6 @@ int ls_planner_write_json(ls_text *out, const ls_planner_problem *problem,
         json_tables(&json, result);
         json_ranks(&json, result);
     }
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the report") : LS_OK;
 }

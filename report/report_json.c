@@ -146,10 +146,7 @@ int ls_report_json(ls_text *out, const ls_results *results) {
     LS_ASSERT(out != NULL);
     LS_ASSERT(results != NULL);
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", results->command);
+    ls_json_report_begin(&json, out, 2, results->command);
     ls_json_member_string(&json, "verdict", ls_results_pass(results) ? "pass" : "fail");
     ls_json_member_int(&json, "passed", results->passed);
     ls_json_member_int(&json, "failed", results->failed);
@@ -168,7 +165,6 @@ int ls_report_json(ls_text *out, const ls_results *results) {
         }
     }
     ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "JSON report: out of memory") : LS_OK;
 }

@@ -219,10 +219,7 @@ int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
                                const ls_planner_stages *predicted, const char *machine) {
     LS_ASSERT(out != NULL && times != NULL && predicted != NULL);
     ls_json json;
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "plan");
+    ls_json_report_begin(&json, out, 2, "plan");
     ls_json_member_string(&json, "verdict", "pass");
     ls_json_member_int(&json, "ranks", times->ranks);
     ls_json_member_string(&json, "topology", machine);
@@ -248,7 +245,6 @@ int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
         }
     }
     ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the report") : LS_OK;
 }

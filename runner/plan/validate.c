@@ -232,10 +232,7 @@ void ls_validate_write_text(ls_text *out, const ls_validated_rank *ranks, int co
 void ls_validate_write_json(ls_text *out, const ls_validated_rank *ranks, int count) {
     ls_json json;
     int differing = ls_validate_differing(ranks, count);
-    ls_json_begin(&json, out, 2);
-    ls_json_object_open(&json);
-    ls_json_member_int(&json, "format", 1);
-    ls_json_member_string(&json, "command", "plan");
+    ls_json_report_begin(&json, out, 2, "plan");
     ls_json_member_string(&json, "verdict", differing == 0 ? "pass" : "fail");
     ls_json_member_int(&json, "differing", differing);
     ls_json_member_array(&json, "per_rank");
@@ -254,6 +251,5 @@ void ls_validate_write_json(ls_text *out, const ls_validated_rank *ranks, int co
         }
     }
     ls_json_array_close(&json);
-    ls_json_object_close(&json);
-    ls_text_puts(out, "\n");
+    ls_json_report_end(&json);
 }
