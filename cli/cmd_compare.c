@@ -28,46 +28,28 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
-static int compare_all(const cli_scenarios *scenarios, ls_device *device) {
-    ls_trace *trace = NULL;
-    int opened = cli_trace_open(&trace, given.machine);
-    if (opened != LS_EXIT_OK) {
-        return opened;
-    }
-    ls_results *results = NULL;
-    int status = ls_results_create(&results, "compare");
-    if (status != LS_OK) {
-        ls_trace_free(trace);
-        return cli_fail(status);
-    }
+static int compare_one(ls_results *results, const ls_scenario *scenario,
+                       const ls_run_options *how) {
     // A live backend, else a directory: the simulator is what is compared, so "sim" is a directory.
     const ls_backend_kind *live = ls_backend_kind_named(given.real);
     ls_real_source real = {.dir = given.real};
     if (live != NULL && live->open == NULL) {
         real = (ls_real_source){.backend = live};
     }
+    return ls_run_compared(results, scenario, &real, how);
+}
+
+static int compare_all(const cli_scenarios *scenarios, ls_device *device) {
     ls_text command = {0};
     ls_text_puts(&command, "lockstep compare --real ");
     ls_text_shell(&command, given.real);
     cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
-    ls_run_options run_options = cli_run_options_of(&given.run, &command);
-    run_options.device = device;
-    run_options.skip_too_few_gpus = scenarios->count > 1;
-    run_options.keep_dir = given.keep;
-    run_options.trace = trace;
-    ls_process_pool pool = {0};
-    run_options.pool = scenarios->count > 1 ? &pool : NULL;
-    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
-        cli_progress("comparing", i, scenarios->count);
-        status = ls_run_compared(results, scenarios->at[i], &real, &run_options);
-    }
-    cli_progress_end();
-    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
-    code = cli_process_pool_end(&pool, code);
-    ls_results_free(results);
-    ls_text_free(&command);
-    return cli_trace_close(trace, code);
+    cli_each each = {"compare", "comparing", given.machine,
+                     cli_run_options_of(&given.run, &command), compare_one};
+    each.run.device = device;
+    each.run.keep_dir = given.keep;
+    return cli_scenarios_each(scenarios, &each, &command);
 }
 
 static int run(const cli_args *args) {

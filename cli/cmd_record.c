@@ -19,33 +19,20 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
+static int record_one(ls_results *results, const ls_scenario *scenario, const ls_run_options *how) {
+    return ls_run_recorded(results, scenario, ls_backend_kinds[given.backend], how);
+}
+
 static int record_all(const cli_scenarios *scenarios, ls_device *device) {
     (void)device;
-    ls_results *results = NULL;
-    int status = ls_results_create(&results, "record");
-    if (status != LS_OK) {
-        return cli_fail(status);
-    }
     ls_text command = {0};
     ls_text_printf(&command, "lockstep record --backend %s --out %s",
                    ls_backend_names[given.backend], given.out);
     cli_reproduce_options(&command, &given.run);
-    ls_run_options run_options = cli_run_options_of(&given.run, &command);
-    run_options.keep_dir = given.out;
-    run_options.skip_too_few_gpus = scenarios->count > 1;
-    ls_process_pool pool = {0};
-    run_options.pool = scenarios->count > 1 ? &pool : NULL;
-    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
-        cli_progress("recording", i, scenarios->count);
-        status = ls_run_recorded(results, scenarios->at[i], ls_backend_kinds[given.backend],
-                                 &run_options);
-    }
-    cli_progress_end();
-    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
-    code = cli_process_pool_end(&pool, code);
-    ls_results_free(results);
-    ls_text_free(&command);
-    return code;
+    cli_each each = {.command = "record", .doing = "recording", .one = record_one};
+    each.run = cli_run_options_of(&given.run, &command);
+    each.run.keep_dir = given.out;
+    return cli_scenarios_each(scenarios, &each, &command);
 }
 
 static int run(const cli_args *args) {

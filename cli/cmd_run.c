@@ -97,25 +97,19 @@ static int check_checkpoint(const cli_scenarios *scenarios) {
     return LS_EXIT_USAGE;
 }
 
-static int run_all(const cli_scenarios *scenarios, ls_device *device) {
+static int run_one(ls_results *results, const ls_scenario *scenario, const ls_run_options *how) {
     const ls_backend_kind *backend = ls_backend_kinds[given.backend];
+    return backend == &ls_backend_kind_sim ? ls_run_simulated(results, scenario, how)
+                                           : ls_run_real(results, scenario, backend, how);
+}
+
+static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     int refused = given.checkpoint != NULL ? check_checkpoint(scenarios) : LS_EXIT_OK;
     if (refused != LS_EXIT_OK) {
         return refused;
     }
-    ls_trace *trace = NULL;
-    int opened = cli_trace_open(&trace, given.machine);
-    if (opened != LS_EXIT_OK) {
-        return opened;
-    }
-    ls_results *results = NULL;
-    int status = ls_results_create(&results, "run");
-    if (status != LS_OK) {
-        ls_trace_free(trace);
-        return cli_fail(status);
-    }
     ls_text command = {0};
-    ls_text_printf(&command, "lockstep run --backend %s", backend->name);
+    ls_text_printf(&command, "lockstep run --backend %s", ls_backend_names[given.backend]);
     cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
     if (given.schedule != LS_SCHEDULE_ROUND_ROBIN && given.explore == 0) {
@@ -125,30 +119,16 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
         ls_text_puts(&command, " --checks ");
         ls_text_shell(&command, given.checks);
     }
-    ls_run_options run_options = cli_run_options_of(&given.run, &command);
-    run_options.device = device;
-    run_options.skip_too_few_gpus = scenarios->count > 1;
-    run_options.schedule = (ls_schedule_kind)given.schedule;
-    run_options.explore = given.explore;
-    run_options.checks = given.checks;
-    run_options.keep_dir = given.keep;
-    run_options.checkpoint = given.checkpoint;
-    run_options.trace = trace;
+    cli_each each = {"run", "running", given.machine, cli_run_options_of(&given.run, &command),
+                     run_one};
+    each.run.device = device;
+    each.run.schedule = (ls_schedule_kind)given.schedule;
+    each.run.explore = given.explore;
+    each.run.checks = given.checks;
+    each.run.keep_dir = given.keep;
+    each.run.checkpoint = given.checkpoint;
     ls_gdb_keeps = given.core != NULL || cli_debugger_has() != 0;
-    ls_process_pool pool = {0};
-    run_options.pool = scenarios->count > 1 ? &pool : NULL;
-    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
-        cli_progress("running", i, scenarios->count);
-        status = backend == &ls_backend_kind_sim
-                     ? ls_run_simulated(results, scenarios->at[i], &run_options)
-                     : ls_run_real(results, scenarios->at[i], backend, &run_options);
-    }
-    cli_progress_end();
-    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
-    code = cli_process_pool_end(&pool, code);
-    ls_results_free(results);
-    ls_text_free(&command);
-    return cli_trace_close(trace, code);
+    return cli_scenarios_each(scenarios, &each, &command);
 }
 
 // Options that need every rank of the simulation in this process.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/machine.h"
 #include "base/memory.h"
+#include "cli/trace.h"
 #include "orders/order.h"
 #include "planner/plan_file.h"
 #include "runner/scenario/memory_need.h"
@@ -218,10 +219,35 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text 
     };
 }
 
-int cli_process_pool_end(ls_process_pool *pool, int code) {
-    int status = ls_process_pool_end(pool);
-    int ended = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
-    return code == LS_EXIT_OK ? ended : code;
+static int report_each(ls_results *results, const cli_scenarios *scenarios, const cli_each *each) {
+    int status = LS_OK;
+    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
+        cli_progress(each->doing, i, scenarios->count);
+        status = each->one(results, scenarios->at[i], &each->run);
+    }
+    cli_progress_end();
+    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
+    if (each->run.pool != NULL) {
+        status = ls_process_pool_end(each->run.pool);
+        int ended = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+        code = code == LS_EXIT_OK ? ended : code;
+    }
+    return code;
+}
+
+int cli_scenarios_each(const cli_scenarios *scenarios, cli_each *each, ls_text *reproduce) {
+    ls_process_pool pool = {0};
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, each->command);
+    int code = status == LS_OK ? cli_trace_open(&each->run.trace, each->machine) : cli_fail(status);
+    if (code == LS_EXIT_OK) {
+        each->run.skip_too_few_gpus = scenarios->count > 1;
+        each->run.pool = scenarios->count > 1 ? &pool : NULL;
+        code = cli_trace_close(each->run.trace, report_each(results, scenarios, each));
+    }
+    ls_results_free(results);
+    ls_text_free(reproduce);
+    return code;
 }
 
 void cli_reproduce_options(ls_text *out, const cli_run_options *options) {

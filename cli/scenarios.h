@@ -69,8 +69,17 @@ int cli_scenarios_run(const cli_args *files, const cli_run_options *options, con
                       int (*work)(const cli_scenarios *scenarios, ls_device *device),
                       ls_device *device);
 
-// Ends processes that stayed for several runs; `code` is what these gave. Returns an exit code.
-int cli_process_pool_end(ls_process_pool *pool, int code);
+typedef struct cli_each {
+    const char *command, *doing;  // "run", "running"
+    const char *machine;          // --machine
+    ls_run_options run;           // from cli_run_options_of; completed here
+    int (*one)(ls_results *results, const ls_scenario *scenario, const ls_run_options *options);
+} cli_each;
+
+// Runs scenarios one by one, and reports the results as those of `command`, with a trace if --trace
+// asks for one by the clock of `machine`. Frees `reproduce`, the command of `run`. Returns an exit
+// code.
+int cli_scenarios_each(const cli_scenarios *scenarios, cli_each *each, ls_text *reproduce);
 
 // Reads a plan file; prints all its errors. Returns an exit code.
 int cli_plan_load(ls_plan *out, ls_arena *arena, const char *path);
