@@ -30,22 +30,6 @@ void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype i
 void ls_kernel_convert_reference(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
                                  size_t count);
 
-// ---- Exact scalar arithmetic --------------------------------------------------------------------
-// On the bits of narrow floats, rounded once to nearest even, subnormals kept, overflow: infinity;
-// what a GPU's __hadd, __hmul and __hfma give. fma(a, b, c) is a b + c. A NaN's payload is not
-// specified.
-uint16_t ls_f16_add(uint16_t a, uint16_t b);
-uint16_t ls_f16_mul(uint16_t a, uint16_t b);
-uint16_t ls_f16_fma(uint16_t a, uint16_t b, uint16_t c);
-uint16_t ls_bf16_add(uint16_t a, uint16_t b);
-uint16_t ls_bf16_mul(uint16_t a, uint16_t b);
-uint16_t ls_bf16_fma(uint16_t a, uint16_t b, uint16_t c);
-// f8 goes through f16, as NCCL does: the operation rounds to f16, then f8 rounds again, saturating.
-uint8_t ls_f8e4m3_add(uint8_t a, uint8_t b);
-uint8_t ls_f8e4m3_mul(uint8_t a, uint8_t b);
-uint8_t ls_f8e5m2_add(uint8_t a, uint8_t b);
-uint8_t ls_f8e5m2_mul(uint8_t a, uint8_t b);
-
 // ---- Fill and copy ------------------------------------------------------------------------------
 // out [count] = *value (one element of dtype).
 LS_API_BACKENDS void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count);

@@ -227,3 +227,14 @@ static inline double f64_add_to_odd(double a, double b) {
     }
     return f64_of_bits(bits);
 }
+
+// a b + c, rounded once: the product is exact in f64.
+static inline uint16_t f16_fma(uint16_t a, uint16_t b, uint16_t c) {
+    double product = (double)f16_decode(a) * (double)f16_decode(b);
+    return f16_encode_f64(f64_add_to_odd(product, (double)f16_decode(c)));
+}
+
+static inline uint16_t bf16_fma(uint16_t a, uint16_t b, uint16_t c) {
+    double product = (double)bf16_decode(a) * (double)bf16_decode(b);
+    return bf16_encode_f64(f64_add_to_odd(product, (double)bf16_decode(c)));
+}

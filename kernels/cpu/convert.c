@@ -6,46 +6,6 @@
 #include "kernels/kernels.h"
 #include "kernels/ulps.h"
 
-float ls_f16_to_f32(uint16_t bits) {
-    return f16_decode(bits);
-}
-
-uint16_t ls_f32_to_f16(float value) {
-    return f16_encode(value);
-}
-
-uint16_t ls_f64_to_f16(double value) {
-    return f16_encode_f64(value);
-}
-
-float ls_bf16_to_f32(uint16_t bits) {
-    return bf16_decode(bits);
-}
-
-uint16_t ls_f32_to_bf16(float value) {
-    return bf16_encode(value);
-}
-
-uint16_t ls_f64_to_bf16(double value) {
-    return bf16_encode_f64(value);
-}
-
-uint16_t ls_f8e4m3_to_f16(uint8_t bits) {
-    return f16_encode(f8e4m3_decode(bits));
-}
-
-uint16_t ls_f8e5m2_to_f16(uint8_t bits) {
-    return f16_encode(f8e5m2_decode(bits));
-}
-
-uint8_t ls_f16_to_f8e4m3(uint16_t bits) {
-    return f8e4m3_encode(f16_decode(bits));
-}
-
-uint8_t ls_f16_to_f8e5m2(uint16_t bits) {
-    return f8e5m2_encode(f16_decode(bits));
-}
-
 // ---- Through f64 --------------------------------------------------------------------------------
 // Truncates toward zero and clamps to [low, 2^top), NaN gives 0. For high < 2^53 it is exact.
 static int64_t i64_of_f64(double value, int64_t low, int64_t high) {

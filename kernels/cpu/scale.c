@@ -80,14 +80,14 @@ void ls_kernel_accumulate_fma(void *accumulator, const void *in, const void *fac
     case LS_F16:
         for (size_t i = 0; i < count; i++) {
             any_u16 *out = (any_u16 *)accumulator + i;
-            *out = ls_f16_fma(((const any_u16 *)in)[i], *(const any_u16 *)factor, *out);
+            *out = f16_fma(((const any_u16 *)in)[i], *(const any_u16 *)factor, *out);
         }
         return;
     default:
         LS_ASSERT(dtype == LS_BF16);
         for (size_t i = 0; i < count; i++) {
             any_u16 *out = (any_u16 *)accumulator + i;
-            *out = ls_bf16_fma(((const any_u16 *)in)[i], *(const any_u16 *)factor, *out);
+            *out = bf16_fma(((const any_u16 *)in)[i], *(const any_u16 *)factor, *out);
         }
     }
 }

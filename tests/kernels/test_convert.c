@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "oracle.h"
+#include "scalar.h"
 
 static oracle f16;
 static oracle bf16;

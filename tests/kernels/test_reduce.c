@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "oracle.h"
+#include "scalar.h"
 
 enum { COUNT_MAX = 8200, INPUTS_MAX = 29 };
 static unsigned char inputs[INPUTS_MAX][COUNT_MAX * 8 + 8];
@@ -175,7 +176,7 @@ Test(reduce, scale_and_fused_multiply_add) {
             memcpy(&a[2], inputs[1] + i * bytes, 2);
             if (dtype == LS_F16 || dtype == LS_BF16) {
                 uint16_t one =
-                    dtype == LS_F16 ? ls_f16_fma(a[0], a[1], a[2]) : ls_bf16_fma(a[0], a[1], a[2]);
+                    dtype == LS_F16 ? f16_fma(a[0], a[1], a[2]) : bf16_fma(a[0], a[1], a[2]);
                 memcpy(plain + i * bytes, &one, 2);
             } else if (dtype == LS_F32) {
                 float x[3];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "tests/kernels/scalar.h"
 #include "local_tensor/local_tensor.h"
 
 static ls_world *make_world(ls_mesh mesh) {

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "orders/order.h"
 #include "kernels/kernels.h"
+#include "tests/kernels/scalar.h"
 
 enum { RANKS = 5, COUNT = 3001 };
 
@@ -64,7 +65,7 @@ static void scalar(void *out, ls_dtype dtype, char op, const void *a, const void
         bool half = dtype == LS_F16;
         uint16_t r = op == '+'   ? (half ? ls_f16_add(x, y) : ls_bf16_add(x, y))
                      : op == '*' ? (half ? ls_f16_mul(x, y) : ls_bf16_mul(x, y))
-                                 : (half ? ls_f16_fma(x, y, z) : ls_bf16_fma(x, y, z));
+                                 : (half ? f16_fma(x, y, z) : bf16_fma(x, y, z));
         memcpy(out, &r, 2);
     } else {
         uint8_t x = *(const uint8_t *)a, y = *(const uint8_t *)b;
