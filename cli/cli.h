@@ -17,6 +17,9 @@ void cli_note(const char *format, ...) LS_PRINTF(1, 2);
 int cli_exit_of(int status);
 // Prints this thread's last error and returns cli_exit_of(status).
 int cli_fail(int status);
+// Returns from the caller with an exit code that is not LS_EXIT_OK, as LS_TRY does with a status.
+#define CLI_TRY(code) LS_TRY(code)
+_Static_assert(LS_EXIT_OK == LS_OK, "LS_TRY returns what is not 0");
 
 // main's argv, and exec of another program beside this one with the same arguments (the one with
 // CUDA inside). Returns an exit code only if that fails, with the reason on stderr.

@@ -59,14 +59,9 @@ static int run(const cli_args *args) {
     }
     const char *const catches[] = {"catch divergence"};
     int code = cli_stop(&given.stop, "stop-at-divergence", catches, 1);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     ls_device *device = NULL;
-    code = cli_device_open(&device, given.device);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(cli_device_open(&device, given.device));
     return cli_scenarios_run(args, &given.run, given.keep, compare_all, device);
 }
 

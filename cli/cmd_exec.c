@@ -128,9 +128,7 @@ static int options_of(settings *out) {
     if (code == LS_EXIT_OK && !given.observe) {
         code = cli_device_later(&out->exec.open_device, given.device);
     }
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     out->exec.spmd.ranks = 0;  // reported by the processes, as the deadline is the coordinator's
     out->exec.spmd.deadline_seconds = 0;
     out->exec.processes = given.program.ranks;

@@ -224,9 +224,7 @@ static int report(ls_mpi_options *used, const ls_spmd_result *result, int status
 static int run_program(void *library, ls_mpi_options *used, const ls_reaper *reaper) {
     ls_trace *trace = NULL;
     int code = cli_trace_open(&trace, given.machine);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     if (trace != NULL &&
         (code = ls_trace_begin(trace, used->image, used->spmd.ranks, NULL)) != LS_OK) {
         return cli_trace_close(trace, cli_fail(code));
@@ -254,9 +252,7 @@ static int run_program(void *library, ls_mpi_options *used, const ls_reaper *rea
 // With files for a debugger: the reaper removes them, also where it kills this process.
 static int run_apart(void *library, ls_mpi_options *used) {
     int code = cli_core_open(given.core);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     ls_reaper reaper = {.pid = 0};
     used->images = cli_core_folder();
     if (used->images == NULL && (given.stop.wait || cli_debugger_has() != 0)) {
@@ -289,9 +285,7 @@ static int run_here(void *arg) {
     char printed[PATH_MAX + 16];
     real_of(&real, used);
     int code = cli_mpi_compare_open(&reaper, printed, sizeof printed, &real);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     ls_arena *arena = NULL;
     int status = ls_arena_create(&arena);
     status = status == LS_OK ? cli_mpi_files_open(&files, arena, given.files) : status;
@@ -307,10 +301,7 @@ static int run(const cli_args *args) {
     int code = cli_core_check(given.core, given.stop.stop || given.stop.wait);
     code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 1) : code;
     ls_mpi_options used;
-    code = code == LS_EXIT_OK ? options_of(&used, args) : code;
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code == LS_EXIT_OK ? options_of(&used, args) : code);
     if (!given.compare && (given.real != NULL || given.ignore != NULL || given.files != NULL)) {
         cli_error("--real, --ignore and --files require --compare");
         return LS_EXIT_USAGE;

@@ -302,9 +302,7 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     ls_planner_table *tables = NULL;
     ls_stage_times *times = NULL;
     int code = find_machine(&topology, scenario);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     double deadline = given.seconds_given && given.seconds > 0.0
                           ? given.started + IDS_BEFORE * given.seconds
                           : INFINITY;
@@ -373,9 +371,7 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     int code = check_options();
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     ls_arena *arena;
     int status = ls_arena_create(&arena);
     if (status != LS_OK) {

@@ -204,10 +204,7 @@ static int replay_all(replay *to, const cli_args *args) {
 static int run(const cli_args *args) {
     replay to = {.results = NULL};
     int code = cli_memory_limit(&to.memory, &given.run);
-    code = code == LS_EXIT_OK ? cli_trace_open(&to.trace, given.machine) : code;
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code == LS_EXIT_OK ? cli_trace_open(&to.trace, given.machine) : code);
     code = replay_all(&to, args);
     if (to.trace != NULL && ls_trace_sets(to.trace) == 0 && code != LS_EXIT_USAGE) {
         cli_note("no replayed recording contains calls: the trace is empty");

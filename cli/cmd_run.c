@@ -104,10 +104,7 @@ static int run_one(ls_results *results, const ls_scenario *scenario, const ls_ru
 }
 
 static int run_all(const cli_scenarios *scenarios, ls_device *device) {
-    int refused = given.checkpoint != NULL ? check_checkpoint(scenarios) : LS_EXIT_OK;
-    if (refused != LS_EXIT_OK) {
-        return refused;
-    }
+    CLI_TRY(given.checkpoint != NULL ? check_checkpoint(scenarios) : LS_EXIT_OK);
     ls_text command = {0};
     ls_text_printf(&command, "lockstep run --backend %s", ls_backend_names[given.backend]);
     cli_reproduce_device(&command, given.device);
@@ -165,9 +162,7 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     int code = check_spread();
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     if (given.device != 0 && ls_backend_kinds[given.backend]->open == NULL) {
         cli_error("--device requires the simulator; %s runs on its own devices",
                   ls_backend_names[given.backend]);
@@ -186,10 +181,7 @@ static int run(const cli_args *args) {
     }
     const char *const catches[] = {"catch finding", "catch divergence"};
     code = cli_core_check(given.core, given.stop.stop || given.stop.wait);
-    code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 2) : code;
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 2) : code);
     ls_device *device = NULL;
     code = cli_core_open(given.core);
     code = code == LS_EXIT_OK ? cli_device_open(&device, given.device) : code;

@@ -120,9 +120,7 @@ static int draw(const ls_scenario *scenario) {
 static int run(const cli_args *args) {
     cli_scenarios scenarios;
     int code = cli_scenarios_load(&scenarios, args, allow_outside);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     code = draw(scenarios.at[0]);
     cli_scenarios_free(&scenarios);
     return code;

@@ -141,9 +141,7 @@ static int explore(ls_spmd_result **out, uint64_t *seed, program *p, const setti
 static int run_program(program *p, settings *used) {
     ls_trace *trace = NULL;
     int code = cli_trace_open(&trace, given.machine);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     if (trace != NULL &&
         (code = ls_trace_begin(trace, p->arguments.values[0], used->spmd.ranks, NULL)) != LS_OK) {
         return cli_trace_close(trace, cli_fail(code));
@@ -193,10 +191,7 @@ static int run(const cli_args *args) {
     code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 1) : code;
     static call of;
     of.args = args;
-    code = code == LS_EXIT_OK ? options_of(&of.used) : code;
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code == LS_EXIT_OK ? options_of(&of.used) : code);
     return cli_supervise(&(cli_supervised){.command = "spmd",
                                            .name = args->values[0],
                                            .ranks = of.used.spmd.ranks,

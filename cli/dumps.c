@@ -42,9 +42,7 @@ int cli_dumps_explain(ls_history **history, ls_spmd_result **found, const cli_ar
     }
     const int code = read_dumps(history, &reaper, args, python);
     ls_reaper_remove(&reaper);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     for (int i = 0; i < (*history)->note_count; i++) {
         cli_note("%s", (*history)->notes[i]);
     }

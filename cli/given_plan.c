@@ -104,10 +104,7 @@ static int solve(ls_text *out, bool *fits, const ls_topology *topology,
 
 static int cost(ls_text *out, const char *path, ls_scenario *scenario, const char *machine,
                 ls_arena *arena) {
-    int code = cli_given_plan_take(scenario, path, arena);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(cli_given_plan_take(scenario, path, arena));
     ls_topology topology;
     ls_planner_table *tables = NULL;
     ls_text errors = {0};
@@ -136,9 +133,7 @@ static int cost_given(ls_text *out, const char *path, const char *tables, int ra
     cli_scenarios scenarios;
     const char *files[] = {tables};
     int code = cli_scenarios_load(&scenarios, &(cli_args){.values = files, .count = 1}, false);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     if (ranks > 0 && scenarios.at[0]->ranks != ranks) {
         cli_error("%s is for %d ranks, the program has %d", tables, scenarios.at[0]->ranks, ranks);
         code = LS_EXIT_USAGE;

@@ -191,9 +191,7 @@ int cli_scenarios_run(const cli_args *files, const cli_run_options *options, con
                       ls_device *device) {
     cli_scenarios scenarios;
     int code = load_to_run(&scenarios, files, options);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     code = check_keep_dir(keep_dir, &scenarios);
     code = code == LS_EXIT_OK ? work(&scenarios, device) : code;
     cli_scenarios_free(&scenarios);

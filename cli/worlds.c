@@ -311,9 +311,7 @@ static int run_program(worlds *p) {
         cli_error("the Python package is not beside this program, nor where it is installed");
         code = LS_EXIT_ENVIRONMENT;
     }
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    CLI_TRY(code);
     int status = ls_results_create(&p->results, p->given->command);
     if (status == LS_OK) {
         p->reproduce = reproduce(p->results->arena, p->given, p->argv);
