@@ -55,9 +55,7 @@ static int tensor_named(ls_captured **out, ls_capture *capture, const char *name
     **out =
         (ls_captured){.name = ls_arena_strdup(capture->arena, name), .dtype = dtype, .scale = 1};
     (*out)->pieces = ls_arena_alloc(capture->arena, (size_t)capture->ranks, sizeof *(*out)->pieces);
-    if ((*out)->name == NULL || (*out)->pieces == NULL) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY((*out)->name != NULL && (*out)->pieces != NULL);
     size_t slot = ls_capture__slot(capture, name);
     capture->count += 1;
     capture->slots[slot] = capture->count;

@@ -42,9 +42,7 @@ static int collect_rows(const char ***out, ls_arena *arena, const char *whole, s
                         size_t rows, size_t inner) {
     char *copy = outer > 1 ? ls_arena_alloc_raw(arena, outer * rows, inner) : NULL;
     *out = ls_arena_alloc(arena, rows + 1, sizeof **out);
-    if (*out == NULL || (outer > 1 && copy == NULL)) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(*out != NULL && (outer <= 1 || copy != NULL));
     for (size_t i = 0; i < rows; i++) {
         (*out)[i] = outer > 1 ? copy + i * outer * inner : whole + i * inner;
         for (size_t o = 0; outer > 1 && o < outer; o++) {

@@ -195,10 +195,8 @@ static int join(ls_update_watch *w, ls_work_update *update) {
     update->row_of = ls_arena_alloc(w->arena, ids, sizeof *update->row_of);
     update->scales = weighted ? ls_arena_alloc(w->arena, ids, sizeof *update->scales) : NULL;
     update->gradients = ls_arena_alloc(w->arena, cells, ls_dtype_bytes(update->dtype_in));
-    if (update->ids == NULL || update->row_of == NULL || update->gradients == NULL ||
-        (weighted && update->scales == NULL)) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(update->ids != NULL && update->row_of != NULL && update->gradients != NULL &&
+                  (!weighted || update->scales != NULL));
     for (int f = 0; f < features; f++) {
         append(update, find_lookup(steps, update, f), find_arrival(w, update, f));
     }

@@ -22,12 +22,6 @@ static const ls_schema_field fields[] = {
 };
 // clang-format on
 
-static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step) {
-    if (step->to.given) {
-        ls_check__placements(reader, scenario, &step->node, "to", &step->to.placements, NULL);
-    }
-}
-
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last) {
     (void)last, (void)first;
@@ -49,7 +43,7 @@ const ls_step_type ls_step__redistribute = {
     LS_STEP_RECORD("redistribute", fields, "Changes the placements of a tensor on the mesh."),
     .form = LS_STEP_OF_TENSORS,
     .to_field = ls_step__places,
-    .check = check,
+    .check = ls_step__check_to,
     .size = size,
     .run = ls_program__tensor_step,
     .make = make,

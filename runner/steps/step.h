@@ -107,5 +107,7 @@ const char *ls_step__compares(ls_scenario_step *step);
 const char *ls_step__places(ls_scenario_step *step);
 bool ls_placements__extreme(const ls_placements *placements);  // partial by max or min
 
+// The check of steps with placements `to`.
+void ls_step__check_to(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step);
 // `tensor` and `other`.
 bool ls_step__binary_operand(ls_step_operand *out, const ls_scenario_step *step, int index);

@@ -66,10 +66,8 @@ int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *own
         trace->traffic =
             ls_arena_alloc(trace->arena, (size_t)ranks * (size_t)ranks, sizeof *trace->traffic);
     }
-    if (made->name == NULL || made->ready_us == NULL ||
-        (trace->wants_traffic && trace->traffic == NULL)) {
-        return LS_ERR_MEMORY;
-    }
+    LS_TRY_MEMORY(made->name != NULL && made->ready_us != NULL &&
+                  (!trace->wants_traffic || trace->traffic != NULL));
     trace->case_count += 1;
     return LS_OK;
 }
