@@ -7,10 +7,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // The whole of a regular file of at most bytes_max bytes, in `arena` and with a 0 behind it.
 // LS_ERR_IO when it cannot be read, LS_ERR_FORMAT when it is no regular file (a pipe is not waited
 // for), LS_ERR_LIMIT when it is larger.
@@ -40,7 +36,3 @@ int ls_file_remove_tree(const char *path);
 // Whether ls_file_write(path) could succeed: the folder exists and is writable, and the path does
 // not name a folder. LS_ERR_IO otherwise. For saying so before long work, not a promise.
 int ls_file_write_check(const char *path);
-
-#ifdef __cplusplus
-}
-#endif

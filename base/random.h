@@ -6,10 +6,6 @@
 
 #include "base/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // out [4] = Philox4x32-10 of counter [4] under key [2].
 void ls_philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
@@ -24,7 +20,3 @@ LS_API_BACKENDS uint64_t ls_random_below(uint64_t bound, uint64_t seed, uint32_t
                                          uint32_t rank, uint64_t index);
 // A stream number from a name ("weights/user"), so that streams need no registry.
 uint32_t ls_random_stream(const char *name);
-
-#ifdef __cplusplus
-}
-#endif

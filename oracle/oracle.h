@@ -23,10 +23,6 @@
 #include "embedding/module.h"
 #include "embedding/training.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // Writes columns [column, column + columns) of row `row` of table `table` as f64 (the values as
 // stored, after rounding to the table's dtype) to out [columns].
 typedef int (*ls_oracle_row)(void *arg, int table, int64_t row, int64_t column, int64_t columns,
@@ -133,7 +129,3 @@ typedef struct ls_provenance {
 
 int ls_oracle_provenance(const ls_oracle *oracle, const ls_stage_output *key, size_t element,
                          ls_provenance *out);
-
-#ifdef __cplusplus
-}
-#endif
