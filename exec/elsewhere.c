@@ -57,8 +57,9 @@ int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place 
     char file[sizeof message->file];
     memcpy(file, message->file, sizeof file);
     file[sizeof file - 1] = 0;
-    bool same = process->place_file != NULL && process->place_line == message->line &&
-                strcmp(process->place_file, file) == 0;
+    bool same = process->raised != NULL ||  // it keeps the place of its exception
+                (process->place_file != NULL && process->place_line == message->line &&
+                 strcmp(process->place_file, file) == 0);
     if (!same) {
         process->place_file = ls_arena_strdup(exec->arena, file);
         process->place_line = message->line;

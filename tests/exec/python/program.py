@@ -60,6 +60,7 @@ def main():
         sys.exit("rank 1 cannot go on")
     if BUG == "raises" and RANK == 1:  # as the Python package reports an exception that nobody caught
         NCCL.ls_client_interpreter_ends(b"ValueError: an odd batch", __file__.encode(), 62)  # MARK raises
+        time.sleep(3)  # its end takes long: it is asked for its place
         sys.exit(1)
     if BUG == "exits" and RANK == 1:
         sys.exit("no batch is left")
