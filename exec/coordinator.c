@@ -50,10 +50,16 @@ static int listen_here(ls_exec *exec) {
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------
-// Whether the launcher was killed: then no process is left to end its ranks.
+// Whether the launcher was killed: then no process is left to end its ranks. One that is a rank
+// itself ends as such first.
 static bool is_abandoned(const ls_exec *exec) {
     const ls_exec_child *launcher = &exec->children[0];
-    return exec->options->processes == 0 && launcher->watch < 0 && WIFSIGNALED(launcher->status);
+    bool killed =
+        exec->options->processes == 0 && launcher->watch < 0 && WIFSIGNALED(launcher->status);
+    for (const ls_exec_process *at = exec->processes; at != NULL && killed; at = at->next) {
+        killed = at->gone || at->host != NULL || at->pid != launcher->pid;
+    }
+    return killed;
 }
 
 static bool anybody(const ls_exec *exec) {
@@ -274,6 +280,9 @@ static void end_processes(ls_exec *exec, const char *dir) {
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
         ls_exec__reap(exec, &exec->children[i], true);
         ls_exec__hear(exec, &exec->children[i], true);
+    }
+    for (ls_exec_process *at = exec->processes; at != NULL && exec->agent != NULL; at = at->next) {
+        (void)(!at->gone && ls_exec__ended(exec, at));  // ranks of other hosts may wait for it
     }
     ls_exec__agent_close(exec);
 }

@@ -7,17 +7,25 @@
 
 int own_rank, rank_count;
 
-static int number(const char *name) {
-    const char *text = getenv(name);
+// The first that a launcher has set.
+static int number(const char *const *names) {
+    const char *text = NULL;
+    while (*names != NULL && text == NULL) {
+        text = getenv(*names++);
+    }
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
 }
 
 ncclUniqueId meet(void) {
+    static const char *const own[] = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID",
+                                      NULL};
+    static const char *const all[] = {"WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                      "SLURM_NTASKS", NULL};
     ncclUniqueId id;
     const char *path = getenv("MEET");
     char beside[4096];
-    own_rank = number("RANK");
-    rank_count = number("WORLD_SIZE");
+    own_rank = number(own);
+    rank_count = number(all);
     (void)snprintf(beside, sizeof beside, "%s.new", path);
     if (own_rank == 0) {
         CHECK(ncclGetUniqueId(&id));

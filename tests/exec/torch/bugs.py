@@ -1,6 +1,7 @@
 """A training program with one injected bug, by name (none: it has no bug): bugs.py NAME.
 
-Four ranks. The marks are the places of the findings.
+Four ranks, or a multiple: then the ranks are 0, a quarter, a half and three quarters of them. The marks are the places of the findings.
+Without a GPU gloo moves the data.
 """
 import os
 import sys
@@ -9,19 +10,33 @@ import time
 import torch
 import torch.distributed as dist
 
-RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+def launched(*names):
+    """A number that torchrun, mpiexec or srun gives."""
+    return int(next(os.environ[name] for name in names if name in os.environ))
+
+
+RANK = launched("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+RANKS = launched("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
+QUARTER, HALF = RANKS // 4, RANKS // 2
 LOCAL = int(os.environ.get("LOCAL_RANK", RANK))
-DEVICE = torch.device("cuda", LOCAL)
+CUDA = torch.cuda.is_available()
+DEVICE = torch.device("cuda", LOCAL) if CUDA else torch.device("cpu")
 BUG = sys.argv[1]
 
 
-def has(name, rank):
+def has(name, quarter):
     """Whether this rank has that bug, which begins now."""
-    mine = BUG == name and RANK == rank
+    mine = BUG == name and RANK == quarter * QUARTER
     if mine and "FAULT_TIME" in os.environ:
         with open(os.environ["FAULT_TIME"], "w", encoding="utf-8") as file:
             file.write(str(time.time()))
     return mine
+
+
+def finish():
+    if CUDA:
+        torch.cuda.synchronize()
 
 
 def sums(x):
@@ -44,29 +59,30 @@ def sums(x):
 
 
 def splits(x):
-    sends = [2, 2, 2, 2]
+    sends = [2] * RANKS
     if has("split", 1):
-        sends = [1, 3, 2, 2]
-    out = torch.empty(8, device=DEVICE)
-    dist.all_to_all_single(out, x[:8].contiguous(), [2] * 4, sends)  # MARK split
+        sends[:2] = [1, 3]
+    out = torch.empty(2 * RANKS, device=DEVICE)
+    dist.all_to_all_single(out, x[:2 * RANKS].contiguous(), [2] * RANKS, sends)  # MARK split
     gathered = [torch.empty(5 if not has("gather", 2) else 4, device=DEVICE) for _ in range(RANKS)]
     dist.all_gather(gathered, x[:len(gathered[0])].contiguous())  # MARK gather
     scattered = torch.empty(2, device=DEVICE)
-    op = dist.ReduceOp.AVG if has("scatter_op", 0) else dist.ReduceOp.SUM
-    dist.reduce_scatter_tensor(scattered, x[:8].contiguous(), op=op)  # MARK scatter_op
+    other = dist.ReduceOp.AVG if CUDA else dist.ReduceOp.MAX
+    op = other if has("scatter_op", 0) else dist.ReduceOp.SUM
+    dist.reduce_scatter_tensor(scattered, x[:2 * RANKS].contiguous(), op=op)  # MARK scatter_op
 
 
 def messages(x):
     if RANK == 0 and not has("no_send", 0):
-        dist.send(x, 1)
-    if RANK == 1:
-        dist.recv(x, 2 if has("wrong_peer", 1) else 0)  # MARK no_send wrong_peer
-    if RANK == 2 and not has("short_send", 2):
-        dist.send(x, 3)
-    elif RANK == 2:
-        dist.send(x[:4], 3)  # MARK short_send
-    if RANK == 3:
-        dist.recv(x, 2)
+        dist.send(x, QUARTER)
+    if RANK == QUARTER:
+        dist.recv(x, HALF if has("wrong_peer", 1) else 0)  # MARK no_send wrong_peer
+    if RANK == HALF and not has("short_send", 2):
+        dist.send(x, 3 * QUARTER)
+    elif RANK == HALF:
+        dist.send(x[:4], 3 * QUARTER)  # MARK short_send
+    if RANK == 3 * QUARTER:
+        dist.recv(x, HALF)
 
 
 def groups(x, a, b):
@@ -74,9 +90,8 @@ def groups(x, a, b):
     dist.all_reduce(x, group=first)  # MARK two_groups
     x.sum().item()
     dist.all_reduce(x, group=second)
-    half = [0, 1] if RANK < 2 else [2, 3]
     if not has("half", 3):
-        dist.all_reduce(x, group=HALVES[half[0] // 2])  # MARK half
+        dist.all_reduce(x, group=HALVES[RANK // HALF])  # MARK half
     x.sum().item()
 
 
@@ -102,17 +117,18 @@ def ends():
 
 
 def main():
-    torch.cuda.set_device(LOCAL)
-    dist.init_process_group("nccl")
+    if CUDA:
+        torch.cuda.set_device(LOCAL)
+    dist.init_process_group("nccl" if CUDA else "gloo", rank=RANK, world_size=RANKS)
     a, b = dist.new_group(list(range(RANKS))), dist.new_group(list(range(RANKS)))
-    HALVES.extend([dist.new_group([0, 1]), dist.new_group([2, 3])])
+    HALVES.extend([dist.new_group(list(range(HALF))), dist.new_group(list(range(HALF, RANKS)))])
     x = torch.arange(64.0, device=DEVICE) + RANK
     for step in range(3):
         y = x.clone()
         if step == 0:
-            for group in (a, b, HALVES[RANK // 2]):
+            for group in (a, b, HALVES[RANK // HALF]):
                 dist.all_reduce(y, group=group)
-            torch.cuda.synchronize()
+            finish()
         if step == 1:
             sums(y)
             buckets(y)
@@ -123,7 +139,7 @@ def main():
         dist.all_reduce(y)  # MARK early killed raises stall
         y.sum().item()
     dist.barrier()
-    torch.cuda.synchronize()
+    finish()
     dist.destroy_process_group()
     print("done", RANK, flush=True)
 
