@@ -1,7 +1,7 @@
 """A job on two hosts of two ranks each: hosts.py LOCKSTEP BUGS STEADY SOURCE STAND_IN_FOLDER CASE
 
 The hosts are two addresses of this machine. The case is a defect of bugs.c, or what happens to a program without one:
-none; agent, coordinator: it is killed half way; strangers: connections without the key; key: the agent has another
+none; agent, coordinator: it is killed half way; paused: the coordinator reads nothing until 12 s after the ranks' end; strangers: connections without the key; key: the agent has another
 key; recorded: --record and --flight-recorder."""
 import glob
 import json
@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 from check import CASES, left_running, mark_line
 from ends import PATIENCE_S, wait_for
@@ -97,6 +98,11 @@ def defect(job, source, bug):
     return wrong
 
 
+def halves(job):
+    with open(f"{job.folder}/out", encoding="utf-8") as file:
+        return file.read().count("made")
+
+
 def steady(job, case):
     options = {"recorded": ["--record", f"{job.folder}/kept", "--flight-recorder", f"{job.folder}/flight"],
                "key": ["--deadline", "2"]}
@@ -125,16 +131,22 @@ def steady(job, case):
     elif case == "coordinator":
         job.coordinator.send_signal(signal.SIGKILL)
         codes = [-signal.SIGKILL, 0]
+    elif case == "paused":
+        job.coordinator.send_signal(signal.SIGSTOP)
     job.go_on()
+    if case == "paused":
+        wait_for("the ranks' end", lambda: halves(job) == 8)
+        time.sleep(12)
+        job.coordinator.send_signal(signal.SIGCONT)
     printed, ended = job.end()
     wait_for("the ranks' end", lambda: not left_running(job.folder))
-    with open(f"{job.folder}/out", encoding="utf-8") as file:
-        done = file.read().count("made")
-    wrong = [] if done == 8 else [f"{done} of 8 halves were made"]
+    wrong = [] if halves(job) == 8 else [f"{halves(job)} of 8 halves were made"]
     if case == "coordinator":
         wrong += [] if "is lost" in job.stderr(2) else ["the agent says nothing"]
         return wrong + ([] if ended == codes else [f"exit codes {ended}, not {codes}"])
     wrong += differences(job, ended, codes, error)
+    if case == "paused":
+        wrong += ["the agent loses the coordinator"] if "is lost" in job.stderr(2) else []
     if case == "recorded":
         kept = [os.path.basename(path) for path in glob.glob(f"{job.folder}/flight*")]
         wrong += [] if len(kept) == 4 else [f"flight records: {kept}"]
