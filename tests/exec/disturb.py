@@ -9,6 +9,7 @@ strangers: connections without the key. On gloo, torch: undisturbed; slow: as la
 job's own cable is out, too, and the job fails; job: only this one. Figures: rate, of steady.c; gloo; plain: gloo without lockstep.
 """
 import argparse
+import glob
 import os
 import random
 import re
@@ -146,6 +147,7 @@ class Disturbed(Job):
             for rank in range(HOSTS * self.here):
                 wait_for(f"rank {rank}", lambda rank=rank: os.path.exists(f"{self.folder}/id.half{rank}"))
             self.taken = [self.look(number) for number in range(HOSTS)]
+            self.go_on()
             return
         time.sleep(random.uniform(0, 4))
         if self.name == "agent":
@@ -177,6 +179,14 @@ class Disturbed(Job):
             self.hosts.degrade("side", 0, 0, 0, 2e4)
         elif self.name == "strangers":
             assert self.hosts.start(3, [sys.executable, "-c", STRANGERS]).wait() == 0, "strangers"
+        self.go_on()
+        if self.name in ("both", "job"):  # the host's own ranks wait for it until then
+            wait_for("the job's error", lambda: glob.glob(f"{self.folder}/code*"))
+            self.hosts.cut("job", number, up=True)
+
+    def go_on(self):
+        with open(f"{self.folder}/id.on", "w", encoding="utf-8"):
+            pass
 
     def look(self, number):
         """The processor's seconds and the largest memory, MiB, of `lockstep` on that host."""
@@ -225,8 +235,6 @@ def run(given, case):
         os.environ["LD_LIBRARY_PATH"] = given.stand_in
         job = Disturbed(hosts, given.lockstep, case, given.ranks, program, calls)
         job.disturb()
-        with open(f"{job.folder}/id.on", "w", encoding="utf-8"):
-            pass
         return job.judge()
 
 
