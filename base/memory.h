@@ -50,7 +50,8 @@ LS_API_BACKENDS char *ls_arena_strdup(ls_arena *arena, const char *text);
 char *ls_arena_strndup(ls_arena *arena, const char *text, size_t length);
 // Of an array that grows by one element at a time: `array` while it has room for one more than
 // `count`, else a copy with twice the *room. NULL: no memory; array and *room are as they were.
-void *ls_arena_grow(ls_arena *arena, void *array, int count, int *room, size_t size);
+LS_API_BACKENDS void *ls_arena_grow(ls_arena *arena, void *array, int count, int *room,
+                                    size_t size);
 char *ls_arena_printf(ls_arena *arena, const char *format, ...) LS_PRINTF(2, 3);
 size_t ls_arena_bytes(const ls_arena *arena);  // bytes held, for reports
 // Whether an allocation in it failed since it was created: strings and arrays in it may then be

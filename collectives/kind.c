@@ -30,21 +30,6 @@ int ls_kind_parse(ls_kind *out, const char *text) {
                    near != NULL ? "\"?" : "");
 }
 
-uint64_t ls_collective_bytes(const ls_call *const *calls, int from, int to) {
-    const ls_collective *is = ls_collective_of(calls[0]->kind);
-    if (is->bytes != NULL) {
-        return is->bytes(calls, from, to);
-    }
-    int root = calls[0]->root;
-    if ((is->send.root_only && from != root) || (is->recv.root_only && to != root)) {
-        return 0;
-    }
-    const ls_call *counted = calls[is->send.form == LS_SIDE_COUNT ? from : to];
-    return is->send.form == LS_SIDE_NONE
-               ? 0
-               : (uint64_t)counted->count * ls_dtype_bytes(counted->dtype);
-}
-
 double ls_collective_bus_factor(const ls_collective *collective, int size) {
     return collective->bus_times > 0 ? collective->bus_times * (size - 1) / size
                                      : ls_collective_has_data(collective);

@@ -19,6 +19,12 @@ static const ls_schema_field fields[] = {
 };
 // clang-format on
 
+void ls_step__check_to(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step) {
+    if (step->to.given) {
+        ls_check__placements(reader, scenario, &step->node, "to", &step->to.placements, NULL);
+    }
+}
+
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last) {
     (void)last, (void)first;

@@ -68,9 +68,3 @@ bool ls_placements__extreme(const ls_placements *placements) {
 const char *ls_step__places(ls_scenario_step *step) {
     return ls_placements__extreme(&step->to.placements) ? ls_step__compares(step) : NULL;
 }
-
-void ls_step__check_to(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step) {
-    if (step->to.given) {
-        ls_check__placements(reader, scenario, &step->node, "to", &step->to.placements, NULL);
-    }
-}

@@ -1,5 +1,6 @@
 // Buffers in objects of C++: members, static members, arrays of the library, temporaries.
-#pragma once
+#ifndef LS_VARIABLES_OF_CLASSES_H
+#define LS_VARIABLES_OF_CLASSES_H
 
 #include "cases.h"
 
@@ -88,3 +89,5 @@ static void released(void) {
 CASES({"filled", filled}, {"released", released}, {"member", member}, {"broadcast", member},
       {"static_member", static_member}, {"of_a_namespace", of_a_namespace}, {"array", array},
       {"by_reference", array}, {"of_a_lambda", of_a_lambda})
+
+#endif
