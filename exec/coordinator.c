@@ -282,7 +282,9 @@ static void end_processes(ls_exec *exec, const char *dir) {
         ls_exec__hear(exec, &exec->children[i], true);
     }
     for (ls_exec_process *at = exec->processes; at != NULL && exec->agent != NULL; at = at->next) {
-        (void)(!at->gone && ls_exec__ended(exec, at));  // ranks of other hosts may wait for it
+        if (!at->gone) {
+            (void)ls_exec__ended(exec, at);  // ranks of other hosts may wait for it
+        }
     }
     ls_exec__agent_close(exec);
 }

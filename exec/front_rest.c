@@ -63,10 +63,14 @@ LS_NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, si
         return ls_front__fail(ncclSystemError, "no memory");
     }
     *made = (window){WINDOW_MAGIC, at};
-    *out = made;
     (void)snprintf(purpose, sizeof purpose, "a window of %zu bytes", bytes);
-    return ls_front__make(&(ls_front_issue){
+    ncclResult_t result = ls_front__make(&(ls_front_issue){
         .kind = LS_BARRIER, .type = LS_I8, .op = LS_SUM, .comm = comm, .purpose = purpose});
+    *out = result == ncclSuccess ? made : NULL;
+    if (result != ncclSuccess) {
+        free(made);
+    }
+    return result;
 }
 
 // Its memory stays, so that a use after its end is known as one.
