@@ -1,12 +1,12 @@
 """A correct job on four hosts (namespaces.py) whose observation is disturbed: disturb.py LOCKSTEP STEADY STAND_IN_FOLDER CASE...
-[--runs N] [--ranks N] [--load N] [--calls N]
+[--runs N] [--ranks N] [--load N] [--calls N] [--seed N]
 
 The job must end as without lockstep, and the report has no finding. agent, coordinator: it is killed. cut: a host's cable to the
 coordinator is out until the loss is noticed; blink: for a moment. late: packets take 0.1 to 0.3 s, change their order, and 3 % are lost.
 narrow: 20 kB/s. launcher: that of one host is
 killed, and the report names one of its ranks.
 strangers: connections without the key. On gloo, torch: undisturbed; slow: as late, in the job's network, too, from the start; both: the
-job's own cable is out, too, and the job fails; job: only this one. Figures: rate, of steady.c; gloo; plain: gloo without lockstep.
+job's own cable is out, too, and the job fails; job: only this one. The hosts and moments are drawn from the seed. Figures: rate, of steady.c; gloo; plain: gloo without lockstep.
 """
 import argparse
 import glob
@@ -243,7 +243,7 @@ def main():
     for name in ("lockstep", "steady", "stand_in"):
         parser.add_argument(name)
     parser.add_argument("cases", nargs="+")
-    for name, value in (("runs", 1), ("ranks", 16), ("load", 0), ("calls", 1500)):
+    for name, value in (("runs", 1), ("ranks", 16), ("load", 0), ("calls", 1500), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     given = parser.parse_args()
     if (why := can_make()) is not None:
@@ -254,6 +254,7 @@ def main():
     try:
         for number in range(given.runs):
             for case in given.cases:
+                random.seed(f"{given.seed} {case} {number}")
                 wrong = run(given, case)
                 failed += 1 if wrong else 0
                 print(f"{case} {number}: {'ok' if not wrong else 'WRONG'}", *wrong, sep="\n" if wrong else " ", flush=True)

@@ -2,7 +2,7 @@
 
 found: wrong rules of torch are found and all confirmed on gloo, correct ones pass. tables: a wrong rule that this test registers is new in
 the table; an incomplete table is resumed. files: tables that a run cannot continue or compare are refused. program: a defect's program shows
-it without lockstep; a mesh of two dimensions; a process that crashes.
+it without lockstep; a random call is recognised; a mesh of two dimensions; a process that crashes.
 """
 import contextlib
 import json
@@ -189,6 +189,15 @@ def check_program(_):
         ranks.start(number, rank(number))
     for number, line in ranks.lines():
         said[number] += line or ""
+
+    def draws(put):
+        """Draws of all three elements are often equal; a dropout that drops nothing draws numbers and its result is certain."""
+        for seed in range(20):
+            drawn = judge.Reference(Call("multinomial", "torch.multinomial(x.abs(), 3)", (("x", "3"),)), seed).why
+            certain = judge.Reference(Call("dropout", "torch.native_dropout(x, 0.0, True)", (("x", "3"),)), seed).why
+            put("random" in (drawn or "") and certain is None)
+
+    assert list(work.lines(draws, 300)) == [True] * 20
 
     def mesh(put):
         """Two dimensions, whose groups the threads create together."""
