@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # wheel.sh [FOLDER]: makes the wheel for glibc 2.28 and newer on x86-64, on Debian 12, in FOLDER
-# (build/). gcc compiles with the headers and links the stubs of that glibc, both from ziglang.
+# (build/). gcc compiles with the headers and links import libraries of that glibc, both from ziglang.
 # libyaml, zlib and OpenSSL are Debian's archives. jansson and elfutils are compiled from Debian's
 # sources, since their archives cannot be in shared libraries.
 set -euo pipefail
@@ -16,7 +16,7 @@ compiler() {
     "$python" -m pip install -q "${tools[@]}"
     libc=$("$python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__))')/lib/libc
     echo 'int main(void) { return 0; }' >"$work/empty.c"
-    # Linking makes the stubs.
+    # Linking makes the import libraries.
     ZIG_GLOBAL_CACHE_DIR=$work/zig ZIG_LOCAL_CACHE_DIR=$work/zig "$python" -m ziglang cc \
         -target "x86_64-linux-gnu.$glibc" "$work/empty.c" -o "$work/empty"
     mkdir -p "$work/libc"
