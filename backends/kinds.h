@@ -42,5 +42,4 @@ extern const char *const ls_backend_names_timed[];
 #ifdef __cplusplus
 }
 #endif
-
 #endif

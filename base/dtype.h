@@ -115,5 +115,4 @@ LS_API_BACKENDS void ls_op_neutral(void *element, ls_op op, ls_dtype dtype);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

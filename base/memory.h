@@ -62,5 +62,4 @@ void ls_arena_fail(ls_arena *arena);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -24,5 +24,4 @@ LS_API_BACKENDS int ls_options_take(void *own, size_t own_size, const void *give
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -109,5 +109,4 @@ LS_API LS_NORETURN void ls_assert__fail(const char *file, int line, const char *
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -50,5 +50,4 @@ const char *ls_nearest(const char *word, const char *const *names, size_t count)
 #ifdef __cplusplus
 }
 #endif
-
 #endif

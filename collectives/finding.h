@@ -186,5 +186,4 @@ int ls_check_finding(ls_finding *out, ls_arena *arena);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -137,5 +137,4 @@ void ls_recording_compare_calls(ls_call_difference *out, ls_text *text,
 #ifdef __cplusplus
 }
 #endif
-
 #endif

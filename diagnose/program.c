@@ -128,7 +128,7 @@ static void put_request(writing *w, bool async) {
     }
 }
 
-// An all_to_all that sends counts of its own; what it receives is the step's.
+// An all_to_all whose send counts differ from the step's. The receive counts are those of the step.
 static void put_split_call(writing *w, const json_t *counts, const json_t *body,
                            const json_t *except, const char *comm) {
     char type[16];

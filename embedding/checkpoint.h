@@ -95,5 +95,4 @@ LS_API int ls_embedding_load(ls_embedding *module, const char *dir);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

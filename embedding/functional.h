@@ -60,5 +60,4 @@ LS_API int ls_tensor_embedding_bag(ls_local_tensor **out, const ls_local_tensor 
 #ifdef __cplusplus
 }
 #endif
-
 #endif

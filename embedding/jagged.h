@@ -154,5 +154,4 @@ LS_API int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_keyed_tensor
 #ifdef __cplusplus
 }
 #endif
-
 #endif

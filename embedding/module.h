@@ -189,5 +189,4 @@ LS_API const ls_bad_id *ls_embedding_bad_id(const ls_embedding *module);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -86,5 +86,4 @@ void ls_embedding_set_step(ls_embedding *module, int64_t step);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -61,5 +61,4 @@ LS_API void ls_diagnostics_format(ls_text *out, ls_diagnostics *diagnostics);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

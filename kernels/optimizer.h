@@ -115,5 +115,4 @@ ls_dtype ls_optimizer_state_dtype(ls_dtype table_dtype);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

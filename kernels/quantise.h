@@ -79,5 +79,4 @@ void ls_kernel_cut_quantised_rows(void *out, const void *in, const ls_row_format
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -402,5 +402,4 @@ int ls_rank_int_value(int64_t *out, const ls_rank_int *value);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

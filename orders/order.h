@@ -94,5 +94,4 @@ void ls_fold_text(char *out, size_t out_bytes, const ls_fold *fold);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -107,5 +107,4 @@ void ls_plan_sort_shards(ls_plan_table *table);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -41,5 +41,4 @@ int ls_plan_diff(ls_text *out, const ls_plan *a, const ls_plan *b);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -296,5 +296,4 @@ int ls_planner_write_lp(ls_text *out, const ls_planner_problem *problem);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

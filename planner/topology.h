@@ -61,5 +61,4 @@ LS_API int ls_topology_parse(ls_topology *out, ls_text *errors, const char *file
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -268,5 +268,4 @@ LS_API int ls_test_at(LS_CALL_SITE_, bool *done, ls_request **request);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

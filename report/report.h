@@ -31,5 +31,4 @@ LS_API int ls_report_html(ls_text *out, const ls_results *results);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -187,5 +187,4 @@ void ls_results_skip(ls_results *results, int index, const char *reason);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -33,5 +33,4 @@ int ls_mpi__status(int result, const char *what);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -88,5 +88,4 @@ int ls_nccl_on_ranks(ls_backend *backend, int (*job)(void *arg, int rank, void *
 #ifdef __cplusplus
 }
 #endif
-
 #endif

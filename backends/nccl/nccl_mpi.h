@@ -14,5 +14,4 @@ LS_API int ls_nccl_mpi_bootstrap(ls_nccl_bootstrap *out);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -347,5 +347,4 @@ typedef MPI_Status MPI_F08_status;
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -82,5 +82,4 @@ LS_API int ls_run_recorded(ls_results *results, const ls_scenario *scenario,
 #ifdef __cplusplus
 }
 #endif
-
 #endif

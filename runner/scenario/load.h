@@ -33,5 +33,4 @@ LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
 #ifdef __cplusplus
 }
 #endif
-
 #endif
