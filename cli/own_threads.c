@@ -35,7 +35,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *out,
     LS_ASSERT(symbol != NULL);
     memcpy(&next, &symbol, sizeof next);
     ls_rank *rank = ls_schedule__current();
-    if (rank == NULL || rank->run->options.front == NULL || ls_schedule__inside()) {
+    if (rank == NULL || rank->run->front == NULL || ls_schedule__inside()) {
         return next(out, attributes, function, arg);
     }
     own_thread *own = malloc(sizeof *own);

@@ -3,11 +3,12 @@
 headers.py functions HEADER...          each function's name, one a line
 headers.py macros HEADER...             the same of macros that are called as functions are (ls_...)
 headers.py variables HEADER...          the same of variables
-headers.py public FOLDER MADE HEADER... copies of the headers as users get them: without what does
-                                        not say LS_API, without what stands under a heading that
-                                        begins with "Inside the library", and without headers that
-                                        are not given; each includes others as <lockstep/...>. MADE
-                                        is the folder of headers that the build makes
+headers.py public FOLDER MADE HEADER... copies of the headers as users get them: without functions
+                                        that do not say LS_API, types that none of the others needs,
+                                        what stands under a heading (members: a comment) that begins
+                                        with "Inside the library", and headers that are not given;
+                                        each includes others as <lockstep/...>. MADE is the folder
+                                        of headers that the build makes
 headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
                                         comments, and one for each function and macro
 
@@ -20,6 +21,7 @@ import sys
 API = "LS_API "
 HEADING = re.compile(r"// ---- (.*?) -*$")
 INSIDE = "Inside the library"
+GIVEN = {"ls_spmd_arguments"}  # types that programs get as void *
 
 
 def declarations(text):
@@ -108,6 +110,40 @@ def is_public(statement):
     return not named or all(exported for _, exported in named)
 
 
+TYPE = re.compile(r"(?:typedef )?(?:struct|union)\b[^{;]*(?:\{.*\})?\s*\b(\w+);|"
+                  r"typedef [^{;]*\(\*(\w+)\)\([^;]*;", re.S)
+
+
+def type_of(statement):
+    """The name of the struct, union or pointer to functions that the statement is of; None: of no such type."""
+    match = TYPE.fullmatch(re.sub(r"//[^\n]*", "", statement).strip())
+    return match and (match.group(1) or match.group(2))
+
+
+def unneeded(texts):
+    """The types that no public declaration needs, itself or by another type."""
+    types, others = {}, []
+    for text in texts:
+        for kind, piece in outside(text):
+            code = re.sub(r"//[^\n]*", "", cut(piece))
+            name = type_of(piece) if kind == "statement" else None
+            if name:
+                types[name] = types.get(name, "") + code
+            elif kind == "directive" or kind == "statement" and is_public(piece):
+                others.append(code)
+    needed, todo = set(), [*others, *GIVEN]
+    while todo:
+        found = {word for word in re.findall(r"\w+", todo.pop()) if word in types} - needed
+        needed |= found
+        todo += [types[name] for name in found]
+    return set(types) - needed
+
+
+def cut(statement):
+    """A struct that the library alone makes, without the members that are its own."""
+    return re.sub(rf"\n +// {INSIDE}.*?(?=\n\}})", "", statement, flags=re.S)
+
+
 def outside(text):
     """The pieces but for what is the library's own by its heading."""
     inside = False
@@ -120,8 +156,8 @@ def outside(text):
             yield kind, piece
 
 
-def for_users(text, headers):
-    """The header without declarations that are the library's own, and what is said of them."""
+def for_users(text, headers, dropped):
+    """The header without declarations that are the library's own, dropped types, and what is said of them."""
     kept, said, came, last = [], [], False, None  # said: the comment of the statements that come
     for kind, piece in outside(text):
         if kind == "comment":
@@ -131,7 +167,7 @@ def for_users(text, headers):
             came = True
         if kind not in ("comment", "statement") and came:
             said = []  # all that it was said of is gone
-        public = kind != "statement" or is_public(piece)
+        public = kind != "statement" or is_public(piece) and type_of(piece) not in dropped
         if not public and last == "comment":
             said = []  # it was said of this one
         included = re.match(r'#include "([^"]+)"', piece) if kind == "directive" else None
@@ -139,7 +175,7 @@ def for_users(text, headers):
         if included:
             piece = f"#include <lockstep/{included.group(1)}>"
         if kind != "comment" and public and not other:
-            kept += [("comment", comment) for comment in said] + [(kind, piece)]
+            kept += [("comment", comment) for comment in said] + [(kind, cut(piece))]
             said = []
         last = kind
     out = []
@@ -152,11 +188,12 @@ def for_users(text, headers):
 
 
 def write_public(folder, made, headers):
-    for header in headers:
-        source = header if os.path.exists(header) else os.path.join(made, header)
+    texts = {header: read(header if os.path.exists(header) else os.path.join(made, header)) for header in headers}
+    dropped = unneeded(texts.values())
+    for header, whole in texts.items():
         path = os.path.join(folder, header)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        text = for_users(read(source), headers)
+        text = for_users(whole, headers, dropped)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
 

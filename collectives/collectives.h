@@ -55,14 +55,14 @@ typedef struct ls_call {
     const size_t *recv_counts;  //
     const void *send;           // NULL where this rank sends nothing
     void *recv;                 // NULL where it receives nothing
-    bool recv_shared;           // members of one process take a result that is the same for all in
-        // one buffer, whose readers they are; simulated calls that replicate
-    bool overstated;  // an injected fault made its count exceed its buffers; memory past their
-        // end must not be read
-    const char *file;  // where the program made the call; static storage
+    const char *file;           // where the program made the call; static storage
     int line;
     const char
         *purpose;  // name of the moved data: "input_dist sizes"; NULL: not said; static storage
+    // The members that follow are set by the library; zero in a program's calls.
+    // A result that is the same on all members is in one buffer for those of this process.
+    bool recv_shared;
+    bool overstated;      // a fault made its count exceed its buffers: nothing reads past their end
     int stage_of_tables;  // an ls_stage (embedding/stages.h), of a module's call in one; else 0
     // Calls of another front (mpi/) are reported in its words: writes the call without its rank and
     // place. words: what it needs for that, since the call may be over by then. NULL: none.

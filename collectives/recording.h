@@ -21,12 +21,10 @@ extern "C" {
 // The folder of a recording that holds the scenario beside the files that it reads.
 #define LS_RECORDING_INPUTS "inputs"
 
-// One array that a stage of a run produced on one rank. Everything is borrowed for the call.
+// One array that a stage of a run produced on one rank. The library alone makes it. Everything is
+// borrowed for the call.
 typedef struct ls_stage_output {
-    const char *stage;  // "input_dist", "lookup", "output_dist", or a program step's name
-    // An ls_stage and an ls_stage_field (embedding/stages.h) and the step, from 0, where a module
-    // gives it here. Not of what is read from a file.
-    int stage_of_tables, field_of_tables, step_of_tables;
+    const char *stage;    // "input_dist", "lookup", "output_dist", or a program step's name
     const char *table;    // NULL where it does not apply
     const char *feature;  // NULL where it does not apply
     const char *field;    // "lengths", "ids", "weights", "values"
@@ -34,10 +32,14 @@ typedef struct ls_stage_output {
     ls_dtype dtype;
     ls_shape shape;
     const void *data;
-    // data, and exact, bounds and overflow, are written for the last time and stay as long as the
-    // sink: they lie in room that it gave, or in the caller's memory.
+    // All arrays here are written for the last time and stay as long as the sink: they lie in room
+    // that it gave, or in the caller's memory.
     bool in_room;
     bool reduces;  // a sum whose order may differ; false: only moves data, must be bit exact
+    // Inside the library
+    // An ls_stage and an ls_stage_field (embedding/stages.h) and the step, from 0, where a module
+    // gives it here. Not of what is read from a file.
+    int stage_of_tables, field_of_tables, step_of_tables;
     // Of what a run must give, for comparisons in memory; a recording does not keep them. All three
     // [elements] or all NULL: the exact values, how far from them rounding alone can move each one,
     // and how it may overflow (ls_overflow). NULL: an element is exactly what `data` holds.

@@ -1,6 +1,13 @@
 // The effects of training faults in a module: nothing that a run without them comes through.
 #include "embedding/internal.h"
 
+void ls_embedding_inject(ls_embedding *module,
+                         bool (*injected)(void *arg, ls_fault_type fault, int rank), void *arg) {
+    LS_ASSERT(module != NULL && injected != NULL);
+    module->injected = injected;
+    module->injected_arg = arg;
+}
+
 bool ls_embedding__injected(const ls_embedding *module, ls_fault_type fault, int rank) {
     return module->injected && module->injected(module->injected_arg, fault, rank);
 }

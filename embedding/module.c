@@ -245,8 +245,6 @@ int ls_embedding_create(ls_embedding **out, ls_backend *backend,
     module->ranks_per_host = options->plan->ranks_per_host;
     module->id_policy = options->id_policy;
     module->quirks = options->quirks;
-    module->injected = options->injected;
-    module->injected_arg = options->injected_arg;
     int status = ls_arena_create(&module->arena);
     if (!status) {
         status = create_tables(module, options);

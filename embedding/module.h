@@ -110,9 +110,6 @@ typedef struct ls_embedding_options {
     bool allow_broken_plan;     // do not demand that shards tile the tables: ids that no shard owns
                                 // are lost, those that several own count double (for experiments
                                 // and for tests of the checks)
-    // Makes a held rank apply the fault from now on; NULL: none.
-    bool (*injected)(void *arg, ls_fault_type fault, int rank);
-    void *injected_arg;
 } ls_embedding_options;
 
 // The first id outside its table, in order of rank, table, feature, sample, position.
@@ -131,6 +128,9 @@ typedef struct ls_embedding ls_embedding;
 LS_API int ls_embedding_create(ls_embedding **out, ls_backend *backend,
                                const ls_embedding_options *options);
 LS_API void ls_embedding_free(ls_embedding *module);  // NULL is allowed
+// From now on held ranks apply the faults of training for which `injected` returns true.
+void ls_embedding_inject(ls_embedding *module,
+                         bool (*injected)(void *arg, ls_fault_type fault, int rank), void *arg);
 
 // Shard `index` (of the table in the plan; data parallel: 0) of table `table` as a held `rank`
 // holds it: its block and its weights [rows, columns], for reading and for updates, in the memory

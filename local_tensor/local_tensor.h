@@ -89,12 +89,12 @@ typedef struct ls_world_options {
     uint64_t seed;    //
     const int *held;  // ranks this process holds, ascending; NULL: all
     int held_count;   // at least 1 when held is given
-    // The device of the shards (borrowed): memory that it shares with the host, where plain
-    // operations run. NULL: ordinary memory.
-    struct ls_device *device;
 } ls_world_options;
 
 LS_API int ls_world_create(ls_world **out, const ls_world_options *options);
+struct ls_device;
+// The same with shards on a device (borrowed), whose memory the host shares. NULL: ordinary memory.
+int ls_world_create_on(ls_world **out, const ls_world_options *options, struct ls_device *device);
 LS_API void ls_world_free(ls_world *world);  // NULL is allowed; asserts that no tensor is left
 const ls_mesh *ls_world_mesh(const ls_world *world);
 LS_API_BACKENDS int ls_world_size(const ls_world *world);                  // ranks

@@ -45,6 +45,10 @@ static int fill_held(ls_world *world, const int *held) {
 }
 
 int ls_world_create(ls_world **out, const ls_world_options *given) {
+    return ls_world_create_on(out, given, NULL);
+}
+
+int ls_world_create_on(ls_world **out, const ls_world_options *given, ls_device *device) {
     LS_ASSERT(out != NULL && given != NULL);
     *out = NULL;
     int size = 0;
@@ -64,7 +68,7 @@ int ls_world_create(ls_world **out, const ls_world_options *given) {
     world->size = size;
     world->seed = options->seed;
     world->held_count = options->held != NULL ? options->held_count : size;
-    world->device = options->device != NULL ? options->device : ls_device_host();
+    world->device = device != NULL ? device : ls_device_host();
     atomic_init(&world->tensors, 0);
     int status = fill_held(world, options->held);
     if (status != LS_OK) {

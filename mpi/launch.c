@@ -364,9 +364,7 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
             (void)fflush(stdout);
             (void)setvbuf(stdout, NULL, _IONBF, 0);
         }
-        ls_spmd_options spmd = options->spmd;
-        spmd.front = &ls_mpi__front;
-        status = ls_spmd_run(out, program, &l, &spmd);
+        status = ls_spmd__run_front(out, program, &l, &options->spmd, &ls_mpi__front);
         (void)fflush(NULL);
     }
     environ = l.environment;

@@ -97,11 +97,12 @@ static int explain(ls_text *out, const ls_planner_problem *problem, const ls_pla
     int index = find_item(problem, table, &member);
     LS_ASSERT(index >= 0);
     const ls_item *item = &problem->items[index];
+    const ls_assignment *assignment = ls_result__assignment(problem, result);
     ls_state state;
     ls_assignment now;
     LS_TRY(ls_state__create(&state, problem, arena));
     LS_TRY(ls_assignment__create(&now, problem, arena));
-    ls_assignment__copy(&now, result->placement, problem);
+    ls_assignment__copy(&now, assignment, problem);
     int64_t cost = ls_assignment__evaluate(problem, &now, &state);
     LS_ASSERT(cost != LS_TICKS_NONE);
     const ls_choice *chosen = &item->choices[now.choice[index]];
@@ -126,7 +127,7 @@ static int explain(ls_text *out, const ls_planner_problem *problem, const ls_pla
     int count = 0;
     for (int c = 0; c < item->choice_count; c++) {
         const ls_choice *choice = &item->choices[c];
-        if (c == result->placement->choice[index]) {
+        if (c == assignment->choice[index]) {
             continue;
         }
         list[count] = (alternative){.choice = c, .ticks = LS_TICKS_NONE};

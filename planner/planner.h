@@ -154,22 +154,21 @@ typedef enum ls_planner_stop {
 typedef struct ls_planner_problem ls_planner_problem;  // everything enumerated; opaque
 
 typedef struct ls_planner_result {
-    bool found;                             // false: no plan; see ls_planner_diagnose
-    bool proven;                            // optimal, or (found false) proven that there is none
-    ls_planner_stop stop;                   //
-    double ms;                              // cost of the plan
-    double lower_bound_ms;                  // no plan costs less
-    double gap;                             // ms / lower_bound_ms - 1; 0 when proven
-    double startup_ms;                      // part of ms that no rank's sum holds
-    bool timed_out;                         // the clock cut the search: another run may find
-                                            // another plan
-    int64_t nodes;                          // examined, by all phases of the search together
-    double seconds, first_seconds;          // all of the search; until the first plan
-    const ls_planner_option **chosen;       // [tables]
-    ls_plan plan;                           //
-    ls_planner_shard **shards;              // [tables][shards of the chosen option], with ranks
-    ls_planner_rank *ranks;                 // [ranks]
-    const struct ls_assignment *placement;  // the same for ls_planner_explain
+    bool found;                        // false: no plan; see ls_planner_diagnose
+    bool proven;                       // optimal, or (found false) proven that there is none
+    ls_planner_stop stop;              //
+    double ms;                         // cost of the plan
+    double lower_bound_ms;             // no plan costs less
+    double gap;                        // ms / lower_bound_ms - 1; 0 when proven
+    double startup_ms;                 // part of ms that no rank's sum holds
+    bool timed_out;                    // the clock cut the search: another run may find
+                                       // another plan
+    int64_t nodes;                     // examined, by all phases of the search together
+    double seconds, first_seconds;     // all of the search; until the first plan
+    const ls_planner_option **chosen;  // [tables]
+    ls_plan plan;                      //
+    ls_planner_shard **shards;         // [tables][shards of the chosen option], with ranks
+    ls_planner_rank *ranks;            // [ranks]
 } ls_planner_result;
 
 // Enumerates all options and their costs. Input is copied. The caller frees with

@@ -72,6 +72,7 @@ struct ls_planner_problem {
     double create_seconds;  // it took to make this problem
     int64_t create_looks;   // at blocks and choices, while it was made: the search's nodes, too
     double deadline;        // to make it by, and of the last search, for what follows it; 0: none
+    struct ls_found_plan *found;  // the last plan of a result; NULL: none yet
 };
 
 #define LS_TICKS_NONE INT64_MAX  // the cost of no plan
@@ -82,6 +83,13 @@ typedef struct ls_assignment {
     int **place;    // [items][most units of any choice of the item]: a rank; a host for LS_FIT_HOST
     int64_t ticks;  // cost with start-up; LS_TICKS_NONE: not a plan
 } ls_assignment;
+
+// The assignment of a result, which has the same `chosen`.
+typedef struct ls_found_plan {
+    const ls_planner_option **chosen;
+    ls_assignment assignment;
+    struct ls_found_plan *before;
+} ls_found_plan;
 
 // Loads of all ranks while items come and go.
 typedef struct ls_state {
@@ -199,3 +207,6 @@ int ls_search__exact(ls_assignment *best, bool *complete, const ls_planner_probl
 // Fills everything of the result that follows from an assignment.
 int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
                     const ls_assignment *assignment);
+// The assignment of a result that has a plan.
+const ls_assignment *ls_result__assignment(const ls_planner_problem *problem,
+                                           const ls_planner_result *result);

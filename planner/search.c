@@ -68,11 +68,12 @@ int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
     result->plan.tables = ls_arena_alloc(arena, tables, sizeof(*result->plan.tables));
     LS_TRY_MEMORY(result->chosen != NULL && result->shards != NULL && result->ranks != NULL &&
                   result->plan.tables != NULL);
-    ls_assignment *kept = ls_arena_alloc(arena, 1, sizeof(*kept));
-    LS_TRY_MEMORY(kept != NULL);
-    LS_TRY(ls_assignment__create(kept, problem, arena));
-    ls_assignment__copy(kept, assignment, problem);
-    result->placement = kept;
+    ls_found_plan *found = ls_arena_alloc(arena, 1, sizeof(*found));
+    LS_TRY_MEMORY(found != NULL);
+    *found = (ls_found_plan){.chosen = result->chosen, .before = problem->found};
+    LS_TRY(ls_assignment__create(&found->assignment, problem, arena));
+    ls_assignment__copy(&found->assignment, assignment, problem);
+    problem->found = found;
     bool used[LS_SHARDING_COUNT] = {false};
     for (int i = 0; i < problem->item_count; i++) {
         const ls_item *item = &problem->items[i];
@@ -97,6 +98,16 @@ int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
     }
     result->ms = most + result->startup_ms;
     return LS_OK;
+}
+
+const ls_assignment *ls_result__assignment(const ls_planner_problem *problem,
+                                           const ls_planner_result *result) {
+    const ls_found_plan *found = problem->found;
+    while (found != NULL && found->chosen != result->chosen) {
+        found = found->before;
+    }
+    LS_ASSERT(found != NULL);
+    return &found->assignment;
 }
 
 // ---- Solving ------------------------------------------------------------------------------------

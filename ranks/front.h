@@ -36,6 +36,10 @@ typedef struct ls_front {
 } ls_front;
 
 // ---- Functions for frontends --------------------------------------------------------------------
+// ls_spmd_run for a program whose calls are made through a frontend. The environment changes none
+// of the options.
+LS_API_BACKENDS int ls_spmd__run_front(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                                       const ls_spmd_options *options, const ls_front *front);
 // Around everything that a rank does in the library.
 LS_API_BACKENDS void ls_schedule__enter(ls_rank *rank);
 LS_API_BACKENDS void ls_schedule__leave(ls_rank *rank);

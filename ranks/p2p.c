@@ -449,7 +449,7 @@ bool ls_p2p__choose(ls_spmd *run) {
     if (count == 0) {
         return false;
     }
-    int chosen = run->options.front->choose(run, choices, count);
+    int chosen = run->front->choose(run, choices, count);
     if (chosen < 0) {
         ls_spmd__fail(run, LS_ERR_UNSUPPORTED, "all choices of this run have been tried");
         return true;

@@ -77,8 +77,6 @@ typedef struct ls_spmd_options {
     bool shape_only;
     // The environment (LOCKSTEP_SEED and others, see docs/ranks.md) changes none of this.
     bool fixed;
-    // The run's calls are made through another front (mpi/); NULL: through this header.
-    const struct ls_front *front;
     // Sees every set of calls that has met, for traces; NULL: none. Parallel runs: one at a time
     // for each communicator.
     ls_met_observer met;

@@ -257,11 +257,21 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
 }
 
 static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
-                    const ls_spmd_options *options) {
+                    const ls_spmd_options *options, const ls_front *front) {
     ls_spmd *run = NULL;
     *out = NULL;
     LS_TRY(ls_spmd__open(&run, program, arg, options, NULL));
+    run->front = front;
     return ls_spmd__close(out, run, ls_threads__run(run));
+}
+
+int ls_spmd__run_front(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                       const ls_spmd_options *options, const ls_front *front) {
+    LS_ASSERT(out != NULL && program != NULL && options != NULL && front != NULL);
+    ls_spmd_options own;
+    *out = NULL;
+    LS_TRY(ls_options_take(&own, sizeof own, options));
+    return run_once(out, program, arg, &own, front);
 }
 
 static int explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program, void *arg,
@@ -271,7 +281,7 @@ static int explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program
     for (int i = 0; i < tries; i++) {
         each.seed = options->seed + (uint64_t)i;
         ls_spmd_result *result = NULL;
-        int status = run_once(&result, program, arg, &each);
+        int status = run_once(&result, program, arg, &each, NULL);
         *observed += result != NULL ? result->observed : 0;
         if (status != LS_OK || i + 1 == tries) {
             *out = result;
@@ -294,7 +304,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     LS_TRY(ls_options_take(&own, sizeof own, options));
     LS_TRY(own.fixed ? LS_OK : ls_spmd__environment(&own, faults, &tries));
     return tries > 0 ? explore(out, &seed, program, arg, &own, tries, &observed)
-                     : run_once(out, program, arg, &own);
+                     : run_once(out, program, arg, &own, NULL);
 }
 
 int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,

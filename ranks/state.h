@@ -14,7 +14,7 @@
 #include "ranks/ranks.h"
 #include "ranks/remote.h"
 
-#define LS_RANKS_ABI 11
+#define LS_RANKS_ABI 12
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -429,6 +429,7 @@ struct ls_spmd {
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
     ls_crossing *crossings;   // [crossing_count] to be reported at the end, see sites.c
     int crossing_count;
+    const struct ls_front *front;  // its programs' calls are made through it (front.h); NULL: none
     const ls_remote *remote;  // its ranks' programs are elsewhere, see remote.h; NULL: threads here
     ls_origin *origins;       // [origin_room], from 1
     uint32_t origin_count, origin_room;

@@ -86,7 +86,7 @@ static void run_program(ls_rank *rank) {
     sigjmp_buf escape;
     rank->escape = &escape;
     int escaped = sigsetjmp(escape, 0);  // our handlers block no signal
-    rank->left_behind = escaped != 0 && run->options.front != NULL;
+    rank->left_behind = escaped != 0 && run->front != NULL;
     switch (escaped) {
     case LS_ESCAPE_STACK:
         if (!ls_schedule__inside()) {

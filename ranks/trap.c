@@ -66,7 +66,7 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
 // The owner of an address in a buffer of an incomplete call: another rank's thread may move its
 // data.
 static const ls_rank *owner_of(const ls_spmd *run, const ls_rank *mover, uintptr_t address) {
-    const ls_front *front = run->options.front;
+    const ls_front *front = run->front;
     for (int r = 0; r < run->rank_count && address >= LS_PAGE_BYTES; r++) {
         const ls_rank *rank = &run->ranks[r];
         if (front != NULL && front->holds != NULL && front->holds(rank, address)) {
@@ -115,7 +115,7 @@ static void end_process(int signal, const siginfo_t *info) {
 
 // The library's own faults are not for the program.
 static bool programs_own(int signal, siginfo_t *info, void *context) {
-    const ls_front *front = ls_gdb_runs != NULL ? ls_gdb_runs->options.front : NULL;
+    const ls_front *front = ls_gdb_runs != NULL ? ls_gdb_runs->front : NULL;
     return front != NULL && front->signalled != NULL && !ls_schedule__inside() &&
            front->signalled(signal, info, context);
 }

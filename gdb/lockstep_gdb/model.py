@@ -8,7 +8,7 @@ import gdb
 from . import memory
 from .memory import Failure
 
-ABI_RANKS = 11
+ABI_RANKS = 12
 ABI_HOOKS = 2
 
 

@@ -77,12 +77,11 @@ const char *ls_case__order(const ls_case_run *run) {
 
 int ls_case__simulate(ls_case_run *run, ls_stages *simulated, ls_stages *expected) {
     const char *order_text = ls_case__order(run);
-    const ls_world_options options = {
-        .mesh = run->scenario->mesh, .seed = run->scenario->seed, .device = device_of(run)};
+    const ls_world_options options = {.mesh = run->scenario->mesh, .seed = run->scenario->seed};
     ls_world *world = NULL;
     ls_order *order = NULL;
     int status = order_text != NULL ? ls_order_parse(&order, order_text) : LS_OK;
-    status = status == LS_OK ? ls_world_create(&world, &options) : status;
+    status = status == LS_OK ? ls_world_create_on(&world, &options, device_of(run)) : status;
     status = status == LS_OK ? simulate_on(run, world, order, simulated, expected) : status;
     status = status == LS_OK ? ls_stages_arrange(simulated, run->scenario) : status;
     ls_world_free(world);

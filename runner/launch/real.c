@@ -213,15 +213,15 @@ static int run_here(const struct scratch *scratch, const ls_real_request *reques
     const ls_scenario *scenario = request->scenario;
     const char *stated =
         request->options->order != NULL ? request->options->order : scenario->order;
-    const ls_world_options options = {
-        .mesh = scenario->mesh, .seed = scenario->seed, .device = request->options->device};
+    const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
+    struct ls_device *device = request->options->device;
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     ls_order *order = NULL;
     int status = stated != NULL ? ls_order_parse(&order, stated) : LS_OK;
-    status = status == LS_OK ? ls_world_create(&world, &options) : status;
+    status = status == LS_OK ? ls_world_create_on(&world, &options, device) : status;
     if (status == LS_OK) {
-        status = request->source.backend->open(&backend, world, options.device);
+        status = request->source.backend->open(&backend, world, device);
     }
     if (status == LS_OK) {
         const ls_rank_run run = {

@@ -241,11 +241,12 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
         .fill_arg = &r,
         // The comparison finds the effect of a broken plan.
         .allow_broken_plan = true,
-        .injected = execution->self != NULL ? is_injected : NULL,
-        .injected_arg = &r,
     };
     int steps = is_one_step(execution) ? 1 : scenario->train.steps;
     int status = tell_place(&r, ls_embedding_create(&r.module, execution->backend, &options));
+    if (status == LS_OK && execution->self != NULL) {
+        ls_embedding_inject(r.module, is_injected, &r);
+    }
     status = status == LS_OK ? start_from_checkpoint(&r) : status;
     batch next = {0};
     ls_gdb_execution seen = {

@@ -44,8 +44,7 @@ typedef struct outcome {
 
 static int execute_on(ls_device *device, const ls_scenario *scenario, const char *order_text,
                       const outcome *out, ls_arena *arena) {
-    const ls_world_options options = {
-        .mesh = scenario->mesh, .seed = scenario->seed, .device = device};
+    const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     ls_order *order = NULL;
@@ -54,7 +53,7 @@ static int execute_on(ls_device *device, const ls_scenario *scenario, const char
     ls_stage_sink sink = ls_stages_sink(out->stages), expected = ls_stages_sink(out->expected);
     int status = ls_order_parse(&order, order_text);
     if (status == LS_OK) {
-        status = ls_world_create(&world, &options);
+        status = ls_world_create_on(&world, &options, device);
     }
     if (status == LS_OK) {
         status = device != NULL ? ls_backend_sim_create_on(&backend, world, device)

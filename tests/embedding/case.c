@@ -387,9 +387,8 @@ int case_run(embedding_case *c, case_outcome *out) {
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     *out = (case_outcome){0};
-    out->status = ls_world_create(
-        &world,
-        &(ls_world_options){.mesh = LS_MESH(c->ranks), .seed = c->seed, .device = c->device});
+    out->status = ls_world_create_on(
+        &world, &(ls_world_options){.mesh = LS_MESH(c->ranks), .seed = c->seed}, c->device);
     if (!out->status) {
         out->status = c->device ? ls_backend_sim_create_on(&backend, world, c->device)
                                 : ls_backend_sim_create(&backend, world);

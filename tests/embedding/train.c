@@ -306,9 +306,8 @@ int train_run(const train_case *t, train_outcome *out) {
     *out = (train_outcome){0};
     ls_world *world = NULL;
     ls_backend *backend = NULL;
-    int status = ls_world_create(
-        &world,
-        &(ls_world_options){.mesh = LS_MESH(t->c->ranks), .seed = t->c->seed, .device = t->device});
+    int status = ls_world_create_on(
+        &world, &(ls_world_options){.mesh = LS_MESH(t->c->ranks), .seed = t->c->seed}, t->device);
     if (!status) {
         status = t->device ? ls_backend_sim_create_on(&backend, world, t->device)
                            : ls_backend_sim_create(&backend, world);
