@@ -37,6 +37,8 @@ if(LOCKSTEP_SANITIZE)
     target_link_options(lockstep_compile INTERFACE "-fsanitize=${LOCKSTEP_SANITIZE}")
 endif()
 if(LOCKSTEP_COVERAGE)
-    target_compile_options(lockstep_compile INTERFACE --coverage -fprofile-update=atomic)
+    # Users' programs link some objects (LINKED_BY_PROGRAMS) without the library of --coverage.
+    target_compile_options(lockstep_compile INTERFACE
+        "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LINKED_BY_PROGRAMS>>>:--coverage;-fprofile-update=atomic>")
     target_link_options(lockstep_compile INTERFACE --coverage -fprofile-update=atomic)
 endif()

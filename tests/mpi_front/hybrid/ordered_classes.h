@@ -1,5 +1,6 @@
 // ordered.c with the classes of C++ (compiled as C++).
-#pragma once
+#ifndef LS_TESTS_MPI_FRONT_HYBRID_ORDERED_CLASSES_H
+#define LS_TESTS_MPI_FRONT_HYBRID_ORDERED_CLASSES_H
 
 #include <mpi.h>
 
@@ -82,3 +83,5 @@ int main(int argc, char **argv) {
     MPI_Finalize();
     return used;
 }
+
+#endif

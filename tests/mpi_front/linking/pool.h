@@ -1,5 +1,6 @@
 // A C++ program whose operator new uses its own pool, which its operator delete expects.
-#pragma once
+#ifndef LS_TESTS_MPI_FRONT_LINKING_POOL_H
+#define LS_TESTS_MPI_FRONT_LINKING_POOL_H
 
 #include <mpi.h>
 
@@ -44,3 +45,5 @@ int main(int argc, char **argv) {
     MPI_Finalize();
     return 0;
 }
+
+#endif
