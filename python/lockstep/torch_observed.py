@@ -105,9 +105,7 @@ def _both(name):
     ours = getattr(torch_backend.ProcessGroup, name)
 
     def method(self, *arguments, **options):
-        real = getattr(self.gloo, name, None)
-        if real is None:
-            raise client.Error(f"lockstep: gloo has no {name}")
+        real = getattr(self.gloo, name, None) or getattr(self.in_group(), name)
         if self._comm is None:  # nobody observes it; or it was destroyed, which gloo says
             return real(*arguments, **options)
         if self.is_sparse(arguments[:1]):
@@ -124,7 +122,7 @@ def _both(name):
 
 class ProcessGroup(torch_backend.ProcessGroup):
     observed = True
-    gloo = None
+    gloo = _group = None
 
     def __init__(self, *arguments):
         if os.environ.get("LOCKSTEP_EXEC_PAYLOAD") != "1":
@@ -140,6 +138,15 @@ class ProcessGroup(torch_backend.ProcessGroup):
     def _work(self, calls, tensors, after=()):
         self._sequence += 1
         return calls
+
+    def in_group(self):
+        """gloo as the backend of PyTorch's own group, which has methods that the backend's class lacks."""
+        if self._group is None:
+            kind = dist.ProcessGroup.BackendType.GLOO
+            self._group = dist.ProcessGroup(self.gloo.rank(), self.gloo.size())
+            self._group._set_default_backend(kind)
+            self._group._register_backend(torch.device("cpu"), kind, self.gloo)
+        return self._group
 
     @staticmethod
     def is_sparse(arguments):
