@@ -14,8 +14,8 @@
 #include "exec/hosts.h"
 #include "process/processes.h"
 
-#define JOIN_SECONDS 60.0  // to reach the coordinator
-#define LAST_SECONDS 60.0  // for the last messages; the kernel ends a silent connection
+#define JOIN_SECONDS 60.0                // to reach the coordinator
+#define LAST_SECONDS 60.0                // in which none of the last messages arrives
 #define QUEUE_BYTES  ((size_t)64 << 20)  // of messages, before its processes have to wait
 
 // ---- From the coordinator -----------------------------------------------------------------------

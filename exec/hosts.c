@@ -12,7 +12,7 @@
 #include "exec/hosts.h"
 
 #define JOIN_SECONDS  60.0  // for all agents to join
-#define GREET_SECONDS 10.0  // for a connection to show that it has the key
+#define GREET_SECONDS 30.0  // for a connection to show that it has the key
 #define END_SECONDS   10.0  // for agents to end what is left of the program
 #define STRANGERS_MAX 64    // connections that have not shown it
 #define PROCESSES_MAX 65536u

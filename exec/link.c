@@ -20,11 +20,10 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "exec/silence.h"
 
 #define KEY_BYTES_MIN 16
 #define KEY_BYTES_MAX 4096
-#define DEAD_SECONDS  10   // nothing is acknowledged for so long: the connection is lost
-#define PROBE_SECONDS 4    // idle, before the first question whether the other side is there
 #define PAUSE_SECONDS 0.2  // between two tries to connect
 #define CHUNK_BYTES   ((size_t)64 << 10)
 #define IDENTITY      "lockstep"
@@ -43,6 +42,7 @@ struct ls_link {
     BIO *in, *out;  // bytes of the network, both in memory
     ls_link_key key;
     bool open, refused;
+    ls_silence silence;
     ls_link_bytes plain;   // messages that are not encrypted yet
     ls_link_bytes unsent;  // and that are
     ls_link_bytes got;     // received messages
@@ -131,9 +131,9 @@ void ls_link_close(ls_link *link) {
     free(link);
 }
 
-// Takes the socket. The kernel ends a connection whose other side is silent.
+// Takes the socket.
 static int open_link(ls_link **out, int made, const ls_link_key *key, bool accepts) {
-    const int on = 1, idle = PROBE_SECONDS, every = 2, dead = DEAD_SECONDS * 1000;
+    const int on = 1;
     ls_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
         (void)close(made);
@@ -143,10 +143,7 @@ static int open_link(ls_link **out, int made, const ls_link_key *key, bool accep
     link->key = *key;
     (void)fcntl(made, F_SETFL, O_NONBLOCK);
     (void)setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)setsockopt(made, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    (void)setsockopt(made, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    (void)setsockopt(made, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
-    (void)setsockopt(made, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead, sizeof dead);
+    ls_silence_watch(&link->silence, made);
     link->context = SSL_CTX_new(accepts ? TLS_server_method() : TLS_client_method());
     link->ssl = link->context != NULL ? SSL_new(link->context) : NULL;
     link->in = BIO_new(BIO_s_mem());
@@ -435,15 +432,20 @@ static bool decrypt(ls_link *link) {
 
 bool ls_link_work(ls_link *link) {
     bool more = fill(link), well = decrypt(link);
-    return ls_link_flush(link) && well && more;
+    return ls_link_flush(link) && well && more &&
+           (!ls_silence_lasts(&link->silence, link->socket) || ended("its host does not answer"));
 }
 
 bool ls_link_finish(ls_link *link, double seconds) {
-    const double until = ls_time_now() + seconds;
+    double until = ls_time_now() + seconds;
+    int64_t least = INT64_MAX;
     char byte;
     bool live = true, shut = false;
     while (live && ls_time_now() < until) {
         live = ls_link_flush(link);
+        int64_t left = (int64_t)ls_link_queued(link) + ls_silence_unacknowledged(link->socket);
+        until = left < least ? ls_time_now() + seconds : until;
+        least = left < least ? left : least;
         if (live && !shut && ls_link_queued(link) == 0) {
             shut = shutdown(link->socket, SHUT_WR) == 0;
         }

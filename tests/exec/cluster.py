@@ -132,13 +132,14 @@ def be_srun(folder, count, *command):
 
 # ---- Mistakes -----------------------------------------------------------------------------------
 def found_in(code, case):
-    first = case["findings"][0] if case["findings"] else {"id": "-", "ranks": [], "where": ""}
+    first = (case.get("findings") or [{"id": "-", "ranks": [], "where": case.get("reason", "")}])[0]
     return code, first["id"], first["ranks"], os.path.basename(first["where"])
 
 
 def on_one_host(hosts, lockstep, ranks, program, options):
     job = Job(hosts, lockstep, options)
-    job.start(0, [job.lockstep, "exec", "--observe", "-n", str(ranks), "--json", f"{job.folder}/report.json", *job.options, "--",
+    start = ["--start", "fork"] if program[0].endswith(".py") else []  # torch is imported once
+    job.start(0, [job.lockstep, "exec", "--observe", "-n", str(ranks), *start, "--json", f"{job.folder}/report.json", *job.options, "--",
                   *python(program)], environment_of(job))
     return found_in(job.end()[0], job.case()), job
 
