@@ -34,7 +34,7 @@ static bool in_all_pairs(const ls_call *const *calls, int size, int m) {
     return several;
 }
 
-#define TILE 64  // senders that are processed together: a receiver's counts for them are adjacent
+#define TILE 64  // members that are processed together: what is adjacent stays in the caches
 
 static bool splits_agree(const ls_call *const *calls, int size) {
     for (int first = 0; first < size; first += TILE) {
@@ -119,26 +119,29 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     size_t element = ls_dtype_bytes(calls[0]->dtype);
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(char *)));
-    char **next = memory;  // [size] where each member's next block goes
-    size_t total = 0;      // bytes of the result, taking all members to send as much as the first
-    for (int to = 0; to < size; to++) {
-        total += sends(calls, 0, to) * element * (size_t)size;
-    }
+    const char **block = memory;  // [size] each member's next block
+    size_t total = 0;  // bytes of the result, taking all members to send as much as the first
     for (int i = 0; i < size; i++) {
-        next[i] = calls[i]->recv;
+        total += sends(calls, 0, i) * element * (size_t)size;
+        block[i] = calls[i]->send;
     }
     ls_device *device = ls_call__device(calls[0]);
     int status = LS_OK;
-    for (int from = 0; from < size && status == LS_OK; from++) {
-        const char *block = calls[from]->send;
-        for (int to = 0; to < size && status == LS_OK; to++) {
-            size_t length = sends(calls, from, to) * element;
-            if (length == 0) {
-                continue;
+    for (int first = 0; first < size; first += TILE) {
+        int end = first + TILE < size ? first + TILE : size;
+        char *next[TILE];  // where the next block of each receiver goes
+        for (int to = first; to < end; to++) {
+            next[to - first] = calls[to]->recv;
+        }
+        for (int from = 0; from < size && status == LS_OK; from++) {
+            for (int to = first; to < end && status == LS_OK; to++) {
+                size_t length = sends(calls, from, to) * element;
+                if (length > 0) {
+                    status = copy_block(device, next[to - first], block[from], length, total);
+                    next[to - first] += length;
+                    block[from] += length;
+                }
             }
-            status = copy_block(device, next[to], block, length, total);
-            next[to] += length;
-            block += length;
         }
     }
     ls_free(memory, (size_t)size, sizeof(char *));
