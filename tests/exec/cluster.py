@@ -1,15 +1,13 @@
 """Jobs on four hosts (namespaces.py) under a launcher: cluster.py LOCKSTEP MISTAKE... [--launchers torchrun,mpich,...] [--ranks N]
-[--program FILE] [--checks CHECKS] [--correct]
+[--program FILE] [--checks CHECKS]
 
 Each mistake of torch/bugs.py, or of another program, must have the finding of the same job on one host: id, ranks, line and exit code. Those
 of SILENT have none: lockstep does not read the data under --observe. Without mistakes: all. A launcher that is not installed is left out.
---correct: all words are those of one run of a correct program, without words all programs of its file (torch/good): no finding, exit code 0.
 cluster.py srun FOLDER TASKS COMMAND... replaces Slurm's.
 """
 import argparse
 import json
 import os
-import re
 import runpy
 import shutil
 import sys
@@ -152,25 +150,16 @@ def on_many(hosts, lockstep, launcher, ranks, program, options):
     return found_in(job.end()[0], job.case()), job
 
 
-def runs_of(given):
-    """The words that each run gives to the program."""
-    if not given.correct:
-        return [[mistake] for mistake in given.mistakes or BUGS]
-    with open(given.program, encoding="utf-8") as source:
-        return [given.mistakes or re.findall(r"^@program\ndef (\w+)", source.read(), re.MULTILINE)]
-
-
 def main():
     if sys.argv[1:2] == ["srun"]:
         return be_srun(*sys.argv[2:])
     parser = argparse.ArgumentParser()
     parser.add_argument("lockstep")
-    parser.add_argument("mistakes", nargs="*")
+    parser.add_argument("mistakes", nargs="*", default=list(BUGS))
     parser.add_argument("--launchers", default="torchrun,mpich,srun")
     parser.add_argument("--ranks", type=int, default=16)
     parser.add_argument("--program", default=f"{HERE}/torch/bugs.py")
     parser.add_argument("--checks")
-    parser.add_argument("--correct", action="store_true")
     given = parser.parse_args()
     if (why := can_make()) is not None:
         print(f"skipped: {why}")
@@ -180,15 +169,13 @@ def main():
         print("skipped: no launcher is installed")
         return SKIP
     wrong = 0
-    for words in runs_of(given):
-        mistake = os.path.basename(given.program) if given.correct else words[0]
+    for mistake in given.mistakes:
         options = ["--deadline", DEADLINE_S.get(mistake, "300"), *(["--checks", given.checks] if given.checks else [])]
-        program = [given.program, *words]
+        program = [given.program, mistake]
         with tempfile.TemporaryDirectory() as folder, Hosts(folder, HOSTS) as hosts:
             expected, job = on_one_host(hosts, given.lockstep, given.ranks, program, options)
             print(f"{mistake:11} {'one host':14} {expected}", flush=True)
-            silent = given.correct or mistake in SILENT
-            if (expected[1] == "-") != silent or given.correct and expected[0] != 0:
+            if (expected[1] == "-") != (mistake in SILENT):
                 wrong += 1
                 print(f"WRONG\n{job.text('h0.out')}\n{job.text('h0.err')}", flush=True)
             for launcher in launchers:
