@@ -160,5 +160,4 @@ def main():
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())
