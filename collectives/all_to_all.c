@@ -34,7 +34,7 @@ static bool in_all_pairs(const ls_call *const *calls, int size, int m) {
     return several;
 }
 
-#define TILE 64  // members that are processed together: what is adjacent stays in the caches
+#define TILE 64  // members per tile, so that their counts and the ends of their buffers stay cached
 
 static bool splits_agree(const ls_call *const *calls, int size) {
     for (int first = 0; first < size; first += TILE) {

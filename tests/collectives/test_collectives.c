@@ -8,13 +8,16 @@
 #include "tests/collectives/cases.h"
 #include "tests/collectives/world.h"
 
+#define MEMBERS_MAX 130
+
 static void run_case(fixture *f, const ls_comm *comm, const coll_case *c) {
     char text[160];
     coll_case_format(text, sizeof text, c, comm->size);
     coll_set ours, plain;
     coll_set_create(&ours, comm, c, 11);
     coll_set_create(&plain, comm, c, 11);
-    const ls_call *calls[64];
+    const ls_call *calls[MEMBERS_MAX];
+    cr_assert(comm->size <= MEMBERS_MAX);
     for (int i = 0; i < comm->size; i++) {
         calls[i] = &plain.calls[i];
     }
@@ -64,6 +67,16 @@ Test(collectives, match_their_references) {
         }
         close_world(&f);
     }
+}
+
+// all_to_all moves the blocks of 64 receivers at a time: 130 are two tiles and a part of one.
+Test(collectives, all_to_all_of_many_members) {
+    fixture f = open_world(MEMBERS_MAX);
+    for (int uneven = 0; uneven < 2; uneven++) {
+        coll_case c = {.kind = LS_ALL_TO_ALL, .dtype = LS_F32, .count = 3, .uneven = uneven != 0};
+        run_case(&f, f.comm, &c);
+    }
+    close_world(&f);
 }
 
 // A communicator over some ranks in its own order moves data only between those members.
