@@ -283,6 +283,32 @@ Test(report, explanation_tells_the_plan_s_cost) {
     ls_planner_problem_free(problem);
 }
 
+// Of several results of one problem, an explanation is that of the one it is asked for.
+Test(report, explanation_is_of_its_result) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "v100_torchrec", 4, 4) == LS_OK);
+    ls_planner_table tables[2] = {make_table("user", 100000, 128, &ids),
+                                  make_table("item", 5000, 64, &ids)};
+    ls_planner_options options = {.model = LS_PLANNER_TORCHREC};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &topology, tables, 2, &options) == LS_OK);
+    ls_planner_result results[2];
+    cr_assert(ls_planner_solve(&results[0], problem) == LS_OK && results[0].found);
+    cr_assert(ls_planner_baseline(&results[1], problem, LS_PROPOSE_UNIFORM,
+                                  LS_PARTITION_GREEDY_PERF, 1) == LS_OK &&
+              results[1].found);
+    cr_assert(results[1].ms > 1.01 * results[0].ms);
+    for (int i = 0; i < 2; i++) {
+        ls_text text = {0};
+        char cost[64];
+        (void)snprintf(cost, sizeof cost, "the plan costs %.6g ms;", results[i].ms);
+        cr_assert(ls_planner_explain(&text, problem, &results[i], "user") == LS_OK);
+        cr_expect(strstr(text.data, cost), "%s is not in %s", cost, text.data);
+        ls_text_free(&text);
+    }
+    ls_planner_problem_free(problem);
+}
+
 // An explanation lists every other way to cut the table; none of them is cheaper than an optimal
 // plan.
 Test(report, explanation_finds_nothing_better_than_the_optimum) {
