@@ -1,6 +1,7 @@
 """Programs on gloo under `lockstep exec --observe`, where gloo moves the data: observed.py LOCKSTEP
 
-A program without a defect, one whose ranks differ in a reduction, and one that hangs in gloo."""
+A program without a defect, which also makes the coalesced calls that gloo lacks, one whose ranks differ in a reduction, and one that
+hangs in gloo."""
 import json
 import os
 import sys
@@ -18,6 +19,12 @@ dist.all_reduce(x, op=dist.ReduceOp.MAX if case == "op" and rank == 1 else dist.
 assert case == "op" or x[0] == 2
 for group in reversed(groups) if case == "hang" and rank == 1 else groups:
     dist.all_reduce(x, group=group)
+if case == "none":
+    import torch.distributed._functional_collectives as functional
+    for whole in functional.all_gather_into_tensor_coalesced([torch.full((2,), float(rank))], dist.group.WORLD):
+        assert whole.tolist() == [0, 0, 1, 1]
+    for part in functional.reduce_scatter_tensor_coalesced([torch.arange(4.0)], "sum", [0], dist.group.WORLD):
+        assert part.tolist() == [4.0 * rank, 4.0 * rank + 2]
 dist.barrier()
 dist.destroy_process_group()
 """
