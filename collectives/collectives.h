@@ -154,9 +154,8 @@ typedef struct ls_collective {
 
 // The descriptor of a kind; send and recv share their functions. Never NULL for a valid kind.
 LS_API_BACKENDS const ls_collective *ls_collective_of(ls_kind kind);
-// Bytes of member `from`'s input that member `to`'s result depends on, whatever the algorithm
-// If both are the
-// same member, these are the bytes that it keeps.
+// Bytes of member `from`'s input that member `to`'s result depends on, whatever the algorithm.
+// If both are the same member, these are the bytes that it keeps.
 uint64_t ls_collective_bytes(const ls_call *const *calls, int from, int to);
 // Bus bandwidth factor of nccl-tests' PERFORMANCE.md for `size` ranks: bus_times (size - 1) / size;
 // without bus_times 1, where data is moved.

@@ -32,8 +32,8 @@ typedef struct ls_stage_output {
     ls_dtype dtype;
     ls_shape shape;
     const void *data;
-    // All arrays here are written for the last time and stay as long as the sink: they lie in room
-    // that it gave, or in the caller's memory.
+    // The arrays are final and stay valid as long as the sink: they are in memory from its `room`
+    // or in the caller's memory.
     bool in_room;
     bool reduces;  // a sum whose order may differ; false: only moves data, must be bit exact
     // Inside the library

@@ -39,7 +39,7 @@ const char *ls_link_peer(const ls_link *link);
 // Queues the message, behind its address (NULL: it has none), whose head counts both.
 bool ls_link_send(ls_link *link, const ls_wire_head *before, const ls_wire_head *message);
 // Sends all that is queued and waits until the other side has closed the connection; whether it
-// has. Gives up when for so many seconds nothing more has arrived there.
+// has. Gives up if no queued byte arrives there for so many seconds.
 bool ls_link_finish(ls_link *link, double seconds);
 size_t ls_link_queued(const ls_link *link);  // bytes
 // The next whole message, which is kept until the next call for this link; NULL: it has not come.
