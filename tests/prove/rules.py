@@ -247,7 +247,9 @@ CASES = [
     same(lambda x: torch.linalg.vector_norm(x).square(), lambda x: x.square().sum(), X), numeric(torch.sum, A),
     numeric(lambda a: a.sum(1), A), numeric(lambda a: a.mean((0, 1)), A), numeric(lambda a: a.mean(0, keepdim=True), A), numeric(lambda a: a.cumsum(1), A),
     numeric(lambda a: torch.linalg.vector_norm(a, 1, dim=1), A), numeric(lambda a: torch.linalg.vector_norm(a, float("inf"), dim=1), A),
-    numeric(torch.trace, M), numeric(torch.nansum, A),
+    numeric(torch.trace, M), numeric(torch.nansum, A), numeric(torch.prod, A), numeric(lambda a: a.prod(1), A), numeric(lambda a: a.prod(0, keepdim=True), A),
+    numeric(lambda a: a.cumprod(1), A), numeric(lambda a: a.cumprod(0), A), numeric(lambda a: a[:, :0].prod(1), A), numeric(grad(torch.prod), NOT0),
+    numeric(grad(lambda a: a.cumprod(1)), NOT0), same(torch.hypot, lambda x, y: (x.square() + y.square()).sqrt(), X, Y),
     # Operators where the floats decide.
     numeric(torch.abs, A), numeric(torch.sign, A), numeric(torch.floor, A / 4), numeric(torch.ceil, A / 4), numeric(torch.trunc, A / 4),
     numeric(torch.round, A / 4), numeric(lambda a, b: torch.div(a, b, rounding_mode="floor"), A, NOT0), numeric(torch.relu, A), numeric(changed(F.relu_), A),
@@ -259,7 +261,7 @@ CASES = [
     numeric(lambda a: a.sort(dim=0, descending=True), A), numeric(lambda a: a.topk(2), A), numeric(lambda a: a.kthvalue(2, 1), A),
     numeric(lambda a: a.median(1), A), numeric(torch.median, A), numeric(lambda a: a.mode(1), A), numeric(lambda a: a.cummax(1), A), numeric(lambda a: a.cummin(1), A),
     numeric(lambda a: torch.fmod(a, 4), A), numeric(lambda a: torch.remainder(a, 4), A), numeric(torch.fmax, A, B), numeric(torch.fmin, A, B),
-    numeric(torch.sgn, A), numeric(lambda a: torch.floor_divide(a, 4), A), numeric(torch.heaviside, A, B),
+    numeric(torch.sgn, A), numeric(lambda a: (a / 4).frac(), A), numeric(lambda a: torch.floor_divide(a, 4), A), numeric(torch.heaviside, A, B),
     # Moves.
     numeric(lambda a: a.clone(), A), numeric(lambda a: a.t().contiguous(), A), numeric(lambda a, b: torch.cat([a, b], 1), A, B),
     numeric(lambda a, b: torch.stack([a, b]), A, B), numeric(lambda a: F.pad(a, (1, 2), value=3.0), A), numeric(lambda a: a.flip(0).roll(1, 1).repeat(2, 1), A),
@@ -281,7 +283,10 @@ CASES = [
     numeric(lambda a: (lambda x: (torch._foreach_mul_([x], 3), x)[1])(a.clone()), A),
     # Functions: their decompositions, or their laws.
     same(lambda x: x.exp() * (-x).exp(), torch.ones_like, X), same(lambda x: x.exp().log().exp(), torch.exp, X), same(torch.expm1, lambda x: x.exp() - 1, X),
-    same(lambda x: x.log().exp(), lambda x: x.clone(), X.abs()), same(torch.sigmoid, lambda x: 1 - torch.sigmoid(-x), X),
+    same(lambda x: x.log().exp(), lambda x: x.clone(), X.abs()), same(lambda x: x.log1p().exp(), lambda x: 1 + x, X.abs()),
+    same(torch.cosh, lambda x: (x.exp() + (-x).exp()) / 2, X), same(torch.sinh, lambda x: (x.exp() - (-x).exp()) / 2, X),
+    same(grad(torch.cosh), grad(lambda x: (x.exp() + 1 / x.exp()) / 2), X),
+    same(torch.sigmoid, lambda x: 1 - torch.sigmoid(-x), X),
     same(torch.sigmoid, lambda x: x.exp() / (1 + x.exp()), X), same(F.silu, lambda x: x * torch.sigmoid(x), X), same(grad(F.silu), grad(lambda x: x * torch.sigmoid(x)), X),
     same(lambda x: F.logsigmoid(x).exp(), torch.sigmoid, X), same(lambda x: F.softplus(x).exp(), lambda x: 1 + x.exp(), X),
     same(grad(F.softplus), grad(lambda x: (1 + x.exp()).log()), X), same(grad(F.logsigmoid), grad(lambda x: torch.sigmoid(x).log()), X),
@@ -420,7 +425,7 @@ def wrong(made):
 
 
 # A wrong ratio appears in exponentials; a value that is off by one appears only in the value.
-RATIO = {"logsumexp", "logaddexp", "log_sigmoid_forward", "softplus", "log"}
+RATIO = {"logsumexp", "logaddexp", "log_sigmoid_forward", "softplus", "log", "log1p"}
 
 
 def survivors(uses):

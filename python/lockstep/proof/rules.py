@@ -161,7 +161,29 @@ def _(a, n):
     return field.function(f"pow {n}", get(a))
 
 
+def _products(value, dim):
+    """The product of each element and those before it along a dimension."""
+    step, size = 1, value.shape[dim]
+    while step < size:
+        rest = size - step
+        value = torch.cat([value.narrow(dim, 0, step), field.mul(value.narrow(dim, step, rest), value.narrow(dim, 0, rest))], dim)
+        step *= 2
+    return value
+
+
+rule("cumprod")(lambda a, dim, dtype=None: _products(get(a), dim) if a.dim() else get(a))
+
+
+@rule("prod")
+def _(a, dim=None, keepdim=False, dtype=None):
+    value = get(a).flatten() if dim is None or a.dim() == 0 else get(a)
+    dim = 0 if value.dim() == 1 else dim
+    made = _products(value, dim).narrow(dim, -1, 1) if value.shape[dim] else value.sum(dim, True) + 1
+    return made if keepdim else made.squeeze(dim)
+
+
 rule("sqrt")(lambda a: root_of(get(a)))
+rule("hypot")(lambda a, b: root_of(field.add(square_of(get(a)), square_of(get(b)))))
 rule("rsqrt")(lambda a: field.inv(root_of(get(a))))
 
 
@@ -223,6 +245,17 @@ late("exp")(lambda out, a: torch.where(out == 0, 0, exp_of(full(a))))
 late("exp2")(lambda out, a: torch.where(out == 0, 0, field.exp(field.mul(get(a), field.key("log 2") % field.P))))
 rule("expm1")(lambda a: field.sub(exp_of(full(a)), 1))
 rule("log")(lambda a: logged(get(a)))
+rule("log1p")(lambda a: logged(field.add(get(a), 1)))
+
+
+def _half(a, sign):
+    """(exp(a) + sign exp(-a)) / 2."""
+    e = exp_of(full(a))
+    return field.mul(field.add(e, field.mul(field.inv(e), sign % field.P)), field.inv(2))
+
+
+rule("cosh")(lambda a: _half(a, 1))
+rule("sinh")(lambda a: _half(a, -1))
 
 
 @late("logsumexp")
@@ -356,6 +389,9 @@ late("cummax", "cummin")(lambda out, a, dim: (Value(get(a).gather(dim, out[1]), 
 def _(out, a, b):
     quotient = torch.round((a.double() - out.double()) / b).long()
     return field.sub(get(a), field.mul(field.narrow(quotient), get(b)))
+
+
+late("frac")(lambda out, a: field.sub(get(a), field.narrow(torch.round(a.double() - out.double()).long())))
 
 
 @late("div")
