@@ -327,6 +327,15 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
     return pointer;
 }
 
+void *ls_arena_create_with(ls_arena **arena, size_t bytes) {
+    *arena = NULL;
+    void *object = ls_arena_create(arena) == LS_OK ? arena_take(*arena, 1, bytes, true) : NULL;
+    if (object == NULL) {
+        ls_arena_free(*arena);
+    }
+    return object;
+}
+
 void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
     return arena_take(arena, count, size, true);
 }

@@ -33,6 +33,8 @@ int ls_addresses_take(void **out, uintptr_t *next, size_t bytes);
 // An arena: allocations live until the arena is destroyed or reset. Not thread-safe.
 typedef struct ls_arena ls_arena;
 LS_API int ls_arena_create(ls_arena **out);
+// A zeroed object of `bytes` bytes in a new arena: *arena. NULL: no memory.
+void *ls_arena_create_with(ls_arena **arena, size_t bytes);
 LS_API void ls_arena_free(ls_arena *arena);  // NULL is allowed
 // `arena` takes the memory of `from` and reuses it: its contents are lost, and `from` is empty.
 void ls_arena_adopt(ls_arena *arena, ls_arena *from);

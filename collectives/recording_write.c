@@ -65,12 +65,8 @@ int ls_recording_writer_create(ls_recording_writer **out, const char *dir, const
     LS_ASSERT(out != NULL && dir != NULL && world != NULL && info != NULL);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena));
-    ls_recording_writer *writer = ls_arena_alloc(arena, 1, sizeof *writer);
-    if (writer == NULL) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
+    ls_recording_writer *writer = ls_arena_create_with(&arena, sizeof *writer);
+    LS_TRY_MEMORY(writer != NULL);
     writer->arena = arena;
     writer->world = world;
     writer->info = *info;

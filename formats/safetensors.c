@@ -250,12 +250,8 @@ int ls_safetensors_open(ls_safetensors **out, const char *path) {
     LS_ASSERT(out != NULL && path != NULL);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena));
-    ls_safetensors *file = ls_arena_alloc(arena, 1, sizeof *file);
-    if (file == NULL) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
+    ls_safetensors *file = ls_arena_create_with(&arena, sizeof *file);
+    LS_TRY_MEMORY(file != NULL);
     *file = (ls_safetensors){.arena = arena, .fd = -1, .path = ls_arena_strdup(arena, path)};
     struct stat info;
     int status = file->path == NULL ? LS_ERR_MEMORY : LS_OK;

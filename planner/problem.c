@@ -243,13 +243,9 @@ int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topol
     LS_TRY(ls_topology_check(topology));
     LS_TRY(check_options(options));
     double started = ls_time_now();
-    ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena));
-    ls_planner_problem *problem = ls_arena_alloc(arena, 1, sizeof(*problem));
-    if (!problem) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
+    ls_arena *arena = NULL;
+    ls_planner_problem *problem = ls_arena_create_with(&arena, sizeof(*problem));
+    LS_TRY_MEMORY(problem != NULL);
     problem->arena = arena;
     problem->topology = *topology;
     problem->options = *options;

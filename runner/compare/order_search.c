@@ -58,12 +58,8 @@ int ls_order_search_create(ls_order_search **out, const ls_stages *simulated, co
                            ls_call_orders *recorded) {
     ls_arena *arena = NULL;
     *out = NULL;
-    LS_TRY(ls_arena_create(&arena));
-    ls_order_search *made = ls_arena_alloc(arena, 1, sizeof *made);
-    if (made == NULL) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
+    ls_order_search *made = ls_arena_create_with(&arena, sizeof *made);
+    LS_TRY_MEMORY(made != NULL);
     *made = (ls_order_search){.arena = arena,
                               .simulated = simulated,
                               .real = real,

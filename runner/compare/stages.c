@@ -40,12 +40,8 @@ int ls_stages_create(ls_stages **out, int ranks) {
     LS_ASSERT(ranks >= 1);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena));
-    ls_stages *stages = ls_arena_alloc(arena, 1, sizeof *stages);
-    if (stages == NULL) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
+    ls_stages *stages = ls_arena_create_with(&arena, sizeof *stages);
+    LS_TRY_MEMORY(stages != NULL);
     stages->arena = arena;
     stages->ranks = ranks;
     *out = stages;

@@ -193,12 +193,8 @@ int ls_capture_open(ls_capture **out, const char *path) {
     LS_ASSERT(out != NULL && path != NULL);
     ls_arena *arena = NULL;
     *out = NULL;
-    LS_TRY(ls_arena_create(&arena));
-    ls_capture *capture = ls_arena_alloc(arena, 1, sizeof *capture);
-    if (capture == NULL) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
+    ls_capture *capture = ls_arena_create_with(&arena, sizeof *capture);
+    LS_TRY_MEMORY(capture != NULL);
     capture->arena = arena;
     int status = read_all(capture, path);
     if (status != LS_OK) {

@@ -9,12 +9,8 @@
 int ls_trace_create(ls_trace **out, const ls_topology *machine, bool traffic) {
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena));
-    ls_trace *trace = ls_arena_alloc(arena, 1, sizeof *trace);
-    if (trace == NULL) {
-        ls_arena_free(arena);
-        return LS_ERR_MEMORY;
-    }
+    ls_trace *trace = ls_arena_create_with(&arena, sizeof *trace);
+    LS_TRY_MEMORY(trace != NULL);
     trace->arena = arena;
     trace->has_machine = machine != NULL;
     if (machine != NULL) {
