@@ -92,14 +92,6 @@ static bool is_plain(const ls_placements *placements) {
     return plain;
 }
 
-static bool any_partial(const ls_placements *placements) {
-    bool partial = false;
-    for (int d = 0; placements != NULL && d < placements->count; d++) {
-        partial = partial || placements->at[d].kind == LS_PLACE_PARTIAL;
-    }
-    return partial;
-}
-
 static int exchange_to(redistribution *r, const ls_placements *to) {
     ls_local_tensor *next = NULL;
     LS_TRY(ls_tensor__exchange(&next, r->backend, current(r), to));
@@ -111,7 +103,7 @@ static int exchange_to(redistribution *r, const ls_placements *to) {
 // One exchange; where values are or become partial gathered whole, reduced or made so, and cut.
 static int redistribute_any(redistribution *r) {
     const ls_placements wanted = r->target, *from = ls_local_tensor_placements(r->in);
-    if (!any_partial(from) && !any_partial(&wanted)) {
+    if (!ls_placements_any_partial(from) && !ls_placements_any_partial(&wanted)) {
         return exchange_to(r, &wanted);
     }
     if (!is_plain(from)) {
