@@ -162,13 +162,5 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
 
 bool ls_rank_injected(ls_rank *self, ls_fault_type type, int64_t amount) {
     LS_ASSERT(ls_fault_of_training(type));
-    const ls_spmd_options *options = &self->run->options;
-    for (int i = 0; i < options->fault_count; i++) {
-        const ls_fault *fault = &options->faults[i];
-        if (fault->type == type && fault->rank == self->id && fault->amount == amount) {
-            self->run->result->missed[i] = NULL;
-            return true;
-        }
-    }
-    return false;
+    return ls_fault__reached(self, type, amount);
 }

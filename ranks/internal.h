@@ -296,7 +296,7 @@ typedef enum ls_fault_do {
 } ls_fault_do;
 // Injects the faults of this call into it. *twice: make it twice.
 int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request);
-bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number);
+bool ls_fault__reached(const ls_rank *rank, ls_fault_type type, int64_t amount);
 
 // ---- checks/sites.c: lines from which calls meet ------------------------------------------------
 // How strict the check is: "collective.order_mismatch=strict" of a list of checks.
@@ -314,7 +314,11 @@ void ls_lookahead__end(ls_spmd *run);            // decides, fails the run
 void ls_stuck__explain(ls_spmd *run);
 // Whether it follows from a call that was refused and reported: then the run fails, too.
 bool ls_stuck__refused(ls_spmd *run);
-// The same where `request` waits for a rank that has returned. In returned.c.
+// Adds the histories of the first two ranks to the text, which it frees, and ends the run with that
+// finding: with `status`, or LS_ERR_DEADLOCK where its check is off. In returned.c, as the next.
+void ls_stuck__end(ls_spmd *run, int status, ls_finding_id id, const int *ranks, int count,
+                   const char *file, int line, ls_text *text);
+// The same where `request` waits for a rank that has returned.
 void ls_stuck__returned(ls_spmd *run, const ls_request *request);
 // Sends, receives and collectives that are incomplete at the end of the run.
 void ls_stuck__leftovers(ls_spmd *run);

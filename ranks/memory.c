@@ -64,8 +64,8 @@ static int place(ls_allocation *made, ls_rank *rank) {
 
 static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
     rank->allocations_made += 1;
-    if (ls_fault__allocation_fails(rank, rank->allocations_made) || bytes > PTRDIFF_MAX - 128 ||
-        make_room(rank) != LS_OK) {
+    if (ls_fault__reached(rank, LS_FAULT_ALLOCATION, (int64_t)rank->allocations_made) ||
+        bytes > PTRDIFF_MAX - 128 || make_room(rank) != LS_OK) {
         (void)LS_FAIL_RANK(LS_ERR_MEMORY, rank->id, "rank %d: cannot allocate %zu bytes at %s:%d",
                            rank->id, bytes, file, line);
         return NULL;

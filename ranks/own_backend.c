@@ -22,7 +22,7 @@ static own_backend *own_of(ls_backend *backend) {
 static int rank_memory(void *data, size_t bytes) {
     ls_rank *self = data;
     self->allocations_made += 1;
-    if (ls_fault__allocation_fails(self, self->allocations_made)) {
+    if (ls_fault__reached(self, LS_FAULT_ALLOCATION, (int64_t)self->allocations_made)) {
         return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     }
     return LS_OK;

@@ -68,8 +68,8 @@ static void add_where(ls_text *text, const char *what, const ls_history_entry *e
     ls_text_printf(text, "%s %s at %s\n", what, call, ls_call__where(where, &entry->call));
 }
 
-static void report(ls_spmd *run, ls_finding_id id, const int *ranks, int count, const char *file,
-                   int line, ls_text *text) {
+void ls_stuck__end(ls_spmd *run, int status, ls_finding_id id, const int *ranks, int count,
+                   const char *file, int line, ls_text *text) {
     for (int i = 0; i < count && i < 2; i++) {
         ls_findings__history(text, &run->ranks[ranks[i]], 4);
     }
@@ -79,7 +79,7 @@ static void report(ls_spmd *run, ls_finding_id id, const int *ranks, int count, 
     if (on) {
         ls_place__note(run);
     }
-    ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_DEADLOCK, ls_finding_name(id));
+    ls_spmd__fail(run, on ? status : LS_ERR_DEADLOCK, ls_finding_name(id));
 }
 
 // After how many calls the sequence repeats itself: a step; 0: it does not, twice over.
@@ -144,9 +144,9 @@ static void report_extra(ls_spmd *run, const ls_meet *meet, const int *present, 
         add_where(&text, "the call too many is", odd);
     }
     ls_findings__history(&text, gone, 4);
-    report(run, LS_FINDING_EXTRA_CALL, present, present_count,
-           odd != NULL ? odd->call.file : first->call.file,
-           odd != NULL ? odd->call.line : first->call.line, &text);
+    ls_stuck__end(run, LS_ERR_FINDING, LS_FINDING_EXTRA_CALL, present, present_count,
+                  odd != NULL ? odd->call.file : first->call.file,
+                  odd != NULL ? odd->call.line : first->call.line, &text);
 }
 
 // The first of the ranks that ended with an error; NULL: none did.
@@ -190,10 +190,11 @@ static void report_gone(ls_spmd *run, const ls_meet *meet, const int *absent, in
     const char *file = gone->line > 0 ? gone->file : there->file;
     int line = gone->line > 0 ? gone->line : there->line;
     if (odd != NULL) {
-        report(run, LS_FINDING_MISSING_RANK, absent, absent_count, odd->call.file, odd->call.line,
-               &text);
+        ls_stuck__end(run, LS_ERR_FINDING, LS_FINDING_MISSING_RANK, absent, absent_count,
+                      odd->call.file, odd->call.line, &text);
     } else {
-        report(run, LS_FINDING_RANK_EXITED_EARLY, absent, absent_count, file, line, &text);
+        ls_stuck__end(run, LS_ERR_FINDING, LS_FINDING_RANK_EXITED_EARLY, absent, absent_count, file,
+                      line, &text);
     }
 }
 
@@ -230,8 +231,8 @@ static void explain_p2p(ls_spmd *run, const ls_request *request) {
     ls_text text = {0};
     if (request->call.root < 0) {
         ls_text_printf(&text, "rank %d, %s: nobody posts a send for it\n", rank, what);
-        report(run, LS_FINDING_P2P_UNMATCHED_RECV, &rank, 1, request->call.file, request->call.line,
-               &text);
+        ls_stuck__end(run, LS_ERR_FINDING, LS_FINDING_P2P_UNMATCHED_RECV, &rank, 1,
+                      request->call.file, request->call.line, &text);
         return;
     }
     int peer = request->call.comm->ranks[request->call.root];
@@ -242,8 +243,9 @@ static void explain_p2p(ls_spmd *run, const ls_request *request) {
         ls_text_printf(&text, "rank %d: %s\n", peer, run->ranks[peer].why);
     }
     ls_findings__history(&text, &run->ranks[peer], 4);
-    report(run, send ? LS_FINDING_P2P_UNMATCHED_SEND : LS_FINDING_P2P_UNMATCHED_RECV, &rank, 1,
-           request->call.file, request->call.line, &text);
+    ls_stuck__end(run, LS_ERR_FINDING,
+                  send ? LS_FINDING_P2P_UNMATCHED_SEND : LS_FINDING_P2P_UNMATCHED_RECV, &rank, 1,
+                  request->call.file, request->call.line, &text);
 }
 
 void ls_stuck__returned(ls_spmd *run, const ls_request *request) {

@@ -141,18 +141,7 @@ static void describe_all(ls_text *text, ls_spmd *run) {
 static void finish(ls_spmd *run, int status, ls_finding_id id, const int *ranks, int rank_count,
                    const char *file, int line, ls_text *text) {
     describe_all(text, run);
-    for (int i = 0; i < rank_count && i < 2; i++) {
-        ls_findings__history(text, &run->ranks[ranks[i]], 4);
-    }
-    ls_gdb_hook_deadlock(run, ls_text_string(text));
-    bool on =
-        ls_findings__add(run, id, ranks, rank_count, file, line, ls_findings__string(run, text));
-    ls_text_free(text);
-    if (on) {
-        ls_place__note(run);
-    }
-    ls_spmd__fail(run, on && status == LS_ERR_FINDING ? status : LS_ERR_DEADLOCK,
-                  ls_finding_name(id));
+    ls_stuck__end(run, status, id, ranks, rank_count, file, line, text);
 }
 
 // ---- A circle ----------------------------------------------------------------------------------
