@@ -35,34 +35,41 @@ static void check_values(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
+// Whether an explicit list has a value for each bag, or for each step and bag. own: the bags are
+// those of stride_per_rank.
+static bool check_count(ls_reader *reader, const ls_scenario *scenario, const ls_generator *list,
+                        const ls_int_list *batch, const char *what, bool own) {
+    if (list->kind != LS_GENERATOR_VALUES || batch->count != scenario->ranks ||
+        list->ints == NULL) {
+        return false;
+    }
+    int64_t bags = ls_check__sum(batch), steps = scenario->train.steps;
+    bool stepped = bags <= INT64_MAX / steps && list->value_count == bags * steps;
+    if (list->value_count != bags && !stepped) {
+        ls_check__error(reader, ls_node_mark(&list->node, "values"), NULL, NULL,
+                        own ? "%s: %" PRId64 " for the %" PRId64 " bags of stride_per_rank"
+                            : "%s: %" PRId64 " for a batch of %" PRId64 " in all",
+                        what, list->value_count, bags);
+        return false;
+    }
+    for (int i = 0; i < list->row_counts.count; i++) {
+        int rank = i % batch->count;
+        if (list->row_counts.at[i] != batch->at[rank] && ls_read__going(reader)) {
+            ls_check__error(reader, ls_check__element(&list->row_counts, i), NULL, NULL,
+                            own ? "%s: %" PRId64 " for the %" PRId64 " bags of rank %d"
+                                : "%s: %" PRId64 " for the batch of %" PRId64 " of rank %d",
+                            what, list->row_counts.at[i], batch->at[rank], rank);
+        }
+    }
+    return true;
+}
+
 static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
                           const ls_scenario_feature *feature) {
     const ls_generator *lengths = &feature->lengths;
-    const ls_int_list *batch = &feature->strides;
     bool own = ls_node_has(&feature->node, "stride_per_rank");
-    if (lengths->kind != LS_GENERATOR_VALUES || batch->count != scenario->ranks ||
-        lengths->ints == NULL) {
-        return;
-    }
-    int64_t bags = ls_check__sum(batch), steps = scenario->train.steps;
-    bool stepped = bags <= INT64_MAX / steps && lengths->value_count == bags * steps;
-    if (lengths->value_count != bags && !stepped) {
-        ls_check__error(reader, ls_node_mark(&lengths->node, "values"), NULL, NULL,
-                        own ? "lengths: %" PRId64 " for the %" PRId64 " bags of stride_per_rank"
-                            : "lengths: %" PRId64 " for a batch of %" PRId64 " in all",
-                        lengths->value_count, bags);
-        return;
-    }
-    for (int i = 0; i < lengths->row_counts.count; i++) {
-        int rank = i % batch->count;
-        if (lengths->row_counts.at[i] != batch->at[rank] && ls_read__going(reader)) {
-            ls_check__error(reader, ls_check__element(&lengths->row_counts, i), NULL, NULL,
-                            own ? "lengths: %" PRId64 " for the %" PRId64 " bags of rank %d"
-                                : "lengths: %" PRId64 " for the batch of %" PRId64 " of rank %d",
-                            lengths->row_counts.at[i], batch->at[rank], rank);
-        }
-    }
-    if (steps > 1) {
+    if (!check_count(reader, scenario, lengths, &feature->strides, "lengths", own) ||
+        scenario->train.steps > 1) {
         return;  // the check of files determines the steps of the ids
     }
     ls_int_list all = {.at = lengths->ints, .count = (int)lengths->value_count};
@@ -105,32 +112,6 @@ static void check_strides(ls_reader *reader, ls_scenario *scenario, ls_scenario_
     }
 }
 
-static void check_inverse(ls_reader *reader, const ls_scenario *scenario,
-                          const ls_scenario_feature *feature) {
-    const ls_generator *inverse = &feature->inverse_indices;
-    const ls_int_list *batch = &scenario->inputs.batch;
-    if (inverse->kind != LS_GENERATOR_VALUES || batch->count != scenario->ranks ||
-        inverse->ints == NULL) {
-        return;
-    }
-    int64_t samples = ls_check__sum(batch), steps = scenario->train.steps;
-    bool stepped = samples <= INT64_MAX / steps && inverse->value_count == samples * steps;
-    if (inverse->value_count != samples && !stepped) {
-        ls_check__error(reader, ls_node_mark(&inverse->node, "values"), NULL, NULL,
-                        "inverse_indices: %" PRId64 " for a batch of %" PRId64 " in all",
-                        inverse->value_count, samples);
-        return;
-    }
-    for (int i = 0; i < inverse->row_counts.count; i++) {
-        int rank = i % batch->count;
-        if (inverse->row_counts.at[i] != batch->at[rank] && ls_read__going(reader)) {
-            ls_check__error(reader, ls_check__element(&inverse->row_counts, i), NULL, NULL,
-                            "inverse_indices: %" PRId64 " for the batch of %" PRId64 " of rank %d",
-                            inverse->row_counts.at[i], batch->at[rank], rank);
-        }
-    }
-}
-
 void ls_check__features(ls_reader *reader, ls_scenario *scenario) {
     for (int i = 0; i < scenario->inputs.feature_count && ls_read__going(reader); i++) {
         ls_scenario_feature *feature = &scenario->inputs.features[i];
@@ -140,6 +121,7 @@ void ls_check__features(ls_reader *reader, ls_scenario *scenario) {
         check_values(reader, scenario, &feature->weights, "weights");
         check_values(reader, scenario, &feature->inverse_indices, "inverse_indices");
         check_lengths(reader, scenario, feature);
-        check_inverse(reader, scenario, feature);
+        (void)check_count(reader, scenario, &feature->inverse_indices, &scenario->inputs.batch,
+                          "inverse_indices", false);
     }
 }
