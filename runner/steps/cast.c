@@ -3,10 +3,7 @@
 
 // clang-format off
 static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD,
-    LS_STEP_EXCEPT_FIELD,
-    LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    LS_STEP_TENSOR_FIELDS,
     {"dtype", LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, LS_MEMBER(cast.dtype),
      .names = &ls_schema__dtypes, .doc = "The new element type.", .example = "dtype: bf16"},
 };

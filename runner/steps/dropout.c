@@ -4,10 +4,7 @@
 
 // clang-format off
 static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD,
-    LS_STEP_EXCEPT_FIELD,
-    LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    LS_STEP_TENSOR_FIELDS,
     {"p", LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(dropout.p), .min = 0, .max = 1,
      .doc = "The probability with which an element is dropped.", .example = "p: 0.1"},
     {"stream", LS_FIELD_STRING, LS_MEMBER(dropout.stream), .otherwise = "the step's name",

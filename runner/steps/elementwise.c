@@ -1,9 +1,7 @@
 // add, sub, mul: two tensors, element by element.
 #include "runner/steps/fields.h"
 
-static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_OTHER_FIELD};
+static const ls_schema_field fields[] = {LS_STEP_TENSOR_FIELDS, LS_STEP_OTHER_FIELD};
 
 bool ls_step__binary_operand(ls_step_operand *out, const ls_scenario_step *step, int index) {
     const char *key = index == 0 ? "tensor" : "other";

@@ -28,6 +28,9 @@
      .record = &ls_schema__except, .otherwise = "none",                                            \
      .doc = "Differences of some ranks: a defect.",                                                \
      .example = "except: [{ranks: [2], skip: true}]"}
+#define LS_STEP_TENSOR_FIELDS                                                                      \
+    LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,                                  \
+        LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED)
 #define LS_STEP_COUNT_FIELD                                                                        \
     {"count", LS_FIELD_INT, LS_MEMBER(call.count), .min = 0, .max = LS_SCENARIO_COUNT_MAX,         \
      .fallback = "0", .otherwise = "required without tensor, counts or splits",                    \

@@ -1,9 +1,7 @@
 // sum, mean, prod, amax, amin: fold one dimension, which disappears.
 #include "runner/steps/fields.h"
 
-static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_DIM_FIELD(fold.dim)};
+static const ls_schema_field fields[] = {LS_STEP_TENSOR_FIELDS, LS_STEP_DIM_FIELD(fold.dim)};
 
 static ls_op op_of(const ls_scenario_step *step) {
     if (step->kind == LS_STEP_PROD) {

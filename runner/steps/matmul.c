@@ -1,9 +1,7 @@
 // matmul: the matrix product of the shards on each rank.
 #include "runner/steps/fields.h"
 
-static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_OTHER_FIELD};
+static const ls_schema_field fields[] = {LS_STEP_TENSOR_FIELDS, LS_STEP_OTHER_FIELD};
 
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last) {

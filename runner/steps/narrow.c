@@ -3,10 +3,7 @@
 
 // clang-format off
 static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD,
-    LS_STEP_EXCEPT_FIELD,
-    LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    LS_STEP_TENSOR_FIELDS,
     LS_STEP_DIM_FIELD(narrow.dim),
     {"start", LS_FIELD_INT, LS_MEMBER(narrow.start), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
      .fallback = "0", .doc = "The first index that is kept.", .example = "start: 2"},

@@ -5,10 +5,7 @@
 
 // clang-format off
 static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD,
-    LS_STEP_EXCEPT_FIELD,
-    LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    LS_STEP_TENSOR_FIELDS,
     {"shape", LS_FIELD_SHAPE, .flags = LS_FIELD_REQUIRED, LS_MEMBER(to.shape), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .doc = "The shape of the whole.", .example = "shape: [10, 4]"},
     {"to", LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED, LS_MEMBER(to.placements),

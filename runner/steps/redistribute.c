@@ -8,10 +8,7 @@ static const ls_schema_names paths = {path_names, LS_PATH_COUNT};
 
 // clang-format off
 static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD,
-    LS_STEP_EXCEPT_FIELD,
-    LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    LS_STEP_TENSOR_FIELDS,
     {"to", LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED, LS_MEMBER(to.placements),
      LS_AUX(to.given), .doc = "The new placement for each mesh dimension: S(dim), R or P(op).",
      .example = "to: \"S(1), R\""},

@@ -3,10 +3,7 @@
 
 // clang-format off
 static const ls_schema_field fields[] = {
-    LS_STEP_NAME_FIELD,
-    LS_STEP_EXCEPT_FIELD,
-    LS_STEP_INTO_FIELD,
-    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    LS_STEP_TENSOR_FIELDS,
     {"factor", LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(factor),
      .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .doc = "The factor of every element.",
      .example = "factor: 0.5"},

@@ -6,9 +6,7 @@ static const ls_schema_name reduction_names[] = {
     {"none", LS_LOSS_EACH}, {"sum", LS_LOSS_SUM}, {"mean", LS_LOSS_MEAN}};
 static const ls_schema_names reductions = {reduction_names, 3};
 
-#define LINE_FIELDS                                                                                \
-    LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,                                  \
-        LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_DIM_FIELD(fold.dim)
+#define LINE_FIELDS LS_STEP_TENSOR_FIELDS, LS_STEP_DIM_FIELD(fold.dim)
 
 static const ls_schema_field fields[] = {LINE_FIELDS};
 

@@ -1,9 +1,7 @@
 // transpose: swaps the two dimensions of a matrix.
 #include "runner/steps/fields.h"
 
-static const ls_schema_field fields[] = {LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD,
-                                         LS_STEP_INTO_FIELD,
-                                         LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED)};
+static const ls_schema_field fields[] = {LS_STEP_TENSOR_FIELDS};
 
 static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                 const ls_local_tensor *const *in, int count) {
