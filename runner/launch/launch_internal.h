@@ -11,6 +11,8 @@
 
 // out [LS_LAUNCH_PATH_BYTES] = "DIR/rank_R.SUFFIX"; false: too long.
 bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix);
+// Writes the text, which it frees, to that file, which appears whole.
+int ls_launch__tell(const char *dir, int rank, const char *suffix, ls_text *text);
 // Whether `a` was before `b`; 0: never.
 bool ls_launch__earlier(const struct timespec *a, const struct timespec *b);
 

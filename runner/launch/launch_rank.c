@@ -25,24 +25,10 @@ static bool adopted;
 static int runs = -1, said = -1;  // pipes for receiving runs and for reporting their end
 
 static int write_mark(const char *dir, int rank, const char *suffix) {
-    char path[PATH_BYTES];
-    char temporary[PATH_BYTES + 8];
-    if (!ls_launch__mark(path, dir, rank, suffix)) {
-        return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", dir);
-    }
-    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
-    FILE *file = fopen(temporary, "w");
-    if (file == NULL) {
-        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
-                            strerror(errno));
-    }
-    fprintf(file, "%ld %ld %ld\n", (long)getpid(), launcher != 0 ? (long)getppid() : 0L,
-            (long)launcher);
-    if (fclose(file) != 0 || rename(temporary, path) != 0) {
-        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
-                            strerror(errno));
-    }
-    return LS_OK;
+    ls_text text = {0};
+    ls_text_printf(&text, "%ld %ld %ld\n", (long)getpid(), launcher != 0 ? (long)getppid() : 0L,
+                   (long)launcher);
+    return ls_launch__tell(dir, rank, suffix, &text);
 }
 
 int ls_launch_announce(const char *watch_dir, int rank) {

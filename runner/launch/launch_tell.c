@@ -1,6 +1,7 @@
 // Reports of launched processes in files of the watched directory: a finding, an error, or too few
 // GPUs. Their output may be lost when they are ended.
 #define _XOPEN_SOURCE 700
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,26 +15,35 @@ bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix) {
     return length > 0 && length < LS_LAUNCH_PATH_BYTES;
 }
 
+int ls_launch__tell(const char *dir, int rank, const char *suffix, ls_text *text) {
+    char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
+    int status = ls_launch__mark(path, dir, rank, suffix)
+                     ? LS_OK
+                     : LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", dir);
+    if (status == LS_OK) {
+        (void)snprintf(temporary, sizeof temporary, "%s.part", path);
+        FILE *file = fopen(temporary, "w");
+        bool written = file != NULL && fputs(ls_text_string(text), file) >= 0;
+        written = file != NULL && fclose(file) == 0 && written;
+        if (!written || rename(temporary, path) != 0) {
+            status = LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
+                                  strerror(errno));
+        }
+    }
+    ls_text_free(text);
+    return status;
+}
+
 // ---- Findings of launched processes -------------------------------------------------------------
 // rank_R.finding: the finding's name, its ranks, its place, then the text.
 void ls_launch_tell_finding(const char *watch_dir, int rank, const ls_finding *finding) {
-    char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
-    if (!ls_launch__mark(path, watch_dir, rank, "finding")) {
-        return;
-    }
-    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
-    FILE *file = fopen(temporary, "w");
-    if (file == NULL) {
-        return;
-    }
-    fprintf(file, "%s\n", ls_finding_name(finding->id));
+    ls_text text = {0};
+    ls_text_printf(&text, "%s\n", ls_finding_name(finding->id));
     for (int i = 0; i < finding->rank_count; i++) {
-        fprintf(file, "%d ", finding->ranks[i]);
+        ls_text_printf(&text, "%d ", finding->ranks[i]);
     }
-    fprintf(file, "\n%s\n%s\n", finding->where, finding->text);
-    if (fclose(file) == 0) {
-        (void)rename(temporary, path);
-    }
+    ls_text_printf(&text, "\n%s\n%s\n", finding->where, finding->text);
+    (void)ls_launch__tell(watch_dir, rank, "finding", &text);
 }
 
 // Ranks in [0, rank_count); otherwise the file is not from this run.
@@ -84,19 +94,9 @@ bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_are
 // ---- Errors of launched processes ---------------------------------------------------------------
 // rank_R.error: the code, and the text in one line; written atomically.
 static void tell(const char *watch_dir, int rank, const char *suffix) {
-    char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
-    if (!ls_launch__mark(path, watch_dir, rank, suffix)) {
-        return;
-    }
-    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
-    FILE *file = fopen(temporary, "w");
-    if (file == NULL) {
-        return;
-    }
-    fprintf(file, "%d %s\n", ls_error_last()->code, ls_error_last()->text);
-    if (fclose(file) == 0) {
-        (void)rename(temporary, path);
-    }
+    ls_text text = {0};
+    ls_text_printf(&text, "%d %s\n", ls_error_last()->code, ls_error_last()->text);
+    (void)ls_launch__tell(watch_dir, rank, suffix, &text);
 }
 
 void ls_launch_tell_error(const char *watch_dir, int rank) {
