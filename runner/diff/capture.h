@@ -6,6 +6,7 @@
 #include "embedding/checkpoint.h"
 #include "formats/safetensors.h"
 #include "local_tensor/local_tensor.h"
+#include "runner/result.h"
 
 // One rank's part of a tensor.
 typedef struct ls_capture_piece {
@@ -84,11 +85,6 @@ typedef struct ls_captured {
     const char *otherwise;  // how ranks contradict each other; NULL: they do not
 } ls_captured;
 
-// A tensor that is not compared, with the reason.
-typedef struct ls_capture_omission {
-    const char *name, *why;
-} ls_capture_omission;
-
 typedef struct ls_capture {
     ls_arena *arena;
     const char *path;
@@ -99,9 +95,9 @@ typedef struct ls_capture {
     size_t slot_count;
     ls_safetensors **files;  // [file_count]
     size_t file_count;
-    ls_checkpoint *checkpoint;     // NULL: not a checkpoint
-    ls_capture_omission *omitted;  // [omitted_count] of all ranks, each name once
-    size_t omitted_count, omitted_capacity;
+    ls_checkpoint *checkpoint;  // NULL: not a checkpoint
+    ls_omitted *omitted;        // [omitted_count] of all ranks, each name once
+    int omitted_count, omitted_room;
 } ls_capture;
 
 // Files may be hostile: LS_ERR_FORMAT names file and reason; LS_ERR_IO. Free it with

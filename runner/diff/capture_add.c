@@ -63,25 +63,18 @@ static int tensor_named(ls_captured **out, ls_capture *capture, const char *name
 }
 
 int ls_capture__omit(ls_capture *capture, const char *name, const char *why) {
-    for (size_t i = 0; i < capture->omitted_count; i++) {
+    for (int i = 0; i < capture->omitted_count; i++) {
         if (strcmp(capture->omitted[i].name, name) == 0) {
             return LS_OK;
         }
     }
-    if (capture->omitted_count == capture->omitted_capacity) {
-        size_t capacity = capture->omitted_capacity != 0 ? 2 * capture->omitted_capacity : 16;
-        ls_capture_omission *omitted = ls_arena_alloc(capture->arena, capacity, sizeof *omitted);
-        LS_TRY_MEMORY(omitted != NULL);
-        if (capture->omitted_count > 0) {
-            memcpy(omitted, capture->omitted, capture->omitted_count * sizeof *omitted);
-        }
-        capture->omitted = omitted;
-        capture->omitted_capacity = capacity;
-    }
-    ls_capture_omission *added = &capture->omitted[capture->omitted_count];
-    *added = (ls_capture_omission){ls_arena_strdup(capture->arena, name),
-                                   ls_arena_strdup(capture->arena, why)};
-    capture->omitted_count += 1;
+    ls_omitted *more = ls_arena_grow(capture->arena, capture->omitted, capture->omitted_count,
+                                     &capture->omitted_room, sizeof *more);
+    LS_TRY_MEMORY(more != NULL);
+    capture->omitted = more;
+    ls_omitted *added = &more[capture->omitted_count++];
+    *added =
+        (ls_omitted){ls_arena_strdup(capture->arena, name), ls_arena_strdup(capture->arena, why)};
     return added->name != NULL && added->why != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 

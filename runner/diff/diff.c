@@ -22,7 +22,7 @@ typedef struct diff {
     ls_diff_drift drift;
     ls_diff_batches batches;
     ls_omitted *omitted;
-    size_t omitted_count, omitted_capacity;
+    int omitted_count, omitted_room;
 } diff;
 
 // ---- One tensor ---------------------------------------------------------------------------------
@@ -178,8 +178,7 @@ static int explain(diff *d, ls_stage_result *stage, const ls_diff_pair *p,
     int copy = piece != NULL ? piece->copy : 0;
     ls_text_printf(&text, "\n  judged by: %s", why[allowed[copy].by]);
     (void)ls_diff_explain(&text, &d->sides, p, copy);
-    stage->divergence = ls_arena_strdup(d->comparison.arena, ls_text_string(&text));
-    ls_text_free(&text);
+    stage->divergence = ls_result_text(d->comparison.arena, &text);
     return stage->divergence != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
@@ -249,17 +248,11 @@ static int note_wrong(diff *d, const ls_captured *tensor, const char *why) {
 // Lists a tensor as not compared.
 static int omit(diff *d, const char *name, const char *why) {
     ls_arena *arena = d->comparison.arena;
-    if (d->omitted_count == d->omitted_capacity) {
-        size_t capacity = d->omitted_capacity != 0 ? 2 * d->omitted_capacity : 16;
-        ls_omitted *omitted = ls_arena_alloc(arena, capacity, sizeof *omitted);
-        LS_TRY_MEMORY(omitted != NULL);
-        if (d->omitted_count > 0) {
-            memcpy(omitted, d->omitted, d->omitted_count * sizeof *omitted);
-        }
-        d->omitted = omitted;
-        d->omitted_capacity = capacity;
-    }
-    ls_omitted *added = &d->omitted[d->omitted_count++];
+    ls_omitted *more =
+        ls_arena_grow(arena, d->omitted, d->omitted_count, &d->omitted_room, sizeof *more);
+    LS_TRY_MEMORY(more != NULL);
+    d->omitted = more;
+    ls_omitted *added = &more[d->omitted_count++];
     *added = (ls_omitted){ls_arena_strdup(arena, name), ls_arena_strdup(arena, why)};
     return added->name != NULL && added->why != NULL ? LS_OK : LS_ERR_MEMORY;
 }
@@ -346,8 +339,8 @@ static const char *reason_to_omit(const diff *d, const ls_captured *ref, const l
             return "--ignore";
         }
     }
-    for (size_t i = 0; run == NULL && i < d->sides.run->omitted_count; i++) {
-        const ls_capture_omission *one = &d->sides.run->omitted[i];
+    for (int i = 0; run == NULL && i < d->sides.run->omitted_count; i++) {
+        const ls_omitted *one = &d->sides.run->omitted[i];
         if (strcmp(one->name, ref->name) == 0) {
             return one->why;
         }
@@ -390,10 +383,10 @@ static int compare_all(diff *d) {
     }
     const ls_capture *const sides[2] = {d->sides.ref, d->sides.run};
     for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < sides[side]->omitted_count; i++) {
-            const ls_capture_omission *one = &sides[side]->omitted[i];
+        for (int i = 0; i < sides[side]->omitted_count; i++) {
+            const ls_omitted *one = &sides[side]->omitted[i];
             bool twice = false;
-            for (size_t k = 0; k < d->omitted_count; k++) {
+            for (int k = 0; k < d->omitted_count; k++) {
                 twice = twice || strcmp(d->omitted[k].name, one->name) == 0;
             }
             LS_TRY(twice ? LS_OK : omit(d, one->name, one->why));
@@ -465,7 +458,7 @@ int ls_diff_run(ls_results *results, const ls_capture *ref, ls_capture *run,
         .stages = d.comparison.stages,
         .stage_count = d.comparison.stage_count,
         .omitted = d.omitted,
-        .omitted_count = d.omitted_count,
+        .omitted_count = (size_t)d.omitted_count,
         .unproven = unproven,
         .checked = proof,
         .reproduce = reproduce,
