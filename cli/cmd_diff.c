@@ -39,9 +39,7 @@ static const char *reproduce(ls_arena *arena, const char *ref, const char *run) 
     ls_text_shell(&text, ref);
     ls_text_puts(&text, " ");
     ls_text_shell(&text, run);
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_free(&text);
-    return kept;
+    return ls_result_text(arena, &text);
 }
 
 static int diff(const ls_capture *ref, ls_capture *run) {

@@ -202,9 +202,7 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
         ls_text_puts(&text, " ");
         ls_text_shell(&text, *word);
     }
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_free(&text);
-    return kept;
+    return ls_result_text(arena, &text);
 }
 
 // name, backend: of the run's case. *passed: nothing was found.

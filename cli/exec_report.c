@@ -211,9 +211,7 @@ static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
             shown[count++] = rank;
         }
     }
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_free(&text);
-    return kept;
+    return ls_result_text(arena, &text);
 }
 
 // Those of one run, behind the `count` in findings; ended: its number, 0 where it is the only run.

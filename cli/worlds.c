@@ -299,9 +299,7 @@ static const char *reproduce(ls_arena *arena, const cli_worlds *given, const cha
         ls_text_puts(&text, " ");
         ls_text_shell(&text, *word);
     }
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_free(&text);
-    return kept;
+    return ls_result_text(arena, &text);
 }
 
 static int run_program(worlds *p) {
