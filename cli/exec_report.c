@@ -169,15 +169,6 @@ static bool add_stack(ls_text *text, const ls_exec_result *result, int run, int 
 
 #define STACKS_MAX 8  // ranks of a finding whose stacks are shown
 
-static bool among(const int *ranks, int count, int rank) {
-    for (int i = 0; i < count; i++) {
-        if (ranks[i] == rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // The finding's text, with one stack for each of its sides: of the first rank that each line before
 // the histories names first.
 static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
@@ -197,7 +188,8 @@ static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
         }
         if (skip > 0 && word[skip] >= '0' && word[skip] <= '9') {
             int rank = (int)strtol(word + skip, NULL, 10);
-            if (!among(shown, count, rank) && add_stack(&text, result, run, rank, line, length)) {
+            if (ls_ranks_find(shown, count, rank) < 0 &&
+                add_stack(&text, result, run, rank, line, length)) {
                 shown[count++] = rank;
             }
         }
@@ -206,7 +198,7 @@ static const char *with_stacks(ls_arena *arena, const ls_finding *finding,
     const char *where = finding->where != NULL ? finding->where : "";
     for (int i = 0; i < finding->rank_count && count < STACKS_MAX; i++) {
         int rank = finding->ranks[i];
-        if (!among(shown, count, rank) &&
+        if (ls_ranks_find(shown, count, rank) < 0 &&
             add_stack(&text, result, run, rank, where, strlen(where))) {
             shown[count++] = rank;
         }

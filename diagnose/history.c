@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "formats/json_read.h"
+#include "local_tensor/local_tensor.h"
 
 #define BYTES_MAX  ((size_t)2 << 30)
 #define RANKS_MAX  65536
@@ -63,15 +64,6 @@ static int read_group(reading *at, ls_history_group *group, const json_t *object
     return LS_OK;
 }
 
-static int member_of(const ls_history_group *group, int rank) {
-    for (int m = 0; m < group->size; m++) {
-        if (group->ranks[m] == rank) {
-            return m;
-        }
-    }
-    return -1;
-}
-
 // ---- Calls --------------------------------------------------------------------------------------
 // Types that lockstep has no name for are moved as bytes.
 static ls_dtype dtype_of(const char *name) {
@@ -104,11 +96,11 @@ static int read_counts(const reading *at, const size_t **out, const json_t *obje
 
 static int read_call(const reading *at, ls_history_call *call, const json_t *object, int rank) {
     const json_int_t group = json_integer_value(json_object_get(object, "group"));
-    if (group < 0 || group >= at->history->group_count ||
-        member_of(&at->history->groups[group], rank) < 0) {
+    const ls_history_group *of =
+        group >= 0 && group < at->history->group_count ? &at->history->groups[group] : NULL;
+    if (of == NULL || ls_ranks_find(of->ranks, of->size, rank) < 0) {
         return bad(at, "a call on a group that its rank is not in");
     }
-    const ls_history_group *of = &at->history->groups[group];
     const char *kind = json_string_value(json_object_get(object, "kind"));
     const char *op = json_string_value(json_object_get(object, "op"));
     const char *state = json_string_value(json_object_get(object, "state"));

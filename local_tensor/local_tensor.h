@@ -78,6 +78,7 @@ void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
 int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name);  // LS_ERR_NOT_FOUND
 // "0-3, 7" for ascending ranks [rank_count]; cut off with "..." to fit, always terminated.
 void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_count);
+int ls_ranks_find(const int *ranks, int rank_count, int rank);  // its index; -1: it is not there
 
 // ---- World --------------------------------------------------------------------------------------
 // The ranks of one program and what they share. No global state: worlds are independent.

@@ -90,6 +90,15 @@ int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name) {
                    near != NULL ? "\"?" : "");
 }
 
+int ls_ranks_find(const int *ranks, int rank_count, int rank) {
+    for (int i = 0; i < rank_count; i++) {
+        if (ranks[i] == rank) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_count) {
     LS_ASSERT(out_bytes >= 4);
     size_t length = 0;

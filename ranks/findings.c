@@ -44,12 +44,8 @@ static ls_finding *at_place(const ls_spmd_result *result, ls_finding_id id, cons
 }
 
 static bool names(const ls_finding *finding, int rank) {
-    for (int i = 0; i < finding->rank_count; i++) {
-        if (finding->ranks[i] == rank) {
-            return true;
-        }
-    }
-    return finding->rank_count == 0;
+    return finding->rank_count == 0 ||
+           ls_ranks_find(finding->ranks, finding->rank_count, rank) >= 0;
 }
 
 bool ls_findings__known(const ls_spmd *run, ls_finding_id id, int rank, const char *file,
@@ -422,11 +418,7 @@ void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
         if (requests[i] == NULL) {
             continue;
         }
-        bool at_fault = false;
-        for (int k = 0; k < failure->rank_count; k++) {
-            at_fault = at_fault || failure->ranks[k] == requests[i]->call.rank;
-        }
-        if (at_fault) {
+        if (ls_ranks_find(failure->ranks, failure->rank_count, requests[i]->call.rank) >= 0) {
             wrong = wrong == NULL ? requests[i]->rank : wrong;
         } else {
             right = right == NULL ? requests[i]->rank : right;

@@ -76,12 +76,7 @@ static bool shifted(const ls_lookahead *look, int a, int b) {
 }
 
 static bool at_fault(const ls_lookahead *look, int rank) {
-    for (int i = 0; i < look->failure.rank_count; i++) {
-        if (look->failure.ranks[i] == rank) {
-            return true;
-        }
-    }
-    return false;
+    return ls_ranks_find(look->failure.ranks, look->failure.rank_count, rank) >= 0;
 }
 
 // Whether all ranks at fault say the same.

@@ -46,12 +46,7 @@ static int testimony(int *first, const ls_spmd *run, const ls_call *call) {
 }
 
 static bool named(const ls_check_failure *failure, int rank) {
-    for (int k = 0; k < failure->rank_count; k++) {
-        if (failure->ranks[k] == rank) {
-            return true;
-        }
-    }
-    return false;
+    return ls_ranks_find(failure->ranks, failure->rank_count, rank) >= 0;
 }
 
 // The first call of those that are named, or of the others; NULL: there is none.

@@ -27,11 +27,7 @@ static bool ends_with(const char *text, const char *end) {
 // A finding that may accompany the expected one of `ranks`.
 static bool among(const ls_scenario_expect *expect, const ls_finding *finding) {
     for (int i = 0; i < finding->rank_count && expect->ranks.count > 0; i++) {
-        bool found = false;
-        for (int k = 0; k < expect->ranks.count; k++) {
-            found = found || expect->ranks.at[k] == finding->ranks[i];
-        }
-        if (!found) {
+        if (ls_int_list_find(&expect->ranks, finding->ranks[i]) < 0) {
             return false;
         }
     }

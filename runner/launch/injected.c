@@ -58,15 +58,6 @@ static bool seen_from_first_call(ls_finding_id simulated, ls_finding_id real) {
     return looked_ahead && disagreement(real);
 }
 
-static bool names(const ls_finding *finding, int rank) {
-    for (int i = 0; i < finding->rank_count; i++) {
-        if (finding->ranks[i] == rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // A rank that waited until its deadline names the absent rank: one of those at fault, or, if some
 // make an extra call, one of those that do not.
 static bool seen_from_deadline(const ls_finding *simulated, const ls_finding *real) {
@@ -75,7 +66,8 @@ static bool seen_from_deadline(const ls_finding *simulated, const ls_finding *re
                   real->id == LS_FINDING_P2P_UNMATCHED_RECV;
     bool others = simulated->id == LS_FINDING_EXTRA_CALL;
     for (int i = 0; i < real->rank_count; i++) {
-        if (names(simulated, real->ranks[i]) == others) {
+        bool named = ls_ranks_find(simulated->ranks, simulated->rank_count, real->ranks[i]) >= 0;
+        if (named == others) {
             return false;
         }
     }
@@ -86,7 +78,8 @@ static bool seen_from_deadline(const ls_finding *simulated, const ls_finding *re
 static bool seen_by_itself(const ls_finding *simulated, const ls_finding *real) {
     bool among = simulated->id == LS_FINDING_RANK_EXITED_EARLY && real->id == simulated->id;
     for (int i = 0; i < real->rank_count; i++) {
-        among = among && names(simulated, real->ranks[i]);
+        among =
+            among && ls_ranks_find(simulated->ranks, simulated->rank_count, real->ranks[i]) >= 0;
     }
     return among && real->rank_count > 0;
 }

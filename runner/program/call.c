@@ -54,10 +54,8 @@ const ls_scenario_except *ls_program__except(const ls_program *program,
                                              const ls_scenario_step *step) {
     for (int i = 0; i < step->except_count && program->self != NULL; i++) {
         const ls_scenario_except *except = &step->excepts[i];
-        for (int k = 0; k < except->ranks.count; k++) {
-            if (except->ranks.at[k] == ls_rank_id(program->self)) {
-                return except;
-            }
+        if (ls_int_list_find(&except->ranks, ls_rank_id(program->self)) >= 0) {
+            return except;
         }
     }
     return NULL;

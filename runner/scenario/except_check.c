@@ -74,15 +74,6 @@ static void refuse(ls_reader *reader, const ls_scenario_step *step,
     }
 }
 
-static bool contains(const ls_int_list *list, int64_t rank) {
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // Ranks that the exception never reaches: outside of the group, or covered by an earlier exception.
 static void check_reached(ls_reader *reader, const ls_scenario_step *step, int index,
                           unsigned fields) {
@@ -92,12 +83,12 @@ static void check_reached(ls_reader *reader, const ls_scenario_step *step, int i
     for (int i = 0; i < except->ranks.count && ls_read__going(reader); i++) {
         int64_t rank = except->ranks.at[i];
         ls_mark mark = ls_check__element(&except->ranks, i);
-        if (members_only && !contains(ls_step_ranks(step), rank)) {
+        if (members_only && ls_int_list_find(ls_step_ranks(step), rank) < 0) {
             ls_check__error(reader, mark, NULL, NULL,
                             "except: rank %" PRId64 " takes no part in this step", rank);
         }
         for (int k = 0; k < index; k++) {
-            if (contains(&step->excepts[k].ranks, rank)) {
+            if (ls_int_list_find(&step->excepts[k].ranks, rank) >= 0) {
                 ls_check__error(reader, mark, NULL, NULL,
                                 "except: rank %" PRId64 " is excepted above already", rank);
                 break;

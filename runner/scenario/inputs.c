@@ -60,12 +60,8 @@ int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, 
     }
     const ls_int_list *ranks = &step->call.ranks;
     *size = ranks->count > 0 ? ranks->count : scenario->ranks;
-    for (int i = 0; i < ranks->count; i++) {
-        if (ranks->at[i] == rank) {
-            return i;
-        }
-    }
-    return rank;
+    int member = ls_int_list_find(ranks, rank);
+    return member >= 0 ? member : rank;
 }
 
 // Values for each member: a list of lists, or a file whose first dimension is the members.

@@ -1,4 +1,4 @@
-// The place of a mapping in the file, and the keys that it gave.
+// The place of a mapping in the file, and the keys that it gave; the elements of a list.
 #define _XOPEN_SOURCE 700  // realpath
 
 #include "runner/scenario/read.h"
@@ -25,4 +25,13 @@ bool ls_node_has(const ls_node *node, const char *key) {
 const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node) {
     const char *where = ls_arena_printf(scenario->arena, "%s:%d", scenario->file, node->mark.line);
     return where == NULL ? "" : where;
+}
+
+int ls_int_list_find(const ls_int_list *list, int64_t value) {
+    for (int i = 0; i < list->count; i++) {
+        if (list->at[i] == value) {
+            return i;
+        }
+    }
+    return -1;
 }

@@ -29,6 +29,8 @@ typedef struct ls_int_list {
     int count;
 } ls_int_list;
 
+int ls_int_list_find(const ls_int_list *list, int64_t value);  // its index; -1: it is not there
+
 typedef struct ls_int_rows {  // a list of lists
     const ls_int_list *at;
     int count;

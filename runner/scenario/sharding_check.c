@@ -194,23 +194,15 @@ static void check_who_places(ls_reader *reader, const ls_scenario_sharding *shar
     }
 }
 
-static bool names_rank(const ls_int_list *list, int rank) {
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // Constraints that no plan can meet, reported at the constraint.
 static void check_possible(ls_reader *reader, const ls_scenario *scenario,
                            const ls_scenario_table *table) {
     const ls_scenario_sharding *sharding = &table->sharding;
     bool left = false;
     for (int r = 0; r < scenario->ranks && !left; r++) {
-        left = (sharding->only_ranks.count == 0 || names_rank(&sharding->only_ranks, r)) &&
-               !names_rank(&sharding->not_ranks, r);
+        left =
+            (sharding->only_ranks.count == 0 || ls_int_list_find(&sharding->only_ranks, r) >= 0) &&
+            ls_int_list_find(&sharding->not_ranks, r) < 0;
     }
     if (!left && scenario->ranks > 0) {
         const char *key = sharding->not_ranks.count > 0 ? "not_ranks" : "only_ranks";

@@ -32,12 +32,7 @@ static int member_of(const ls_scenario *scenario, const ls_scenario_step *of, in
         }
         return (int)(rank / stride % scenario->mesh.dim[call->axis]);
     }
-    for (int i = 0; i < call->ranks.count; i++) {
-        if (call->ranks.at[i] == rank) {
-            return i;
-        }
-    }
-    return call->ranks.count > 0 ? -1 : (int)rank;
+    return call->ranks.count > 0 ? ls_int_list_find(&call->ranks, rank) : (int)rank;
 }
 
 // Whether the counts imply a buffer. Lists of a wrong length are reported elsewhere.
@@ -161,10 +156,8 @@ static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_st
 // The rank's call in that step; NULL: none.
 static ls_step_calls *calls_of(const ls_program *program, const ls_scenario_step *step) {
     const ls_int_list *ranks = &step->earlier.ranks;
-    bool part = program->self != NULL && ranks->count == 0;
-    for (int i = 0; i < ranks->count && program->self != NULL; i++) {
-        part = part || ranks->at[i] == ls_rank_id(program->self);
-    }
+    bool part = program->self != NULL &&
+                (ranks->count == 0 || ls_int_list_find(ranks, ls_rank_id(program->self)) >= 0);
     return part ? &program->calls[step->earlier.index] : NULL;
 }
 
