@@ -1,6 +1,7 @@
 // Groups: the tables that share collectives, the shard that serves each feature (slots) with its
 // columns in a node's partial results, and the shards that share a feature's ids (routes). All of
 // it follows from the plan, so every rank and every process gets the same.
+#include "base/compare.h"
 #include "embedding/internal.h"
 
 #include <stdio.h>
@@ -60,13 +61,9 @@ static int compare_keys(const void *a, const void *b) {
 
 static int compare_slots(const void *a, const void *b) {
     const embedding_slot *left = a, *right = b;
-    if (left->block.rank != right->block.rank) {
-        return left->block.rank < right->block.rank ? -1 : 1;
-    }
-    if (left->pair != right->pair) {
-        return left->pair < right->pair ? -1 : 1;
-    }
-    return left->shard < right->shard ? -1 : left->shard > right->shard;
+    int order = ls_compare(left->block.rank, right->block.rank);
+    order = order != 0 ? order : ls_compare(left->pair, right->pair);
+    return order != 0 ? order : ls_compare(left->shard, right->shard);
 }
 
 static int64_t local_padding(const ls_table *table, const ls_plan_shard *block) {

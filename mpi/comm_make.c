@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "mpi/coll.h"
 
 #define OWN_FAMILY UINT64_MAX  // shared communicators of MPI_COMM_SELF
@@ -81,13 +82,9 @@ typedef struct member {
 
 static int by_color(const void *a, const void *b) {
     const member *x = a, *y = b;
-    if (x->color != y->color) {
-        return x->color < y->color ? -1 : 1;
-    }
-    if (x->key != y->key) {
-        return x->key < y->key ? -1 : 1;
-    }
-    return (x->index > y->index) - (x->index < y->index);
+    int order = ls_compare(x->color, y->color);
+    order = order != 0 ? order : ls_compare(x->key, y->key);
+    return order != 0 ? order : ls_compare(x->index, y->index);
 }
 
 static void give(ls_request *request, ls_shared_comm *place, int first_size) {

@@ -1,5 +1,6 @@
 // TorchRec's search, restated, as the baseline to beat: proposers pick an option for every table,
 // partitioners place them greedily, and the cheapest plan that fits is kept. No bound, no proof.
+#include "base/compare.h"
 #include "base/time.h"
 #include "planner/problem.h"
 
@@ -139,15 +140,10 @@ static const ls_choice *chosen(const baseline *b, int index) {
 }
 
 static int compare_descending(const void *a, const void *b) {
-    const ordered *x = a;
-    const ordered *y = b;
-    if (x->first != y->first) {
-        return x->first > y->first ? -1 : 1;
-    }
-    if (x->second != y->second) {
-        return x->second > y->second ? -1 : 1;
-    }
-    return x->item - y->item;
+    const ordered *x = a, *y = b;
+    int order = ls_compare(y->first, x->first);
+    order = order != 0 ? order : ls_compare(y->second, x->second);
+    return order != 0 ? order : ls_compare(x->item, y->item);
 }
 
 // Fills b->now.ticks.

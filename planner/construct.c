@@ -1,5 +1,6 @@
 // First plans: one choice per item by a price on work and memory, then the largest shards first,
 // each on the least loaded rank that has room. Tried for several prices and size limits.
+#include "base/compare.h"
 #include "planner/problem.h"
 
 #include <math.h>
@@ -30,12 +31,9 @@ typedef struct recipe {
 } recipe;
 
 static int compare_ordered(const void *a, const void *b) {
-    const ordered *x = a;
-    const ordered *y = b;
-    if (x->key != y->key) {
-        return x->key > y->key ? -1 : 1;
-    }
-    return x->item - y->item;
+    const ordered *x = a, *y = b;
+    int order = ls_compare(y->key, x->key);
+    return order != 0 ? order : ls_compare(x->item, y->item);
 }
 
 unsigned ls_search__blocked(ls_state *state, const ls_item *item, const ls_choice *choice,

@@ -1,5 +1,6 @@
 // The exact search: depth first over items, choices and places, cut off by lower bounds, with ranks
 // that are alike tried once. Visits the same nodes on every machine unless a deadline stops it.
+#include "base/compare.h"
 #include "planner/problem.h"
 
 #include <stdlib.h>
@@ -205,15 +206,10 @@ typedef struct keyed {
 } keyed;
 
 static int compare_keys(const void *a, const void *b) {
-    const keyed *x = a;
-    const keyed *y = b;
-    if (x->key != y->key) {
-        return x->key < y->key ? -1 : 1;
-    }
-    if (x->second != y->second) {
-        return x->second < y->second ? -1 : 1;
-    }
-    return x->index - y->index;
+    const keyed *x = a, *y = b;
+    int order = ls_compare(x->key, y->key);
+    order = order != 0 ? order : ls_compare(x->second, y->second);
+    return order != 0 ? order : ls_compare(x->index, y->index);
 }
 
 static int sort_choices(search *s, int index, ls_arena *arena) {

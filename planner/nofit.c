@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "base/time.h"
 #include "planner/problem.h"
 
@@ -69,12 +70,9 @@ typedef struct sized {
 } sized;
 
 static int compare_sizes(const void *a, const void *b) {
-    const sized *x = a;
-    const sized *y = b;
-    if (x->hbm != y->hbm) {
-        return x->hbm < y->hbm ? -1 : 1;
-    }
-    return x->index - y->index;
+    const sized *x = a, *y = b;
+    int order = ls_compare(x->hbm, y->hbm);
+    return order != 0 ? order : ls_compare(x->index, y->index);
 }
 
 // Places an item by the fitting choice with the least memory. False: none fits.

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
+
 static const char *const sharding_names[LS_SHARDING_COUNT] = {
 #define LS_SHARDING_TEXT(name, text, ...) [name] = (text),
     LS_SHARDING_MAP(LS_SHARDING_TEXT)
@@ -316,15 +318,10 @@ static int check_table(const ls_plan *plan, const ls_plan_table *table) {
 }
 
 static int compare_shards(const void *a, const void *b) {
-    const ls_plan_shard *x = a;
-    const ls_plan_shard *y = b;
-    if (x->column_offset != y->column_offset) {
-        return x->column_offset < y->column_offset ? -1 : 1;
-    }
-    if (x->row_offset != y->row_offset) {
-        return x->row_offset < y->row_offset ? -1 : 1;
-    }
-    return (x->rank > y->rank) - (x->rank < y->rank);
+    const ls_plan_shard *x = a, *y = b;
+    int order = ls_compare(x->column_offset, y->column_offset);
+    order = order != 0 ? order : ls_compare(x->row_offset, y->row_offset);
+    return order != 0 ? order : ls_compare(x->rank, y->rank);
 }
 
 void ls_plan_sort_shards(ls_plan_table *table) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "ranks/internal.h"
 
 int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm, bool of_axis) {
@@ -194,13 +195,9 @@ typedef struct place {
 
 static int compare_places(const void *a, const void *b) {
     const place *x = a, *y = b;
-    if (x->color != y->color) {
-        return x->color < y->color ? -1 : 1;
-    }
-    if (x->key != y->key) {
-        return x->key < y->key ? -1 : 1;
-    }
-    return (x->member > y->member) - (x->member < y->member);
+    int order = ls_compare(x->color, y->color);
+    order = order != 0 ? order : ls_compare(x->key, y->key);
+    return order != 0 ? order : ls_compare(x->member, y->member);
 }
 
 // The result of a split for this process where it holds one rank: its own communicator, if any.
