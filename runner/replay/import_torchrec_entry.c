@@ -188,17 +188,6 @@ static int read_entry(ls_torchrec *c, const json_t *entry, const char **skip) {
 }
 
 // ---- The shards ---------------------------------------------------------------------------------
-static int by_place(const void *a, const void *b) {
-    const ls_plan_shard *x = a, *y = b;
-    if (x->column_offset != y->column_offset) {
-        return x->column_offset < y->column_offset ? -1 : 1;
-    }
-    if (x->row_offset != y->row_offset) {
-        return x->row_offset < y->row_offset ? -1 : 1;
-    }
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
 // The block's place at the end of a name, "ROW_COL".
 static bool read_place(ls_plan_shard *out, const char *text) {
     char *end = NULL;
@@ -248,7 +237,7 @@ static int read_shards(const ls_torchrec *c, ls_torchrec_table *t) {
             t->shard_count++;
         }
     }
-    qsort(t->shards, (size_t)t->shard_count, sizeof *t->shards, by_place);
+    ls_plan_sort_shards(&(ls_plan_table){.shards = t->shards, .shard_count = t->shard_count});
     return t->shard_count > 0
                ? LS_OK
                : LS_FAIL(LS_ERR_FORMAT, "the file has no shard of table %.100s", t->name);
