@@ -27,4 +27,3 @@ void ls_npy_free(ls_npy *array);
 
 // Writes dim [ndim], data [product of dim] as version 1. The file appears complete or not at all.
 // LS_ERR_UNSUPPORTED for bf16 and f8, which NumPy lacks.
-int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim, const void *data);

@@ -14,6 +14,7 @@
 #include "formats/npy.h"
 #include "runner/scenario/scenario.h"
 #include "runner/scenario/schema.h"
+#include "tests/npy_writer.h"
 
 #define HEAD   "lockstep: 1\nname: x\nmesh: {shape: [4]}\n"
 #define TABLES "tables:\n  - {name: a, rows: 10, dim: 16}\ninputs: {batch: 2}\n"
@@ -304,8 +305,8 @@ Test(scenario, paths_stay_inside) {
     cr_assert(symlink("../in_too", "in/link") == 0);
     float values[160] = {0};
     int64_t dim[2] = {10, 16};
-    cr_assert(ls_npy_write("in/sub/w.npy", LS_F32, 2, dim, values) == LS_OK);
-    cr_assert(ls_npy_write("in_too/w.npy", LS_F32, 2, dim, values) == LS_OK);
+    cr_assert(write_npy("in/sub/w.npy", LS_F32, 2, dim, values));
+    cr_assert(write_npy("in_too/w.npy", LS_F32, 2, dim, values));
     const char *names[] = {"sub/w.npy", "sub/../sub/w.npy", "../in_too/w.npy", "link/w.npy",
                            "../in/sub/w.npy"};
     const bool inside[] = {true, true, false, false, true};

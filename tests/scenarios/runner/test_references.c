@@ -10,6 +10,7 @@
 #include "formats/safetensors.h"
 #include "orders/bound.h"
 #include "runner/compare/compare.h"
+#include "tests/npy_writer.h"
 
 enum { ROWS = 3, COLUMNS = 4 };
 
@@ -85,7 +86,7 @@ static int compare(fixture *f) {
 static const ls_stage_result *compare_with(fixture *f, ls_dtype dtype, int64_t rows,
                                            int64_t columns, const void *data) {
     const int64_t dim[] = {rows, columns};
-    cr_assert(ls_npy_write(f->file, dtype, 2, dim, data) == LS_OK);
+    cr_assert(write_npy(f->file, dtype, 2, dim, data));
     cr_assert(compare(f) == LS_OK, "%s", ls_error_last()->text);
     cr_assert(f->comparison.stage_count == 1);
     return f->comparison.stages;
