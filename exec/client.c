@@ -23,6 +23,7 @@
 
 #include "exec/client_internal.h"
 #include "exec/site.h"
+#include "process/descriptor.h"
 #include "process/processes.h"
 
 #define UNTOLD_NS 5000000
@@ -69,25 +70,10 @@ int ls_client_send(ls_client *client, const void *message, int descriptor) {
     if (ls_client_unobserved(client)) {
         return LS_OK;
     }
-    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = head->bytes};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {.bytes = {0}};
-    struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
-    if (descriptor >= 0) {
-        packet.msg_control = control.bytes;
-        packet.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
-        with->cmsg_level = SOL_SOCKET;
-        with->cmsg_type = SCM_RIGHTS;
-        with->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(with), &descriptor, sizeof descriptor);
-    }
     ls_client_hold(client);
     ssize_t sent = 0;
     do {
-        sent = sendmsg(client->socket, &packet, MSG_NOSIGNAL);
+        sent = ls_descriptor_send(client->socket, message, head->bytes, descriptor, 0);
     } while (sent < 0 && errno == EINTR);
     int error = errno;
     ls_client_let_go(client);
@@ -348,26 +334,15 @@ static int share(void **out, int *descriptor, size_t bytes) {
 
 // The answer to the greeting, with the job's memory.
 static int take_welcome(ls_client *client) {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {.bytes = {0}};
     char said = 0;
-    struct iovec part = {.iov_base = &said, .iov_len = 1};
-    struct msghdr packet = {.msg_iov = &part,
-                            .msg_iovlen = 1,
-                            .msg_control = control.bytes,
-                            .msg_controllen = sizeof control.bytes};
+    int file = -1;
     ssize_t got = 0;
     do {
-        got = recvmsg(client->socket, &packet, MSG_CMSG_CLOEXEC);
+        got = ls_descriptor_receive(client->socket, &said, 1, &file, 0);
     } while (got < 0 && errno == EINTR);
-    const struct cmsghdr *with = got == 1 ? CMSG_FIRSTHDR(&packet) : NULL;
-    if (with == NULL || said != LS_WIRE_WELCOME || with->cmsg_type != SCM_RIGHTS) {
+    if (got != 1 || said != LS_WIRE_WELCOME || file < 0) {
         return LS_FAIL(LS_ERR_BACKEND, "the coordinator of lockstep exec does not answer");
     }
-    int file = -1;
-    memcpy(&file, CMSG_DATA(with), sizeof file);
     return ls_exec_memory__open(&client->memory, file);
 }
 

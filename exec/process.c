@@ -68,8 +68,8 @@ static int hello(ls_exec *exec, ls_exec_process *process, const ls_wire_hello *m
     if (exec->lost) {
         ls_exec__tell(process, 2, "this process is not observed");
     }
-    (void)(process->host == NULL &&
-           ls_descriptor_send(process->socket, &(char){LS_WIRE_WELCOME}, 1, exec->memory.file));
+    (void)(process->host == NULL && ls_descriptor_send(process->socket, &(char){LS_WIRE_WELCOME}, 1,
+                                                       exec->memory.file, MSG_DONTWAIT));
     return LS_OK;
 }
 
@@ -213,25 +213,6 @@ static int take_and_relay(ls_exec *exec, ls_exec_process *process, const ls_wire
     return exec->agent != NULL ? ls_exec__relay(exec, process, head) : LS_OK;
 }
 
-static ssize_t receive(ls_exec *exec, const ls_exec_process *process, int *descriptor) {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control;
-    struct iovec part = {.iov_base = exec->buffer, .iov_len = sizeof exec->buffer};
-    struct msghdr packet = {.msg_iov = &part,
-                            .msg_iovlen = 1,
-                            .msg_control = control.bytes,
-                            .msg_controllen = sizeof control.bytes};
-    *descriptor = -1;
-    ssize_t got = recvmsg(process->socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    struct cmsghdr *with = got > 0 ? CMSG_FIRSTHDR(&packet) : NULL;
-    if (with != NULL && with->cmsg_level == SOL_SOCKET && with->cmsg_type == SCM_RIGHTS) {
-        memcpy(descriptor, CMSG_DATA(with), sizeof *descriptor);
-    }
-    return got;
-}
-
 // Closes the connection. Of one that takes no part nothing else is waited for.
 static void hang_up(ls_exec_process *process) {
     if (process->socket >= 0) {
@@ -284,7 +265,8 @@ int ls_exec__heard(ls_exec *exec, ls_exec_process *process, const ls_wire_head *
 int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
     for (int i = 0; i < 256 && process->socket >= 0; i++) {  // others have something to say, too
         int descriptor = -1;
-        ssize_t got = receive(exec, process, &descriptor);
+        ssize_t got = ls_descriptor_receive(process->socket, exec->buffer, sizeof exec->buffer,
+                                            &descriptor, MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
             return LS_OK;
         }

@@ -133,7 +133,8 @@ static int send_rank(const ls_exec *exec, int socket, const char *settings, int 
     if (length >= (int)sizeof text) {
         return LS_ERR_LIMIT;
     }
-    return ls_descriptor_send(socket, text, (size_t)length, errors) ? LS_OK : LS_ERR_RESOURCE;
+    ssize_t sent = ls_descriptor_send(socket, text, (size_t)length, errors, MSG_DONTWAIT);
+    return sent == length ? LS_OK : LS_ERR_RESOURCE;
 }
 
 // Opens the stderr of a rank, and sends its other end with the settings.
