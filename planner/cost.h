@@ -26,11 +26,9 @@ double ls_cost__row_bytes(const ls_planner_table *table, int64_t columns);
 void ls_cost__context(ls_cost_context *out, const ls_topology *topology,
                       const ls_planner_options *options, const ls_planner_table *table);
 
-// TorchRec's performance estimate of a shard of `rows` x `columns`, and of its input_dist (which
-// TorchRec does not add to the total).
+// TorchRec's performance estimate of a shard of `rows` x `columns`.
 void ls_cost__torchrec(ls_planner_cost *out, const ls_cost_context *context, ls_sharding sharding,
                        ls_planner_kernel kernel, int64_t rows, int64_t columns);
-double ls_cost__torchrec_input_dist(const ls_cost_context *context);
 
 // Ours: bytes that really move, duplicates and skew of ids, overlap. first_row: where the block
 // begins.

@@ -35,17 +35,6 @@ static double block_penalty(int64_t columns) {
     return columns >= 64 ? 1.15 : 1.75;
 }
 
-// Bandwidth of any collective but all-reduce over a group of `ranks` with `per_host` on each host.
-static double group_bandwidth(const ls_topology *topology, int ranks, int per_host) {
-    return ranks <= per_host ? topology->intra_bandwidth : topology->inter_bandwidth;
-}
-
-double ls_cost__torchrec_input_dist(const ls_cost_context *context) {
-    const ls_topology *topology = context->topology;
-    double bytes = ceil(context->ids * topology->ranks * LS_PLANNER_ID_BYTES);
-    return bytes / group_bandwidth(topology, topology->ranks, topology->ranks_per_host);
-}
-
 void ls_cost__torchrec(ls_planner_cost *out, const ls_cost_context *context, ls_sharding sharding,
                        ls_planner_kernel kernel, int64_t rows, int64_t columns) {
     const ls_topology *topology = context->topology;
@@ -57,7 +46,9 @@ void ls_cost__torchrec(ls_planner_cost *out, const ls_cost_context *context, ls_
     double c = context->table->row_format ? context->output_bytes : e;
     double device = device_bandwidth(context, kernel);
     double id_bytes = LS_PLANNER_ID_BYTES * (context->table->weighted ? 2.0 : 1.0);
-    double across = group_bandwidth(topology, topology->ranks, topology->ranks_per_host);
+    // Of any collective but all-reduce.
+    double across = topology->ranks <= topology->ranks_per_host ? topology->intra_bandwidth
+                                                                : topology->inter_bandwidth;
     double penalty = 1.0;
     double input;
     double lookup;
