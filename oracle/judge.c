@@ -100,13 +100,6 @@ int ls_oracle_provenance(const ls_oracle *oracle, const ls_stage_output *key, si
 
 // ---- Judging ------------------------------------------------------------------------------------
 
-// An f64 as it would be stored in dtype.
-static double stored(double value, ls_dtype dtype) {
-    uint64_t bits = 0;
-    ls_element_from_f64(&bits, dtype, value);
-    return ls_element_to_f64(&bits, dtype);
-}
-
 static uint64_t stored_ulps(double a, double b, ls_dtype dtype) {
     uint64_t x = 0, y = 0;
     ls_element_from_f64(&x, dtype, a);
@@ -129,7 +122,7 @@ static bool same_bits(double a, double b) {
 static comparison compare_float(double got, double expected, double bound, bool moves,
                                 ls_dtype dtype) {
     comparison out = {.got = got, .expected = expected, .bound = bound};
-    double nearest = stored(expected, dtype);
+    double nearest = ls_range__rounded(expected, dtype);
     if (dtype == LS_FIELD) {
         out.differs = out.wrong = got != nearest;
         out.expected = nearest;

@@ -11,12 +11,6 @@ static bool has_scale(const ls_row_format *format) {
            format->element == LS_ROW_INT2;
 }
 
-static double stored(double value, ls_dtype dtype) {
-    uint64_t bits = 0;
-    ls_element_from_f64(&bits, dtype, value);
-    return ls_element_to_f64(&bits, dtype);
-}
-
 // values [count], which are f32, become what is read of them again.
 static void quantise(const ls_row_format *format, double *values, int64_t count) {
     double low = INFINITY, high = -INFINITY;
@@ -34,9 +28,9 @@ static void quantise(const ls_row_format *format, double *values, int64_t count)
         scale = range / most;
         inverse = most / (range + 1e-8f);
     } else {
-        bias = (float)stored(low, LS_F16);
+        bias = (float)ls_range__rounded(low, LS_F16);
         float wanted = ((float)high - bias) / most;
-        scale = (float)stored((double)wanted, LS_F16);
+        scale = (float)ls_range__rounded((double)wanted, LS_F16);
         scale = scale == 0 ? 1 : scale;
         inverse = 1 / scale;
     }
@@ -63,7 +57,7 @@ int ls_oracle__kept_row(const ls_oracle *oracle, int t, oracle_sense sense, int6
     LS_TRY(oracle->options.row(oracle->options.row_arg, t, row, 0, table->dim, out));
     if (!has_scale(table->row_format)) {
         for (int64_t c = 0; c < table->dim; c++) {
-            out[c] = stored(out[c], ls_row_element_dtype(table->row_format->element));
+            out[c] = ls_range__rounded(out[c], ls_row_element_dtype(table->row_format->element));
         }
         return LS_OK;
     }

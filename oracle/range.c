@@ -7,7 +7,7 @@
 #include "kernels/field.h"
 #include "orders/bound.h"
 
-static double rounded(double value, ls_dtype dtype) {
+double ls_range__rounded(double value, ls_dtype dtype) {
     if (dtype == LS_F64) {
         return value;
     }
@@ -50,11 +50,11 @@ static oracle_range widened(double mid, double lo, double hi, ls_dtype dtype) {
     }
     lo -= step_of(lo, dtype);
     hi += step_of(hi, dtype);
-    double least = rounded(lo, dtype), most = rounded(hi, dtype);
+    double least = ls_range__rounded(lo, dtype), most = ls_range__rounded(hi, dtype);
     if (isinf(least) && least == most) {
         return ls_range__point(least);
     }
-    double near = rounded(mid, dtype);
+    double near = ls_range__rounded(mid, dtype);
     return isfinite(least) && isfinite(most) ? (oracle_range){near, lo, hi, fabs(near)}
                                              : unknown(near);
 }
@@ -74,7 +74,7 @@ oracle_range ls_range__about(double value, double of_inputs, double own) {
 }
 
 oracle_range ls_range__constant(double value, ls_dtype dtype) {
-    double stored = rounded(value, dtype);
+    double stored = ls_range__rounded(value, dtype);
     value = dtype == LS_FIELD ? stored : value;
     return (oracle_range){stored, fmin(stored, value), fmax(stored, value), fabs(stored)};
 }
@@ -107,7 +107,8 @@ static oracle_range corners(double mid, const double *corner, ls_dtype dtype) {
         lo = fmin(lo, corner[i]);
         hi = fmax(hi, corner[i]);
     }
-    return nans == 0 || nans == 4 ? widened(mid, lo, hi, dtype) : unknown(rounded(mid, dtype));
+    return nans == 0 || nans == 4 ? widened(mid, lo, hi, dtype)
+                                  : unknown(ls_range__rounded(mid, dtype));
 }
 
 oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype) {
@@ -115,7 +116,7 @@ oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype) {
         return ls_range__point(ls_field_product_f64(a.mid, b.mid));
     }
     if ((is_unknown(a) && !is_nan(b)) || (is_unknown(b) && !is_nan(a))) {
-        return unknown(rounded(a.mid * b.mid, dtype));
+        return unknown(ls_range__rounded(a.mid * b.mid, dtype));
     }
     const double corner[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
     return sized(corners(a.mid * b.mid, corner, dtype), a.size * b.size);
@@ -130,7 +131,7 @@ oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype) {
         return ls_range__point(nan ? NAN : a.mid / b.mid);
     }
     if (!(b.lo > 0 || b.hi < 0) || is_unknown(a)) {
-        return unknown(rounded(a.mid / b.mid, dtype));
+        return unknown(ls_range__rounded(a.mid / b.mid, dtype));
     }
     const double corner[] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
     return sized(corners(a.mid / b.mid, corner, dtype), a.size / fabs(b.mid));
@@ -196,7 +197,7 @@ oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype) {
     if (!isfinite(sum->hi) || !isfinite(error)) {
         return widened(sum->mid, sum->lo, isnan(sum->hi) ? sum->hi : INFINITY, dtype);
     }
-    double mid = rounded(sum->mid, dtype);
+    double mid = ls_range__rounded(sum->mid, dtype);
     return (oracle_range){mid, fmax(sum->lo - error, 0), sum->hi + error, mid};
 }
 

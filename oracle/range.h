@@ -16,6 +16,7 @@ typedef struct oracle_range {
 oracle_range ls_range__point(double value);
 // value +- what the numbers that it is made of may be off by, and its own making adds.
 oracle_range ls_range__about(double value, double of_inputs, double own);
+double ls_range__rounded(double value, ls_dtype dtype);  // as it would be stored
 // A constant that a run may have as it is or rounded to dtype.
 oracle_range ls_range__constant(double value, ls_dtype dtype);
 oracle_range ls_range__add(oracle_range a, oracle_range b, ls_dtype dtype);
