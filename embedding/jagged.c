@@ -66,15 +66,25 @@ void ls_keyed_jagged_free(ls_keyed_jagged *jagged) {
     ls_free(owner, 1, sizeof(*owner));
 }
 
-static int copy_keys(keyed_jagged_owner *owner, const char *const *keys, size_t key_count) {
+// Its arrays, of which only the keys are filled.
+static int allocate(keyed_jagged_owner *owner, const char *const *keys, bool weighted,
+                    bool variable) {
+    size_t key_count = (size_t)owner->jagged.key_count,
+           value_count = (size_t)owner->jagged.value_count;
     LS_TRY(ls_alloc((void **)&owner->keys, key_count, sizeof(*owner->keys)));
     for (size_t i = 0; i < key_count; i++) {
         size_t bytes = strlen(keys[i]) + 1;
         LS_TRY(ls_alloc((void **)&owner->keys[i], bytes, 1));
         memcpy(owner->keys[i], keys[i], bytes);
     }
-    owner->jagged.keys = (const char *const *)owner->keys;
-    return LS_OK;
+    LS_TRY(ls_alloc((void **)&owner->starts, key_count + 1, sizeof(int64_t)));
+    LS_TRY(variable
+               ? ls_alloc((void **)&owner->inverse_indices, owner->inverse_room, sizeof(int64_t))
+               : LS_OK);
+    LS_TRY(ls_alloc((void **)&owner->lengths, owner->bag_count, sizeof(int64_t)));
+    LS_TRY(ls_alloc((void **)&owner->offsets, owner->bag_count + 1, sizeof(int64_t)));
+    LS_TRY(ls_alloc((void **)&owner->values, value_count, sizeof(int64_t)));
+    return weighted ? ls_alloc((void **)&owner->weights, value_count, sizeof(float)) : LS_OK;
 }
 
 int ls_keyed_jagged__owner_create(keyed_jagged_owner **out, int rank, const char *const *keys,
@@ -88,32 +98,14 @@ int ls_keyed_jagged__owner_create(keyed_jagged_owner **out, int rank, const char
     owner->jagged = (ls_keyed_jagged){
         .rank = rank, .key_count = key_count, .batch = batch, .value_count = value_count};
     owner->inverse_room = strides ? (size_t)key_count * (size_t)batch + 1 : 0;
-    int status = copy_keys(owner, keys, (size_t)key_count);
-    if (!status) {
-        status = ls_alloc((void **)&owner->starts, (size_t)key_count + 1, sizeof(int64_t));
-    }
-    if (!status && strides) {
-        status = ls_alloc((void **)&owner->inverse_indices, owner->inverse_room, sizeof(int64_t));
-    }
-    if (!status) {
-        status = ls_alloc((void **)&owner->lengths, bag_count, sizeof(int64_t));
-    }
-    if (!status) {
-        status = ls_alloc((void **)&owner->offsets, bag_count + 1, sizeof(int64_t));
-    }
-    if (!status) {
-        status = ls_alloc((void **)&owner->values, (size_t)value_count, sizeof(int64_t));
-    }
-    if (!status && weighted) {
-        status = ls_alloc((void **)&owner->weights, (size_t)value_count, sizeof(float));
-    }
-    if (status) {
+    if (allocate(owner, keys, weighted, strides != NULL) != LS_OK) {
         ls_keyed_jagged_free(&owner->jagged);
         return ls_error_wrap("input of rank %d", rank);
     }
     for (int i = 0; i < key_count; i++) {
         owner->starts[i + 1] = owner->starts[i] + (strides ? strides[i] : batch);
     }
+    owner->jagged.keys = (const char *const *)owner->keys;
     owner->jagged.starts = owner->starts;
     owner->jagged.inverse_indices = owner->inverse_indices;
     owner->jagged.lengths = owner->lengths;

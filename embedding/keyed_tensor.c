@@ -53,7 +53,8 @@ void ls_keyed_tensor_free(ls_keyed_tensor *tensor) {
     ls_free(owner, 1, sizeof(*owner));
 }
 
-static int fill_keys(keyed_tensor_owner *owner, const char *const *keys, const int64_t *dims) {
+// All but the values, for which there is room.
+static int fill(keyed_tensor_owner *owner, const char *const *keys, const int64_t *dims) {
     size_t key_count = (size_t)owner->tensor.key_count, width = 0;
     LS_TRY(ls_alloc((void **)&owner->keys, key_count, sizeof(*owner->keys)));
     LS_TRY(ls_alloc((void **)&owner->dims, key_count, sizeof(*owner->dims)));
@@ -71,7 +72,8 @@ static int fill_keys(keyed_tensor_owner *owner, const char *const *keys, const i
         }
     }
     owner->starts[key_count] = (int64_t)width;
-    return LS_OK;
+    LS_TRY(ls_size_mul(&owner->value_count, (size_t)owner->tensor.batch, width));
+    return ls_alloc((void **)&owner->values, owner->value_count, sizeof(*owner->values));
 }
 
 // Leaves the values to be filled.
@@ -81,19 +83,11 @@ static int owner_create(keyed_tensor_owner **out, const char *const *keys, const
     keyed_tensor_owner *owner = NULL;
     LS_TRY(ls_alloc((void **)&owner, 1, sizeof(*owner)));
     owner->tensor = (ls_keyed_tensor){.key_count = key_count, .batch = batch};
-    int status = fill_keys(owner, keys, dims);
-    size_t count = 0;
-    if (!status) {
-        status = ls_size_mul(&count, (size_t)batch, (size_t)owner->starts[key_count]);
-    }
-    if (!status) {
-        status = ls_alloc((void **)&owner->values, count, sizeof(*owner->values));
-    }
+    int status = fill(owner, keys, dims);
     if (status) {
         ls_keyed_tensor_free(&owner->tensor);
         return status;
     }
-    owner->value_count = count;
     owner->tensor.keys = (const char *const *)owner->keys;
     owner->tensor.dims = owner->dims;
     owner->tensor.starts = owner->starts;
@@ -165,9 +159,7 @@ static int make_group(ls_keyed_tensor **out, const ls_keyed_tensor *const *tenso
     int64_t *dims = NULL;
     keyed_tensor_owner *owner = NULL;
     int status = ls_alloc((void **)&from, count, sizeof(*from));
-    if (!status) {
-        status = ls_alloc((void **)&dims, count, sizeof(*dims));
-    }
+    status = status == LS_OK ? ls_alloc((void **)&dims, count, sizeof(*dims)) : status;
     for (size_t k = 0; k < count && !status; k++) {
         status = find_columns(&from[k], tensors, tensor_count, group->keys[k]);
         dims[k] = status ? 0 : from[k].of->dims[from[k].key];
