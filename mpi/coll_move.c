@@ -288,38 +288,36 @@ static int move_bcast(mpi_record *const *records, int size) {
     return LS_OK;
 }
 
-static int move_gather(mpi_record *const *records, int size) {
+// Between the members and their blocks at the root.
+static int move_blocks(mpi_record *const *records, int size, bool gathers) {
     int root = root_member(records, size), first;
     if (root < 0) {
         return LS_OK;
     }
     int count = peers(records[root], &first);
     for (int m = first; m < first + count; m++) {
-        if (in_place(&records[m]->send)) {
+        const mpi_side *own = gathers ? &records[m]->send : &records[m]->recv;
+        const mpi_side *all = gathers ? &records[root]->recv : &records[root]->send;
+        if (in_place(own)) {
             continue;
         }
-        const block out = block_of(records[m], &records[m]->send, 0, false);
-        const block in = block_of(records[root], &records[root]->recv, m - first, true);
-        transfer(m, &out, root, &in);
+        const block one = block_of(records[m], own, 0, false);
+        const block part = block_of(records[root], all, m - first, true);
+        if (gathers) {
+            transfer(m, &one, root, &part);
+        } else {
+            transfer(root, &part, m, &one);
+        }
     }
     return LS_OK;
 }
 
+static int move_gather(mpi_record *const *records, int size) {
+    return move_blocks(records, size, true);
+}
+
 static int move_scatter(mpi_record *const *records, int size) {
-    int root = root_member(records, size), first;
-    if (root < 0) {
-        return LS_OK;
-    }
-    int count = peers(records[root], &first);
-    for (int m = first; m < first + count; m++) {
-        if (in_place(&records[m]->recv)) {
-            continue;
-        }
-        const block out = block_of(records[root], &records[root]->send, m - first, true);
-        const block in = block_of(records[m], &records[m]->recv, 0, false);
-        transfer(root, &out, m, &in);
-    }
-    return LS_OK;
+    return move_blocks(records, size, false);
 }
 
 static int move_allgather(mpi_record *const *records, int size) {

@@ -72,13 +72,29 @@ static int reduction_input(const void **out, const move *m, size_t elements) {
 }
 
 // ---- One function per kind ----------------------------------------------------------------------
-static int start_all_reduce(move *m) {
+// A reduction whose result every member gets.
+static int start_reduction(move *m,
+                           int (*start)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm,
+                                        MPI_Request *),
+                           const char *name) {
     const void *in = NULL;
     LS_TRY(reduction_input(&in, m, m->call->count));
-    return ls_mpi__status(MPI_Iallreduce(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
-                                         m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
-                                         m->comm, m->request),
-                          "MPI_Iallreduce");
+    return ls_mpi__status(start(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv, m->count,
+                                m->type, ls_mpi__op(m->call->op, m->call->dtype), m->comm,
+                                m->request),
+                          name);
+}
+
+static int start_all_reduce(move *m) {
+    return start_reduction(m, MPI_Iallreduce, "MPI_Iallreduce");
+}
+
+static int start_scan(move *m) {
+    return start_reduction(m, MPI_Iscan, "MPI_Iscan");
+}
+
+static int start_exscan(move *m) {
+    return start_reduction(m, MPI_Iexscan, "MPI_Iexscan");
 }
 
 static int start_reduce(move *m) {
@@ -90,24 +106,6 @@ static int start_reduce(move *m) {
                                       ls_mpi__op(m->call->op, m->call->dtype), m->call->root,
                                       m->comm, m->request),
                           "MPI_Ireduce");
-}
-
-static int start_scan(move *m) {
-    const void *in = NULL;
-    LS_TRY(reduction_input(&in, m, m->call->count));
-    return ls_mpi__status(MPI_Iscan(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
-                                    m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
-                                    m->comm, m->request),
-                          "MPI_Iscan");
-}
-
-static int start_exscan(move *m) {
-    const void *in = NULL;
-    LS_TRY(reduction_input(&in, m, m->call->count));
-    return ls_mpi__status(MPI_Iexscan(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
-                                      m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
-                                      m->comm, m->request),
-                          "MPI_Iexscan");
 }
 
 static int start_broadcast(move *m) {
