@@ -17,7 +17,6 @@ static struct {
     char **all;  // free ones
     size_t count, room;
     char **slabs;
-    size_t slab_count;
 } pools[2];
 static void *scheduler_stack;
 static struct {

@@ -255,7 +255,7 @@ struct mpi_rank {
     mpi_looked looked[LS_MPI_LOOKED];
     mpi_intervals blocks;    // allocations of the program
     const char *block_seen;  // allocations below it have been checked
-    int argc, dup_depth;
+    int argc;
     char **argv;
     struct mpi_codes *codes;  // error codes that the rank has added; NULL: none
     pthread_mutex_t look;
