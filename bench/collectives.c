@@ -142,9 +142,7 @@ static int measure(ls_bench_row *row, const plan *p) {
     setup s;
     int status = open_setup(&s, p);
     ls_bench__memory_reset();
-    if (status == LS_OK) {
-        status = run_once(&s);
-    }
+    status = status == LS_OK ? run_once(&s) : status;
     uint64_t peak = ls_bench__memory_peak();
     uint64_t buffers = (uint64_t)s.ranks * (s.send_elements + s.recv_elements) * s.bytes;
     // Cold, pages that are written for the first time are what takes time: all of the result's.
@@ -158,9 +156,7 @@ static int measure(ls_bench_row *row, const plan *p) {
                                   .processor_time = true};
         status = ls_bench__measure_way(row, run_once, &s, &way);
     }
-    if (status == LS_OK) {
-        status = verify(&s);
-    }
+    status = status == LS_OK ? verify(&s) : status;
     close_setup(&s);
     return status;
 }

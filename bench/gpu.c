@@ -111,12 +111,8 @@ static int with_world(int (*body)(void *arg, ls_comm *comm), void *arg) {
     ls_comm *comm = NULL;
     LS_TRY(ls_world_create(&world, &options));
     int status = ls_backend_nccl_create(&backend, world, &nccl);
-    if (status == LS_OK) {
-        status = ls_comm_create(&comm, backend, NULL, devices, "world");
-    }
-    if (status == LS_OK) {
-        status = body(arg, comm);
-    }
+    status = status == LS_OK ? ls_comm_create(&comm, backend, NULL, devices, "world") : status;
+    status = status == LS_OK ? body(arg, comm) : status;
     ls_comm_free(comm);
     ls_backend_free(backend);
     ls_world_free(world);

@@ -61,9 +61,7 @@ int ls_bench__device_copy(double *gb_per_s, int64_t *memory_bytes) {
     if (status == LS_OK) {
         status = ls_gpu__cuda(cudaMemset(c.from, 1, COPY_BYTES), "cudaMemset");
     }
-    if (status == LS_OK) {
-        status = time_launches(&ms, &ms_min, launch_copy, &c);
-    }
+    status = status == LS_OK ? time_launches(&ms, &ms_min, launch_copy, &c) : status;
     (void)cudaFree(c.from);
     (void)cudaFree(c.to);
     *gb_per_s = ms > 0 ? 2.0 * (double)COPY_BYTES / ms * 1e-6 : 0;
@@ -140,12 +138,8 @@ static int measure(ls_bench_row *row, lookup *l) {
     int64_t *ids = NULL;
     LS_TRY(ls_alloc((void **)&table, ROWS * DIM, sizeof *table));
     int status = ls_alloc((void **)&ids, BAGS * POOLING, sizeof *ids);
-    if (status == LS_OK) {
-        status = open_lookup(l, table, ids);
-    }
-    if (status == LS_OK) {
-        status = verify(l, table, ids);
-    }
+    status = status == LS_OK ? open_lookup(l, table, ids) : status;
+    status = status == LS_OK ? verify(l, table, ids) : status;
     if (status == LS_OK) {
         status = time_launches(&row->time_ms, &row->time_ms_min, launch_lookup, l);
     }
@@ -213,12 +207,8 @@ int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double 
     LS_TRY(ls_alloc((void **)&ids, BAGS * POOLING, sizeof *ids));
     int status = open_constants(&c, ids);
     ls_free(ids, BAGS * POOLING, sizeof *ids);
-    if (status == LS_OK) {
-        status = time_launches(&tiny_ms, &least, launch_tiny, &c);
-    }
-    if (status == LS_OK) {
-        status = time_launches(&hot_ms, &least, launch_lookup, &c.hot);
-    }
+    status = status == LS_OK ? time_launches(&tiny_ms, &least, launch_tiny, &c) : status;
+    status = status == LS_OK ? time_launches(&hot_ms, &least, launch_lookup, &c.hot) : status;
     (void)cudaFree(c.one_offset);
     close_lookup(&c.hot);
     LS_TRY(status);

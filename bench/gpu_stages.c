@@ -85,9 +85,7 @@ static int run_collective(void *arg, const ls_work_collective *collective, doubl
         status = ls_nccl_time_each(samples, runner->backend, own.calls, collective->size, WARMUP,
                                    LS_STAGE_TIMES_SAMPLES, BATCH);
     }
-    if (status == LS_OK) {
-        status = check_results(runner, collective, &own, arena);
-    }
+    status = status == LS_OK ? check_results(runner, collective, &own, arena) : status;
     close_buffers(runner, collective, &own);
     ls_arena_free(arena);
     return status;
@@ -118,9 +116,7 @@ static int upload_table(device_lookup *own, const ls_work *steps) {
     LS_TRY(ls_size_mul(&cells, (size_t)block->rows, (size_t)block->columns));
     LS_TRY(ls_alloc(&host, cells, element));
     int status = ls_work_weights(host, steps, own->lookup->table, &own->lookup->block);
-    if (status == LS_OK) {
-        status = ls_gpu__upload(&own->table, host, cells * element);
-    }
+    status = status == LS_OK ? ls_gpu__upload(&own->table, host, cells * element) : status;
     ls_free(host, cells, element);
     return status;
 }
@@ -173,9 +169,7 @@ static int check_lookup(const device_lookup *own) {
     LS_TRY(ls_alloc(&got, bytes, 1));
     int status =
         ls_gpu__cuda(cudaMemcpy(got, own->out, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
-    if (status == LS_OK) {
-        status = ls_work_check_lookup(own->lookup, got);
-    }
+    status = status == LS_OK ? ls_work_check_lookup(own->lookup, got) : status;
     ls_free(got, bytes, 1);
     return status;
 }
@@ -338,12 +332,8 @@ int ls_bench_gpu_stages(ls_stage_times *out, const ls_work *steps, const ls_plan
     gpu_runner gpu = {.steps = steps};
     LS_TRY(ls_world_create(&world, &options));
     int status = ls_backend_nccl_create(&gpu.backend, world, &nccl);
-    if (status == LS_OK) {
-        status = ls_device_cuda_open(&gpu.device);
-    }
-    if (status == LS_OK) {
-        status = measure(out, &gpu, plan, arena, progress);
-    }
+    status = status == LS_OK ? ls_device_cuda_open(&gpu.device) : status;
+    status = status == LS_OK ? measure(out, &gpu, plan, arena, progress) : status;
     ls_backend_free(gpu.backend);
     ls_world_free(world);
     return status;

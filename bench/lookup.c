@@ -185,12 +185,8 @@ static int measure(ls_bench_row *row, lookup *l) {
     const ls_bench_way way = {.beside = read_once, .processor_time = true, .mean = true};
     int status = ls_bench__measure_way(row, run_once, l, &way);
     row->gb_per_s = 2 * (double)row->bytes_moved / row->time_ms_min / 1e6;
-    if (status == LS_OK) {
-        status = run_once(l);
-    }
-    if (status == LS_OK) {
-        status = verify(l);
-    }
+    status = status == LS_OK ? run_once(l) : status;
+    status = status == LS_OK ? verify(l) : status;
     l->done = true;
     (void)pthread_barrier_wait(&l->barrier);
     for (int i = 1; i < l->threads; i++) {
@@ -228,12 +224,8 @@ static int measure_type(ls_bench_row *row, const ls_bench_sizes *s, const char *
     l.out = memory[1];
     l.ids = memory[2];
     l.offsets = memory[3];
-    if (status == LS_OK) {
-        status = fill(&l);
-    }
-    if (status == LS_OK) {
-        status = measure(row, &l);
-    }
+    status = status == LS_OK ? fill(&l) : status;
+    status = status == LS_OK ? measure(row, &l) : status;
     for (int i = 0; i < 4; i++) {
         ls_free(memory[i], counts[i][0], counts[i][1]);
     }

@@ -100,9 +100,7 @@ int ls_bench_suite_orders(ls_bench *bench) {
         if (status == LS_OK && s.world == NULL) {
             status = open_setup(&s);
         }
-        if (status == LS_OK) {
-            status = measure(row, &s, order);
-        }
+        status = status == LS_OK ? measure(row, &s, order) : status;
         ls_order_free(order);
     }
     close_setup(&s);

@@ -76,9 +76,7 @@ static int solve_model(solved *out, const instance *what, ls_instance_kind kind,
     if (status == LS_OK) {
         status = ls_planner_problem_create(&problem, &topology, tables, what->tables, &options);
     }
-    if (status == LS_OK) {
-        status = solve_both(out, problem, started);
-    }
+    status = status == LS_OK ? solve_both(out, problem, started) : status;
     ls_planner_problem_free(problem);
     ls_arena_free(arena);
     return status;

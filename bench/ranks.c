@@ -215,9 +215,7 @@ static int measure_kind(ls_bench *bench, ls_kind kind) {
     size_t all = (size_t)c.ranks * c.elements;
     void *send = NULL, *recv = NULL;
     int status = ls_alloc(&send, all, sizeof(float));
-    if (status == LS_OK) {
-        status = ls_alloc(&recv, all, sizeof(float));
-    }
+    status = status == LS_OK ? ls_alloc(&recv, all, sizeof(float)) : status;
     if (status == LS_OK) {
         c.send = send;
         c.recv = recv;

@@ -85,9 +85,7 @@ static int sharded_step(run *r) {
     ls_embedding_pass *pass = NULL;
     LS_TRY(ls_embedding_forward(&pass, r->module, (const ls_keyed_jagged *const *)r->inputs, NULL));
     int status = ls_embedding_backward(pass, r->by_rank, &r->training, NULL);
-    if (status == LS_OK) {
-        status = ls_embedding_update(pass, NULL);
-    }
+    status = status == LS_OK ? ls_embedding_update(pass, NULL) : status;
     ls_embedding_pass_free(pass);
     return status;
 }

@@ -126,9 +126,7 @@ static int measure(ls_bench_row *row, step *s) {
     int status = run_step(s);  // tells how many rows there are
     row->elements = (uint64_t)ROWS * DIM;
     row->bytes_moved = bytes_to_move(s);
-    if (status == LS_OK) {
-        status = ls_bench__measure(row, run_step, s);
-    }
+    status = status == LS_OK ? ls_bench__measure(row, run_step, s) : status;
     s->done = true;
     (void)pthread_barrier_wait(&s->barrier);
     (void)pthread_join(other, NULL);
@@ -186,9 +184,7 @@ int ls_bench_suite_training(ls_bench *bench) {
     }
     if (status == LS_OK) {
         status = prepare(&s);
-        if (status == LS_OK) {
-            status = measure(row, &s);
-        }
+        status = status == LS_OK ? measure(row, &s) : status;
         (void)pthread_barrier_destroy(&s.barrier);
     }
     for (size_t i = 0; i < made; i++) {

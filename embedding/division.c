@@ -46,9 +46,7 @@ static int divide(const division *d, bool by_weights, double added) {
     if (!status) {
         status = device->ops->convert(device, wide, LS_F32, d->values, dtype, count);
     }
-    if (!status) {
-        status = divide_values(d, wide, LS_F32, by_weights, added);
-    }
+    status = status == LS_OK ? divide_values(d, wide, LS_F32, by_weights, added) : status;
     if (!status) {
         status = device->ops->convert(device, d->values, dtype, wide, LS_F32, count);
     }

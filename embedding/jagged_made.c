@@ -118,9 +118,7 @@ int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_keyed_jagged *jagged
             pieces[i] = (piece){jagged, order[i]};
         }
     }
-    if (!status) {
-        status = assemble(out, jagged, pieces, order_count);
-    }
+    status = status == LS_OK ? assemble(out, jagged, pieces, order_count) : status;
     ls_free(pieces, (size_t)order_count, sizeof(*pieces));
     return status;
 }

@@ -246,15 +246,11 @@ int ls_embedding_create(ls_embedding **out, ls_backend *backend,
     module->id_policy = options->id_policy;
     module->quirks = options->quirks;
     int status = ls_arena_create(&module->arena);
-    if (!status) {
-        status = create_tables(module, options);
-    }
+    status = status == LS_OK ? create_tables(module, options) : status;
     if (!status) {
         status = ls_comm_create(&module->comm, backend, NULL, module->size, "world");
     }
-    if (!status) {
-        status = ls_embedding__groups_create(module);
-    }
+    status = status == LS_OK ? ls_embedding__groups_create(module) : status;
     if (status) {
         ls_embedding_free(module);
         return status;

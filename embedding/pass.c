@@ -131,9 +131,7 @@ int ls_embedding_forward(ls_embedding_pass **out, ls_embedding *module,
                          const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink) {
     LS_TRY(ls_embedding_input_dist(out, module, inputs, sink));
     int status = ls_embedding_lookup(*out, sink);
-    if (!status) {
-        status = ls_embedding_output_dist(*out, sink);
-    }
+    status = status == LS_OK ? ls_embedding_output_dist(*out, sink) : status;
     if (status) {
         ls_embedding_pass_free(*out);
         *out = NULL;

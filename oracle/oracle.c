@@ -174,12 +174,8 @@ int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options) {
     LS_TRY(ls_alloc((void **)&oracle, 1, sizeof(*oracle)));
     oracle->options = *options;
     int status = find_plans(oracle);
-    if (!status) {
-        status = list_outputs(oracle);
-    }
-    if (!status) {
-        status = ls_oracle__train(oracle);
-    }
+    status = status == LS_OK ? list_outputs(oracle) : status;
+    status = status == LS_OK ? ls_oracle__train(oracle) : status;
     if (status) {
         ls_oracle_free(oracle);
         return status;

@@ -220,9 +220,7 @@ static int run_here(const struct scratch *scratch, const ls_real_request *reques
     ls_order *order = NULL;
     int status = stated != NULL ? ls_order_parse(&order, stated) : LS_OK;
     status = status == LS_OK ? ls_world_create_on(&world, &options, device) : status;
-    if (status == LS_OK) {
-        status = request->source.backend->open(&backend, world, device);
-    }
+    status = status == LS_OK ? request->source.backend->open(&backend, world, device) : status;
     if (status == LS_OK) {
         const ls_rank_run run = {
             .scenario = scenario, .backend = backend, .dir = scratch->recording};
