@@ -133,15 +133,6 @@ void ls_device__acquire_at(const void *at) {
     }
 }
 
-static bool releases(int order) {
-    return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
-}
-
-static bool acquires(int order) {
-    return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL ||
-           order == __ATOMIC_SEQ_CST;
-}
-
 void ls_cuda_fence(int scope) {
     device_thread *self = ls_device__state.running;
     if (self == NULL || self->block == NULL || scope == LS_CUDA_SCOPE_THREAD) {
@@ -170,7 +161,7 @@ void ls_cuda_atomic(const volatile void *at, size_t bytes, int kind, int order, 
         ls_device__access(at, bytes, kind != LS_CUDA_LOAD, kinds[scope], NULL, &site);
     }
     if (kind != LS_CUDA_LOAD) {
-        if (releases(order)) {
+        if (ls_device__releases(order)) {
             ls_cuda_fence(scope == LS_CUDA_SCOPE_BLOCK ? LS_CUDA_SCOPE_DEVICE : scope);
         }
         sync *s = sync_at(at, true);
@@ -192,7 +183,8 @@ void ls_cuda_atomic_done(const volatile void *at, uint64_t value, bool changed, 
     const sync *s = self != NULL && self->block != NULL ? sync_at(at, false) : NULL;
     if (s != NULL) {
         const device_clock *seen = s->rank == self->unit->rank ? &s->device : &s->system;
-        ls_device__clock_join(acquires(order) ? &self->unit->known : &self->unit->pending, seen);
+        ls_device__clock_join(
+            ls_device__acquires(order) ? &self->unit->known : &self->unit->pending, seen);
     }
     if (site.file != NULL && !changed) {
         spin(at, value, site.line, site);

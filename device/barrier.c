@@ -32,15 +32,6 @@ static int member(const ls_cuda_meet *meet, int index) {
     return comm->rank + (index - meet->team.rank) * meet->team.stride;
 }
 
-static bool releases(int order) {
-    return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
-}
-
-static bool acquires(int order) {
-    return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL ||
-           order == __ATOMIC_SEQ_CST;
-}
-
 void ls_cuda_arrive(const ls_cuda_meet *meet) {
     device_unit *unit = ls_device__state.running->unit;
     device_meeting *at = meeting_of(meet);
@@ -51,7 +42,7 @@ void ls_cuda_arrive(const ls_cuda_meet *meet) {
     ls_device__yield();
     ls_device__state.calls += 1;
     ls_device__clock_join(&at->known[rank],
-                          releases(meet->order) ? &unit->known : &unit->released[1]);
+                          ls_device__releases(meet->order) ? &unit->known : &unit->released[1]);
     ls_device__clock_join(&at->order[rank], &unit->order);
     ls_device__clock_join(&at->order[rank], &unit->known);
     at->puts[rank] = meet->puts ? ls_device__state.puts_issued : 0;
@@ -117,7 +108,7 @@ void ls_cuda_await(const ls_cuda_meet *meet) {
         while (at->arrived[rank] < mine) {
             ls_device__wait(&at->waiting, describe, meet, mine, meet->at);
         }
-        ls_device__clock_join(acquires(meet->order) ? &unit->known : &unit->pending,
+        ls_device__clock_join(ls_device__acquires(meet->order) ? &unit->known : &unit->pending,
                               &at->known[rank]);
         ls_device__clock_join(&unit->order, &at->order[rank]);
         if (at->puts[rank] > 0) {

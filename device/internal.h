@@ -32,6 +32,15 @@ void ls_device__clock_tick(device_clock *clock, int unit, uint32_t tick);
 uint32_t ls_device__clock_at(const device_clock *clock, int unit);
 void ls_device__clock_put(device_clock *clock, uint32_t put, bool landed);
 bool ls_device__clock_has(const device_clock *clock, uint32_t put, bool landed);
+// Whether an access of this __ATOMIC_ order releases or acquires.
+static inline bool ls_device__releases(int order) {
+    return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
+}
+
+static inline bool ls_device__acquires(int order) {
+    return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL ||
+           order == __ATOMIC_SEQ_CST;
+}
 
 // ---- Units of clocks: warps, host threads, streams ----------------------------------------------
 typedef struct device_unit {
