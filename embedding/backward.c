@@ -148,7 +148,7 @@ static int send_sequence(embedding_backward *b, const embedding_group *group,
     ARENA_NEW(rows.sourced, scratch->arena, b->pass->held_count);
     for (int h = 0; h < b->pass->held_count; h++) {
         LS_TRY(pack_sequence(b, group, h, scratch, &rows.sourced[h]));
-        LS_TRY(ls_embedding__shards_arrivals(b, group, h, scratch->arena, &rows.owned[h]));
+        LS_TRY(ls_embedding__shards_rows(b, group, h, scratch->arena, false, &rows.owned[h]));
     }
     return ls_embedding__exchange_rows(b->pass, group, &rows, scratch);
 }
@@ -267,7 +267,7 @@ static int return_weights(embedding_backward *b, const embedding_group *group,
     ARENA_NEW(rows.owned, scratch->arena, b->pass->held_count);
     ARENA_NEW(rows.sourced, scratch->arena, b->pass->held_count);
     for (int h = 0; h < b->pass->held_count && !group->local; h++) {
-        LS_TRY(ls_embedding__shards_weights(b, group, h, scratch->arena, &rows.owned[h]));
+        LS_TRY(ls_embedding__shards_rows(b, group, h, scratch->arena, true, &rows.owned[h]));
     }
     if (!group->local) {
         LS_TRY(ls_embedding__exchange_rows(b->pass, group, &rows, scratch));

@@ -37,11 +37,9 @@ int ls_embedding__shards_create(embedding_backward *b, const embedding_group *gr
 int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_group *group, int held,
                                      void *partial);
 int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group *group, int held);
-// Where the rows of each own slot arrive, and its gradients of weights: [own slots].
-int ls_embedding__shards_arrivals(const embedding_backward *b, const embedding_group *group,
-                                  int held, ls_arena *arena, void ***out);
-int ls_embedding__shards_weights(const embedding_backward *b, const embedding_group *group,
-                                 int held, ls_arena *arena, void ***out);
+// Where the rows of each own slot arrive, or its gradients of weights: [own slots].
+int ls_embedding__shards_rows(const embedding_backward *b, const embedding_group *group, int held,
+                              ls_arena *arena, bool weights, void ***out);
 // The gradients of a local pair's weights, to out [ids].
 int ls_embedding__shards_copy_weights(const embedding_backward *b, const embedding_group *group,
                                       int held, int pair, void *out);

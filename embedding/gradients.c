@@ -225,24 +225,14 @@ int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group
     return LS_OK;
 }
 
-int ls_embedding__shards_arrivals(const embedding_backward *b, const embedding_group *group,
-                                  int held, ls_arena *arena, void ***out) {
-    ARENA_NEW(*out, arena, slots_of(group, ls_world_held(b->pass->module->world)[held]));
-    FOR_SHARDS(b, group, held, shard) {
-        for (int i = 0; i < shard->of.slot_count; i++) {
-            (*out)[shard->of.slots[i]] = arrival_of(shard, i);
-        }
-    }
-    return LS_OK;
-}
-
-int ls_embedding__shards_weights(const embedding_backward *b, const embedding_group *group,
-                                 int held, ls_arena *arena, void ***out) {
+int ls_embedding__shards_rows(const embedding_backward *b, const embedding_group *group, int held,
+                              ls_arena *arena, bool weights, void ***out) {
     ARENA_NEW(*out, arena, slots_of(group, ls_world_held(b->pass->module->world)[held]));
     FOR_SHARDS(b, group, held, shard) {
         for (int i = 0; i < shard->of.slot_count; i++) {
             (*out)[shard->of.slots[i]] =
-                (char *)shard->weights + shard->of.first[i] * ls_dtype_bytes(group->dtype);
+                weights ? (char *)shard->weights + shard->of.first[i] * ls_dtype_bytes(group->dtype)
+                        : arrival_of(shard, i);
         }
     }
     return LS_OK;
