@@ -266,9 +266,6 @@ int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
 // placements hold them as ls_local_tensor_distribute says.
 #define LS_RANDOM_LOGICAL UINT32_MAX  // in place of a rank, which it can never be
 LS_API int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream);
-// Values that differ per rank: element i of rank r (counted through its shards) from (seed, stream,
-// r, i).
-int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream);
 
 // Zeroes each element with probability p, in [0, 1), and divides the others by 1 - p, in place.
 // Which ones is a function of (seed, stream, i) alone for element i of the logical tensor, so that
@@ -362,8 +359,6 @@ LS_API int ls_local_tensor_transpose(ls_local_tensor **out, const ls_local_tenso
 // right. A shard along dim becomes partial by op (avg: by sum).
 LS_API int ls_local_tensor_reduce(ls_local_tensor **out, const ls_local_tensor *tensor, int dim,
                                   ls_op op);
-// Size of a dimension on each rank.
-int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int dim);
 
 // ---- Per-rank integers --------------------------------------------------------------------------
 LS_API int ls_rank_int_create(ls_rank_int **out, const ls_world *world, const int64_t *values);

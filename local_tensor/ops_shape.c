@@ -262,31 +262,3 @@ int ls_local_tensor_transpose(ls_local_tensor **out, const ls_local_tensor *tens
     }
     return ls_local_tensor__finish(out, result, status, &shape, implied ? &placements : NULL);
 }
-
-// ---- Sizes ----
-int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int dim) {
-    const ls_world *world = tensor->world;
-    *out = NULL;
-    LS_TRY(ls_local_tensor__check_single(tensor));
-    void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, (size_t)world->held_count, sizeof(int64_t)));
-    int64_t *sizes = memory;
-    int status = LS_OK;
-    for (int h = 0; h < world->held_count && status == LS_OK; h++) {
-        const ls_shard *shard = ls_local_tensor_shard(tensor, world->held[h], 0);
-        if (shard == NULL) {
-            status = ls_error_last()->code;
-            break;
-        }
-        int d = 0;
-        status = ls_shape__dim(&d, shard->block.size.ndim, dim);
-        if (status != LS_OK) {
-            (void)ls_error_wrap("rank %d", world->held[h]);
-            break;
-        }
-        sizes[h] = shard->block.size.dim[d];
-    }
-    status = status == LS_OK ? ls_rank_int_create(out, world, sizes) : status;
-    ls_free(sizes, (size_t)world->held_count, sizeof(int64_t));
-    return status;
-}

@@ -62,24 +62,6 @@ int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream) {
     return LS_OK;
 }
 
-int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream) {
-    LS_TRY(check_float(tensor));
-    uint32_t number = ls_random_stream(stream);
-    size_t bytes = ls_dtype_bytes(tensor->dtype);
-    for (int i = 0; i < tensor->rank_count; i++) {
-        uint64_t index = 0;
-        uint32_t rank = (uint32_t)tensor->ranks[i];
-        for (size_t s = tensor->first[i]; s < tensor->first[i + 1]; s++) {
-            const ls_shard *shard = &tensor->shards[s];
-            for (size_t e = 0; e < shard->count; e++) {
-                double value = ls_random_normal(tensor->world->seed, number, rank, index++);
-                ls_element_from_f64((char *)shard->data + e * bytes, tensor->dtype, value);
-            }
-        }
-    }
-    return LS_OK;
-}
-
 // ---- Dropout ------------------------------------------------------------------------------------
 typedef struct dropping {
     uint64_t seed;

@@ -41,7 +41,7 @@ int main(void) {
         ls_local_tensor_distribute(&tensor, world, full, &shape, LS_F32, &placements) != LS_OK ||
         ls_local_tensor_distribute(&half, world, halves, &LS_SHAPE(4), LS_BF16, &partial) !=
             LS_OK ||
-        ls_local_tensor_size(&sizes, tensor, 0) != LS_OK) {
+        ls_rank_int_create(&sizes, world, (const int64_t[]){3, 3, 3, 3}) != LS_OK) {
         return 1;
     }
     const ls_call call = {.kind = LS_BROADCAST,

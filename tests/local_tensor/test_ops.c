@@ -341,23 +341,3 @@ Test(ops, every_failing_allocation_is_clean) {
     }
     cr_expect(fail_at > 40);
 }
-
-// Sizes per rank follow the shards; a rank without a shard is named.
-Test(ops, sizes) {
-    ls_world *world = make_world(LS_MESH(4));
-    float full[10] = {0};
-    ls_local_tensor *x = cut(world, full, LS_SHAPE(10), LS_PLACE(LS_SHARD(0)));
-    ls_rank_int *size = NULL;
-    cr_assert(ls_local_tensor_size(&size, x, -1) == LS_OK);
-    cr_expect(ls_rank_int_at(size, 2) == 3 && ls_rank_int_at(size, 3) == 1);
-    ls_rank_int_free(size);
-    cr_expect(ls_local_tensor_size(&size, x, 1) == LS_ERR_INVALID);
-    ls_local_tensor_free(x);
-    cr_assert(ls_local_tensor_from_shards(&x, world, LS_F32, (const int[]){0, 1, 3}, 3,
-                                          (const ls_shape[]){LS_SHAPE(1), LS_SHAPE(1), LS_SHAPE(1)},
-                                          NULL) == LS_OK);
-    cr_expect(ls_local_tensor_size(&size, x, 0) == LS_ERR_NOT_FOUND);
-    cr_expect(ls_error_last()->rank == 2);
-    ls_local_tensor_free(x);
-    ls_world_free(world);
-}
