@@ -183,7 +183,7 @@ static bool quantise_row(unsigned char *out, const ls_row_places *p, const float
     return true;
 }
 
-int ls_row__not_quantised(const ls_row_format *format, size_t row) {
+static int not_quantised(const ls_row_format *format, size_t row) {
     return LS_FAIL(LS_ERR_INVALID,
                    "row %zu cannot be quantised to %s: it holds NaN or infinity, or its range is "
                    "too wide for an %s scale",
@@ -203,7 +203,7 @@ int ls_kernel_quantise_rows(void *out, const ls_row_format *format, const float 
             if (bad_row != NULL) {
                 *bad_row = row;
             }
-            return ls_row__not_quantised(format, row);
+            return not_quantised(format, row);
         }
         memset(to + p.used, 0, p.bytes - p.used);
     }

@@ -26,9 +26,6 @@ ls_row_places ls_row__places(const ls_row_format *format, size_t dim);
 void ls_kernel__dequantise_columns(float *out, const void *row, const ls_row_places *places,
                                    size_t first, size_t count);
 
-// The error of a row that cannot be quantised.
-int ls_row__not_quantised(const ls_row_format *format, size_t row);
-
 // The reference for quantise.h: plain code that shares nothing with the fast version.
 int ls_kernel_quantise_rows_reference(void *out, const ls_row_format *format, const float *in,
                                       size_t in_stride, size_t rows, size_t dim, size_t *bad_row);

@@ -60,7 +60,7 @@ int ls_kernel_resolve_ids_cuda(int64_t *ids, size_t count, int64_t rows, ls_id_p
                    bad, (long long)rows);
 }
 
-// ---- Offsets ------------------------------------------------------------------------------------
+// ---- Bucketize ----------------------------------------------------------------------------------
 static int exclusive_sum(int64_t *out, const int64_t *in, size_t count, cudaStream_t stream) {
     if (count > INT32_MAX) {
         return LS_FAIL(LS_ERR_LIMIT, "a prefix sum of more than 2^31 - 1 numbers");
@@ -75,53 +75,6 @@ static int exclusive_sum(int64_t *out, const int64_t *in, size_t count, cudaStre
         "prefix sum");
 }
 
-// offsets [count] are the wrapping prefix sums. The first sum past INT64_MAX is negative.
-static __global__ void finish_offsets(int64_t *offsets, const int64_t *lengths, size_t count,
-                                      unsigned long long *first_bad) {
-    for (size_t i = thread_index(); i < count; i += thread_count()) {
-        auto sum = (int64_t)((uint64_t)offsets[i] + (uint64_t)lengths[i]);
-        if (lengths[i] < 0 || sum < 0) {
-            note_bad(first_bad, i);
-        }
-        if (i == count - 1) {
-            offsets[count] = sum;
-        }
-    }
-}
-
-int ls_kernel_offsets_cuda(int64_t *offsets, const int64_t *lengths, size_t count,
-                           size_t *bad_index, ls_cuda_stream stream_) {
-    auto *stream = (cudaStream_t)stream_;
-    LS_ASSERT(offsets != nullptr && (count == 0 || lengths != nullptr));
-    if (count == 0) {
-        LS_TRY(check(cudaMemsetAsync(offsets, 0, sizeof *offsets, stream), "offsets"));
-        return check(cudaStreamSynchronize(stream), "offsets");
-    }
-    scratch first_bad(stream);
-    LS_TRY(begin_bad(first_bad, stream));
-    LS_TRY(exclusive_sum(offsets, lengths, count, stream));
-    finish_offsets<<<blocks_for(count), block_threads, 0, stream>>>(
-        offsets, lengths, count, first_bad.as<unsigned long long>());
-    LS_TRY(launched("offsets"));
-    size_t bad = 0;
-    LS_TRY(read_bad(&bad, first_bad, stream));
-    if (bad >= count) {
-        return LS_OK;
-    }
-    if (bad_index != nullptr) {
-        *bad_index = bad;
-    }
-    int64_t length = 0;
-    LS_TRY(check(cudaMemcpy(&length, lengths + bad, sizeof length, cudaMemcpyDeviceToHost),
-                 "offsets"));
-    if (length < 0) {
-        return LS_FAIL(LS_ERR_INVALID, "length %lld at position %zu is negative", (long long)length,
-                       bad);
-    }
-    return LS_FAIL(LS_ERR_OVERFLOW, "the sum of lengths up to position %zu overflows", bad);
-}
-
-// ---- Bucketize ----------------------------------------------------------------------------------
 struct bucketize_arguments {
     int64_t *out_lengths, *out_ids;
     float *out_weights;

@@ -3,8 +3,8 @@
 // aligned to their elements; arguments marked (host) are ordinary memory.
 //
 // Every function enqueues its work on `stream` of the current device and returns; LS_ERR_BACKEND
-// and LS_ERR_MEMORY have CUDA's text. Functions that report on data (resolve_ids, offsets) wait for
-// it. Ids out of range where kernels.h asserts stop the kernel (a later call reports it).
+// and LS_ERR_MEMORY have CUDA's text. resolve_ids waits for it, since it reports on data. Ids out
+// of range where kernels.h asserts stop the kernel (a later call reports it).
 #pragma once
 
 #include "kernels/kernels.h"
@@ -64,10 +64,6 @@ int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, siz
 int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table,
                                  const ls_table_shape *shape, const ls_bags *bags,
                                  ls_cuda_stream stream);
-// Waits for the stream; format, bad_row (host).
-int ls_kernel_quantise_rows_cuda(void *out, const ls_row_format *format, const float *in,
-                                 size_t in_stride, size_t rows, size_t dim, size_t *bad_row,
-                                 ls_cuda_stream stream);
 int ls_kernel_dequantise_rows_cuda(float *out, const void *in, const ls_row_format *format,
                                    size_t rows, size_t dim, ls_cuda_stream stream);
 int ls_kernel_quantised_lookup_cuda(float *out, size_t out_stride, const void *table,
@@ -77,9 +73,6 @@ int ls_kernel_quantised_lookup_cuda(float *out, size_t out_stride, const void *t
 int ls_kernel_bucketize_cuda(const ls_buckets *out, const int64_t *ids, const int64_t *lengths,
                              const float *weights, const int64_t *row_starts, size_t owners,
                              size_t bags, ls_cuda_stream stream);
-// Waits for the stream.
-int ls_kernel_offsets_cuda(int64_t *offsets, const int64_t *lengths, size_t count,
-                           size_t *bad_index, ls_cuda_stream stream);
 
 int ls_kernel_matmul_cuda(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
                           size_t k, size_t n, ls_cuda_stream stream);

@@ -37,7 +37,6 @@ void test_scatter(void);
 void test_bags(void);
 void test_bucketize(void);
 void test_resolve(void);
-void test_offsets(void);
 
 // test_training_cuda.c
 void test_training(void);

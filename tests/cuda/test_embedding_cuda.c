@@ -188,37 +188,6 @@ void test_resolve(void) {
     free(expected);
 }
 
-// Offsets are prefix sums; a negative length and an overflow are refused at their position.
-void test_offsets(void) {
-    enum { COUNT = 100003 };
-    int64_t *lengths = host(COUNT * 8), *expected = host((COUNT + 1) * 8);
-    for (int i = 0; i < COUNT; i++) {
-        lengths[i] = (int64_t)below(30);
-    }
-    void *in = device(lengths, COUNT * 8), *out = device(NULL, (COUNT + 1) * 8);
-    need_ok(ls_kernel_offsets(expected, lengths, COUNT, NULL), "offsets");
-    need_ok(ls_kernel_offsets_cuda(out, in, COUNT, NULL, NULL), "offsets");
-    expect_same("offsets", expected, out, LS_I64, COUNT + 1);
-    for (int form = 0; form < 2; form++) {
-        lengths[777] = form == 0 ? -1 : INT64_MAX;
-        lengths[999] = -1;
-        cudaFree(in);
-        in = device(lengths, COUNT * 8);
-        size_t bad = 0, bad_cuda = 0;
-        int status = ls_kernel_offsets(expected, lengths, COUNT, &bad);
-        int status_cuda = ls_kernel_offsets_cuda(out, in, COUNT, &bad_cuda, NULL);
-        expect(status != LS_OK && status == status_cuda && bad == bad_cuda,
-               "offsets refuses as the CPU does");
-    }
-    need_ok(ls_kernel_offsets_cuda(out, in, 0, NULL, NULL), "offsets");
-    expected[0] = 0;
-    expect_same("offsets of nothing", expected, out, LS_I64, 1);
-    cudaFree(in);
-    cudaFree(out);
-    free(lengths);
-    free(expected);
-}
-
 void test_scatter(void) {
     enum { ROWS = 501, COUNT = 301, SIZE = 12, STRIDE = 20 };
     int64_t *positions = host(COUNT * sizeof(int64_t));

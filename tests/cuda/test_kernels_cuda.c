@@ -280,7 +280,6 @@ int main(int argc, char **argv) {
         {"gather", test_gather},
         {"bucketize", test_bucketize},
         {"resolve ids", test_resolve},
-        {"offsets", test_offsets},
         {"training", test_training},
         {"quantised rows", test_quantise},
         {"scatter", test_scatter},
