@@ -1,9 +1,14 @@
 // Call records: names of kinds, texts, extents, and the checks that need no other rank.
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "collectives/check.h"
+
+_Static_assert(offsetof(ls_call, say) % sizeof(uint64_t) == 0 &&
+                   sizeof(ls_call) - offsetof(ls_call, say) == 6 * sizeof(uint64_t),
+               "as many words as installed headers reserve");
 
 const ls_collective *ls_collective_of(ls_kind kind) {
     static const ls_collective *const descriptors[] = {

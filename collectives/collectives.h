@@ -40,7 +40,6 @@ typedef struct ls_comm ls_comm;
 //   reduce_scatter: send_counts (the same on all ranks), count = send_counts[own member];
 //   all_to_all: send_counts and recv_counts, each rank its own; gather: recv_counts on the root;
 //   scatter: send_counts on the root.
-#define LS_CALL_WORDS 8
 typedef struct ls_call {
     ls_kind kind;
     const ls_comm *comm;
@@ -57,17 +56,16 @@ typedef struct ls_call {
     void *recv;                 // NULL where it receives nothing
     const char *file;           // where the program made the call; static storage
     int line;
+    bool recv_shared;  // `recv` is that of other members, too, which get the same and set this
     const char
         *purpose;  // name of the moved data: "input_dist sizes"; NULL: not said; static storage
-    // The members that follow are set by the library; zero in a program's calls.
-    // A result that is the same on all members is in one buffer for those of this process.
-    bool recv_shared;
-    bool overstated;      // a fault made its count exceed its buffers: nothing reads past their end
-    int stage_of_tables;  // an ls_stage (embedding/stages.h), of a module's call in one; else 0
+    // Inside the library: 6 words
     // Calls of another front (mpi/) are reported in its words: writes the call without its rank and
     // place. words: what it needs for that, since the call may be over by then. NULL: none.
     void (*say)(char *out, size_t out_bytes, const struct ls_call *call);
-    int words[LS_CALL_WORDS];
+    int words[8];
+    int stage_of_tables;  // an ls_stage (embedding/stages.h), of a module's call in one; else 0
+    bool overstated;      // a fault made its count exceed its buffers: nothing reads past their end
 } ls_call;
 
 // ---- Inside the library: what a call comes to ---------------------------------------------------

@@ -154,10 +154,11 @@ typedef struct ls_results {
     const char *command;  // "run", "compare", "replay", ...
     ls_case_result *cases;
     int case_count;
-    int case_capacity;
     int passed, failed, skipped;
     int environment;  // failed cases because of the environment
     int unusable;     // failed cases because of a file
+    // Inside the library
+    int case_capacity;
 } ls_results;
 
 LS_API int ls_results_create(ls_results **out, const char *command);

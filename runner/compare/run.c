@@ -2,6 +2,8 @@
 // verdict.
 #include "runner/compare/run.h"
 
+#include <stddef.h>
+
 #include "base/time.h"
 #include "runner/compare/case_run.h"
 #include "orders/explain.h"
@@ -12,6 +14,11 @@
 #include "runner/compare/recorded.h"
 #include "runner/scenario/input_file.h"
 #include "runner/scenario/proof.h"
+
+_Static_assert(offsetof(ls_run_options, device) % sizeof(uint64_t) == 0 &&
+                   sizeof(ls_run_options) - offsetof(ls_run_options, device) ==
+                       3 * sizeof(uint64_t),
+               "as many words as installed headers reserve");
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // outputs above which orders are not searched
 

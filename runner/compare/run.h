@@ -27,17 +27,18 @@ typedef struct ls_run_options {
     const char *checkpoint;     // saves simulated tables there after the last step; NULL: does not
     bool shape_only;            // simulated calls without data, for programs on buffers
     bool allow_outside;         // paths in the scenarios of recordings may leave their folder
-    struct ls_device *device;   // memory of the simulator's buffers; NULL: ordinary memory
     bool skip_too_few_gpus;     // skips scenarios that need more GPUs than there are
     bool resharded;             // replays imported training also with other shardings
     bool processes;             // NCCL: a process for each rank instead of a thread
     int spread;  // simulates in this many MPI processes (at most one for each rank), each with a
                  // block of the ranks. Ranks as threads and the plain references of programs still
                  // run in this process. 0: all in this process
+    const char *reproduce;     // the command without the file, "lockstep compare --real mpi"
+    const char *reproduce_of;  // replaces the file in it; NULL: the scenario's
+    // Inside the library: 3 words
+    struct ls_device *device;      // memory of the simulator's buffers; NULL: ordinary memory
     struct ls_process_pool *pool;  // processes of real runs that later runs reuse; NULL: none
     struct ls_trace *trace;        // receives the simulated calls, see trace.h; NULL: none
-    const char *reproduce;         // the command without the file, "lockstep compare --real mpi"
-    const char *reproduce_of;      // replaces the file in it; NULL: the scenario's
 } ls_run_options;
 
 // Simulates the scenario and judges it against its oracle: adds one case.
