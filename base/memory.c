@@ -332,6 +332,7 @@ void *ls_arena_create_with(ls_arena **arena, size_t bytes) {
     void *object = ls_arena_create(arena) == LS_OK ? arena_take(*arena, 1, bytes, true) : NULL;
     if (object == NULL) {
         ls_arena_free(*arena);
+        *arena = NULL;
     }
     return object;
 }
