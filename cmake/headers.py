@@ -7,7 +7,7 @@ headers.py public FOLDER MADE HEADER... copies of the headers as users get them:
                                         that do not say LS_API, types that none of the others needs,
                                         what stands under a heading (members: a comment) that begins
                                         with "Inside the library", and headers that are not given;
-                                        of members "Inside the library: N words" their room remains;
+                                        members below "Inside the library: N words" become reserved;
                                         each includes others as <lockstep/...>. MADE is the folder
                                         of headers that the build makes
 headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
@@ -141,10 +141,10 @@ def unneeded(texts):
 
 
 def cut(statement):
-    """A struct without the members that are the library's own, or with their room, if programs make it, too."""
-    def room(match):
+    """A struct without the library's own members. If programs fill it, reserved words keep their space."""
+    def reserved(match):
         return f"\n    uint64_t reserved[{match[1]}];  // zero" if match[1] else ""
-    return re.sub(rf"\n +// {INSIDE}(?:: (\d+) words)?\n.*?(?=\n\}})", room, statement, flags=re.S)
+    return re.sub(rf"\n +// {INSIDE}(?:: (\d+) words)?\n.*?(?=\n\}})", reserved, statement, flags=re.S)
 
 
 def outside(text):

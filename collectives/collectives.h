@@ -56,7 +56,7 @@ typedef struct ls_call {
     void *recv;                 // NULL where it receives nothing
     const char *file;           // where the program made the call; static storage
     int line;
-    bool recv_shared;  // `recv` is that of other members, too, which get the same and set this
+    bool recv_shared;  // members with equal results share one `recv`; each of them sets this
     const char
         *purpose;  // name of the moved data: "input_dist sizes"; NULL: not said; static storage
     // Inside the library: 6 words
